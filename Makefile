@@ -1,0 +1,56 @@
+# Two commands for newcomers: `make demo` and `make test`. Everything they need is set up by themselves.
+PYTHON ?= $(firstword $(shell command -v python3.13 python3.12 python3.11 python3))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test check format lint types imports bench faults clean
+
+help: ## what can be made here
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/run: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Corral needs Python 3.11 or newer; set PYTHON=…")'
+	@echo "Setting up $(VENV) (once, under a minute) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev: requirements-dev.txt $(VENV)/run
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $@
+
+demo: $(VENV)/run ## a cluster of four simulated 8-GPU hosts, forty jobs, and the terminal UI on it
+	@exec $(BIN)/corral demo
+
+test: $(VENV)/dev ## all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/dev format-check lint types imports test ## what every commit passes
+
+format: $(VENV)/dev ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: $(VENV)/dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+imports: $(VENV)/dev
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev ## figures, never asserted
+	$(BIN)/python -m benchmarks
+
+pins: ## resolve the pinned requirements anew (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group build -o requirements.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group dev -o requirements-dev.txt
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Placing work on GPU hosts: the command line."""

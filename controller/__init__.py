@@ -1,0 +1,1 @@
+"""The daemon: it owns the queue and decides."""

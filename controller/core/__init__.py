@@ -1,0 +1,1 @@
+"""Decisions: synchronous, pure, deterministic."""

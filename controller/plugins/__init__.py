@@ -1,0 +1,1 @@
+"""Built-in filters, scorers and orders, loaded like anybody else's."""

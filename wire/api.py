@@ -1,0 +1,242 @@
+"""The bodies of the HTTP API, in and out. Paths stand in docs/api.md and /v1/openapi.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional
+
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState, NodeState, Reason
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Every refusal: `code` for programs, `message` what is wrong, `where` the field, `hint` what to do."""
+
+    code: str
+    message: str
+    where: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class SubmitRequest:
+    """`key` makes a retry harmless: the same key from the same user is the same job."""
+
+    spec: JobSpec
+    key: str = ""
+    as_user: str = ""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The ids of a submit, in array order; `label` is how people name it."""
+
+    ids: tuple[int, ...]
+    label: str
+
+
+@dataclass(frozen=True)
+class NodeAction:
+    """Body of drain and resume."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an attempt holds on one node; GPUs as (index, milli)."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[GpuShare, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuShare:
+    """A GPU of a node, or a part of it."""
+
+    index: int
+    uuid: str
+    milli: int
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as everybody sees it."""
+
+    id: int
+    label: str
+    name: str
+    user: str
+    project: str
+    queue: str
+    state: JobState
+    reason: Reason
+    detail: str
+    priority: int
+    gpus: float
+    nodes: int
+    cpu_milli: int
+    memory_mib: int
+    attempt: int
+    submitted_at: float
+    started_at: Optional[float] = None
+    ended_at: Optional[float] = None
+    time_limit_s: Optional[float] = None
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    array: Optional[int] = None
+    index: Optional[int] = None
+    quality: Optional[int] = None
+    held: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobDetail:
+    """A job with what it asked for and why it is where it is; `spec.env` only for owner and operators."""
+
+    job: JobView
+    spec: JobSpec
+    why: Why
+
+
+@dataclass(frozen=True)
+class FilterLoss:
+    """Nodes that one filter took away, with a few of their names."""
+
+    filter: str
+    lost: int
+    message: str
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Why:
+    """The one dominant reason in a sentence, the nodes lost per filter, the place in the queue."""
+
+    reason: Reason
+    sentence: str
+    losses: tuple[FilterLoss, ...] = ()
+    position: Optional[int] = None
+    fitting: int = 0
+
+
+@dataclass(frozen=True)
+class JobList:
+    """Jobs by id, with the journal position they show; `next` continues a long listing."""
+
+    jobs: tuple[JobView, ...]
+    seq: int
+    total: int
+    next: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """One GPU: what it is, who holds it, how it does."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    numa: int
+    health: GpuHealth
+    free_milli: int
+    jobs: tuple[int, ...] = ()
+    utilisation: int = 0
+    memory_used_mib: int = 0
+    power_w: int = 0
+    temperature_c: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One node; `away` nodes show what was last known."""
+
+    name: str
+    state: NodeState
+    cpu_milli: int
+    cpu_free_milli: int
+    memory_mib: int
+    memory_free_mib: int
+    numa_nodes: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[GpuView, ...] = ()
+    jobs: tuple[int, ...] = ()
+    why: str = ""
+    since: Optional[float] = None
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class NodeList:
+    """All nodes by name."""
+
+    nodes: tuple[NodeView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster in one glance."""
+
+    name: str
+    version: str
+    now: float
+    seq: int
+    jobs: Mapping[str, int]
+    nodes: Mapping[str, int]
+    gpus: int
+    gpus_used: float
+    cpu_milli: int
+    cpu_used_milli: int
+    started_at: float
+
+
+@dataclass(frozen=True)
+class EventView:
+    """One fact of the journal, with a sentence for people."""
+
+    seq: int
+    at: float
+    kind: str
+    text: str
+    job: Optional[int] = None
+    node: Optional[str] = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EventList:
+    """A page of the journal."""
+
+    events: tuple[EventView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """One commit on the stream: its events and every job and node as it is after them.
+
+    A batch without events carries fresh GPU readings; it does not advance the journal.
+    """
+
+    seq: int
+    events: tuple[EventView, ...] = ()
+    jobs: tuple[JobView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
+
+
+@dataclass(frozen=True)
+class Health:
+    """Is the controller well?"""
+
+    status: str
+    version: str
+    uptime_s: float
+    seq: int
+    user: str = ""
+    role: str = ""

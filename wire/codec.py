@@ -1,0 +1,179 @@
+"""Plain dataclasses to JSON and back: strict about names and types, compiled once per class."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import json
+import types
+import typing
+from typing import Any, Callable, TypeVar, Union
+
+T = TypeVar("T")
+Decoder = Callable[[Any, str], Any]
+Encoder = Callable[[Any], Any]
+_UNION_TYPES = (Union, getattr(types, "UnionType", Union))
+
+
+class Malformed(ValueError):
+    """Data that is not what its type says; `where` is the path to the offending value."""
+
+    def __init__(self, where: str, message: str) -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.where = where
+        self.message = message
+
+
+def dumps(value: Any) -> str:
+    """The one JSON spelling used for the journal, frames and bodies."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def encode(value: Any) -> Any:
+    """JSON-ready form of a dataclass instance."""
+    return encoder(type(value))(value)
+
+
+def decode(cls: type[T], data: Any, where: str = "") -> T:
+    """Build a dataclass from JSON data, refusing unknown names and wrong types."""
+    made: T = decoder(cls)(data, where)
+    return made
+
+
+@functools.lru_cache(maxsize=None)
+def encoder(kind: Any) -> Encoder:
+    """Compiled encoder of a type."""
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_encoder(typing.cast(type, kind))
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return lambda value: value.value
+    arguments = typing.get_args(kind)
+    if origin in _UNION_TYPES:
+        inner = encoder(_only_optional(kind))
+        return lambda value: None if value is None else inner(value)
+    if origin in (tuple, list):
+        item = encoder(arguments[0])
+        return list if item is _same else lambda value: [item(part) for part in value]
+    if origin is not None and len(arguments) == 2:
+        item = encoder(arguments[1])
+        return dict if item is _same else lambda value: {key: item(part) for key, part in value.items()}
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _dataclass_encoder(kind: type) -> Encoder:
+    hints = typing.get_type_hints(kind)
+    names = [f.name for f in dataclasses.fields(kind)]
+    parts = {name: encoder(hints[name]) for name in names}
+    scope = {f"_{name}": part for name, part in parts.items()}
+    body = ", ".join(
+        f"{name!r}: value.{name}" if parts[name] is _same else f"{name!r}: _{name}(value.{name})"
+        for name in names
+    )
+    made: Encoder = eval(f"lambda value: {{{body}}}", scope)  # noqa: S307 - field names only
+    return made
+
+
+@functools.lru_cache(maxsize=None)
+def decoder(kind: Any) -> Decoder:
+    """Compiled decoder of a type."""
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if kind is Any:
+        return lambda data, where: data
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_decoder(typing.cast(type, kind))
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _enum_decoder(kind)
+    if origin in _UNION_TYPES:
+        inner = decoder(_only_optional(kind))
+        return lambda data, where: None if data is None else inner(data, where)
+    if origin in (tuple, list):
+        return _sequence_decoder(decoder(arguments[0]), tuple if origin is tuple else list)
+    if origin is not None and len(arguments) == 2:
+        return _mapping_decoder(decoder(arguments[1]))
+    return _scalar_decoder(kind)
+
+
+def _only_optional(kind: Any) -> Any:
+    inner = [part for part in typing.get_args(kind) if part is not type(None)]
+    if len(inner) != 1:
+        raise TypeError(f"only Optional unions travel on the wire, not {kind}")
+    return inner[0]
+
+
+def _dataclass_decoder(kind: type) -> Decoder:
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: decoder(hints[f.name]) for f in dataclasses.fields(kind)}
+    required = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, dict):
+            raise Malformed(where, f"expected an object, got {_name(data)}")
+        prefix = f"{where}." if where else ""
+        values = {}
+        for key, value in data.items():
+            part = fields.get(key)
+            if part is None:
+                raise Malformed(f"{prefix}{key}", "unknown field")
+            values[key] = part(value, f"{prefix}{key}")
+        for name in required:
+            if name not in values:
+                raise Malformed(f"{prefix}{name}", "missing")
+        return kind(**values)
+
+    return read
+
+
+def _enum_decoder(kind: type[enum.Enum]) -> Decoder:
+    members = {member.value: member for member in kind}
+
+    def read(data: Any, where: str) -> Any:
+        try:
+            return members[data]
+        except (KeyError, TypeError):
+            raise Malformed(where, f"{data!r} is none of {', '.join(map(str, members))}") from None
+
+    return read
+
+
+def _sequence_decoder(item: Decoder, make: Callable[[list[Any]], Any]) -> Decoder:
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, (list, tuple)):
+            raise Malformed(where, f"expected a list, got {_name(data)}")
+        return make([item(part, f"{where}[{index}]") for index, part in enumerate(data)])
+
+    return read
+
+
+def _mapping_decoder(item: Decoder) -> Decoder:
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, dict):
+            raise Malformed(where, f"expected an object, got {_name(data)}")
+        return {key: item(part, f"{where}.{key}") for key, part in data.items()}
+
+    return read
+
+
+def _scalar_decoder(kind: Any) -> Decoder:
+    accepted: tuple[type, ...] = (int, float) if kind is float else (kind,)
+
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, accepted) or (isinstance(data, bool) and kind is not bool):
+            raise Malformed(where, f"expected {kind.__name__}, got {_name(data)}")
+        return data
+
+    return read
+
+
+def _name(data: Any) -> str:
+    return "null" if data is None else type(data).__name__

@@ -1,0 +1,253 @@
+"""What controller and agent say to each other: one JSON object a line, its kind under "t"."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Union
+
+from wire.codec import Malformed, decode, dumps, encode
+from wire.words import GpuHealth
+
+PROTOCOL = 1
+MAX_FRAME = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """One GPU as the host reports it; `links` are the indices it reaches over NVLink."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    numa: int = 0
+    pci_bus: str = ""
+    links: tuple[int, ...] = ()
+    health: GpuHealth = GpuHealth.OK
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a host has; changes only by a new hello."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[GpuFacts, ...] = ()
+    numa_nodes: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one attempt used on one node."""
+
+    cpu_s: float = 0.0
+    max_rss_mib: int = 0
+
+
+@dataclass(frozen=True)
+class AttemptStatus:
+    """One attempt as its spool knows it: `pid` once started, `ended_at` once over.
+
+    `code` is the exit code, `signal` what killed it; `why` names an end that is not the program's own
+    (time_limit, cancelled, launch_failed: …, supervisor_lost).
+    """
+
+    job: int
+    attempt: int
+    pid: Optional[int] = None
+    started_at: Optional[float] = None
+    ended_at: Optional[float] = None
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    why: str = ""
+    usage: Optional[Usage] = None
+
+
+# --- agent to controller ---
+
+
+@dataclass(frozen=True)
+class Hello:
+    """First frame of every connection: who, and the full state of the node."""
+
+    node: str
+    version: str
+    boot_id: str
+    incarnation: str
+    facts: NodeFacts
+    attempts: tuple[AttemptStatus, ...] = ()
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True)
+class Report:
+    """One attempt changed: started, or ended (repeated after every hello until settled)."""
+
+    status: AttemptStatus
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """A reading of one GPU; never journaled."""
+
+    uuid: str
+    utilisation: int = 0
+    memory_used_mib: int = 0
+    power_w: int = 0
+    temperature_c: int = 0
+
+
+@dataclass(frozen=True)
+class GpuReport:
+    """Readings that changed since the last report."""
+
+    samples: tuple[GpuSample, ...]
+
+
+@dataclass(frozen=True)
+class GpuHealthChanged:
+    """A GPU fell ill or recovered."""
+
+    uuid: str
+    health: GpuHealth
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """Part of an answer to ReadLog; `data` is base64, `end` closes the answer."""
+
+    request: int
+    data: str = ""
+    end: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Pong:
+    """Answer to Ping."""
+
+    beat: int
+
+
+# --- controller to agent ---
+
+
+@dataclass(frozen=True)
+class GpuHold:
+    """A GPU, or `milli` thousandths of one, held by an allocation."""
+
+    uuid: str
+    milli: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """Run one attempt. A repeat is harmless; an older attempt than one already seen is refused."""
+
+    job: int
+    attempt: int
+    command: tuple[str, ...]
+    user: str
+    cpu_milli: int
+    memory_mib: int
+    name: str = ""
+    gpus: tuple[GpuHold, ...] = ()
+    numa: tuple[int, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: Optional[str] = None
+    time_limit_s: Optional[float] = None
+    grace_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End an attempt: SIGTERM, grace, SIGKILL. Unknown attempts are reported as ended, `why` = cancelled."""
+
+    job: int
+    attempt: int
+    grace_s: float = 10.0
+    why: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Settle:
+    """The end of this attempt is on record: stop reporting it. Logs stay until retention takes them."""
+
+    job: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """Send a log from `offset`; with `follow`, until the attempt has ended. Negative offset: from the end."""
+
+    request: int
+    job: int
+    attempt: int
+    stream: str = "stdout"
+    offset: int = 0
+    follow: bool = False
+
+
+@dataclass(frozen=True)
+class StopReading:
+    """Nobody reads the answer to this ReadLog any more."""
+
+    request: int
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Are you there? Renews the lease."""
+
+    beat: int
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Close the connection and exit; running attempts go on."""
+
+
+AgentFrame = Union[Hello, Report, GpuReport, GpuHealthChanged, LogChunk, Pong]
+ControllerFrame = Union[Start, Stop, Settle, ReadLog, StopReading, Ping, Leave]
+Frame = Union[AgentFrame, ControllerFrame]
+
+_KINDS: dict[str, type[Any]] = {
+    "hello": Hello,
+    "report": Report,
+    "gpus": GpuReport,
+    "gpu_health": GpuHealthChanged,
+    "log": LogChunk,
+    "pong": Pong,
+    "start": Start,
+    "stop": Stop,
+    "settle": Settle,
+    "read_log": ReadLog,
+    "stop_reading": StopReading,
+    "ping": Ping,
+    "leave": Leave,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def pack(frame: Frame) -> bytes:
+    """One line, newline included."""
+    return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode()
+
+
+def unpack(line: bytes) -> Frame:
+    """Read one line; raises Malformed for anything that is not a known frame."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("frame", f"not JSON: {error}") from None
+    kind = _KINDS.get(data.pop("t", None)) if isinstance(data, dict) else None
+    if kind is None:
+        raise Malformed("frame", "unknown kind of frame")
+    frame: Frame = decode(kind, data)
+    return frame

@@ -1,0 +1,123 @@
+"""What a job asks for. Written once here, validated at the edge, used unchanged by the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
+
+from wire.words import PRIORITIES, WHOLE_GPU
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job, or one array of jobs that differ only in their index.
+
+    `cpu_milli` and `memory_mib` are per node, `gpus` is the total over all nodes:
+    a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
+    nodes as its GPUs need.
+    """
+
+    command: tuple[str, ...]
+    name: str = ""
+    project: str = "default"
+    queue: str = "default"
+    priority: int = PRIORITIES["NORMAL"]
+    cpu_milli: int = 1000
+    memory_mib: int = 1024
+    gpus: float = 0
+    gpu_models: tuple[str, ...] = ()
+    nodes: Optional[int] = None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: Optional[str] = None
+    time_limit_s: Optional[float] = None
+    grace_s: float = 10.0
+    array: Optional[str] = None
+    hold: bool = False
+
+
+MAX_ARRAY = 10_000
+MAX_TEXT = 4_096
+MAX_COMMAND = 128 * 1024
+
+
+def problems(spec: JobSpec) -> list[tuple[str, str]]:
+    """Everything wrong with a spec by itself, as (field, sentence); no cluster is asked."""
+    found: list[tuple[str, str]] = []
+
+    def need(good: bool, where: str, sentence: str) -> None:
+        if not good:
+            found.append((where, sentence))
+
+    need(bool(spec.command) and bool(spec.command[0]), "command", "must name a program to run")
+    need(
+        sum(len(part) for part in spec.command) <= MAX_COMMAND,
+        "command",
+        f"must be at most {MAX_COMMAND} characters long",
+    )
+    need(not any("\0" in part for part in spec.command), "command", "must not contain NUL")
+    for where, text in (("name", spec.name), ("project", spec.project), ("queue", spec.queue)):
+        need(len(text) <= 200, where, "must be at most 200 characters")
+        need("\0" not in text, where, "must not contain NUL")
+    need(bool(spec.project), "project", "must not be empty")
+    need(bool(spec.queue), "queue", "must not be empty")
+    need(0 <= spec.priority <= 100, "priority", "must lie between 0 and 100")
+    need(0 < spec.cpu_milli <= 10_000_000, "cpu_milli", "must be positive (1000 is one core)")
+    need(0 < spec.memory_mib <= 1 << 30, "memory_mib", "must be positive")
+    need(_whole_or_share(spec.gpus), "gpus", "must be a whole number, or a share of one GPU such as 0.25")
+    need(spec.nodes is None or 1 <= spec.nodes <= 10_000, "nodes", "must be between 1 and 10000")
+    if spec.nodes is not None and spec.nodes > 1 and _whole_or_share(spec.gpus):
+        need(
+            spec.gpus % spec.nodes == 0,
+            "gpus",
+            f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes",
+        )
+    need(
+        spec.time_limit_s is None or 0 < spec.time_limit_s <= 10 * 365 * 86_400,
+        "time_limit_s",
+        "must be positive and at most ten years",
+    )
+    need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
+    need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
+    for key, value in spec.env.items():
+        good = bool(key) and "=" not in key and "\0" not in key and "\0" not in value
+        need(good, f"env.{key}", "is not a valid environment variable")
+    if spec.array is not None:
+        try:
+            array_indices(spec.array)
+        except ValueError as error:
+            found.append(("array", str(error)))
+    return found
+
+
+def _whole_or_share(gpus: float) -> bool:
+    if not 0 <= gpus <= 100_000:
+        return False
+    milli = gpus * WHOLE_GPU
+    return gpus == int(gpus) if gpus >= 1 else abs(milli - round(milli)) < 1e-6
+
+
+def gpus_text(gpus: float) -> str:
+    """8, or 0.25: a number of GPUs as people write it."""
+    return f"{gpus:g}"
+
+
+def array_indices(text: str) -> list[int]:
+    """The indices of `0-9`, `1,3,7` or `0-20:5`, in order and without repeats."""
+    seen: set[int] = set()
+    for part in text.split(","):
+        span, _, step_text = part.strip().partition(":")
+        low_text, dash, high_text = span.partition("-")
+        numbers = [low_text] + ([high_text] if dash else []) + ([step_text] if step_text else [])
+        if not all(number.isascii() and number.isdigit() and len(number) <= 9 for number in numbers):
+            raise ValueError(f"cannot read {part!r}; write indices like 0-9, 1,3,7 or 0-20:5")
+        low, step = int(low_text), int(step_text or 1)
+        high = int(high_text) if dash else low
+        if high < low or step < 1:
+            raise ValueError(f"{part!r} counts backwards or stands still")
+        if (high - low) // step >= MAX_ARRAY or len(seen) > MAX_ARRAY:
+            raise ValueError(f"has more than {MAX_ARRAY} elements")
+        seen.update(range(low, high + 1, step))
+    if len(seen) > MAX_ARRAY:
+        raise ValueError(f"has more than {MAX_ARRAY} elements")
+    return sorted(seen)

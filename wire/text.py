@@ -1,0 +1,37 @@
+"""Names from users are data: what must never reach a terminal is taken out here."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+_HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """The text on one line, without control, escape or direction-changing characters."""
+    clean = _HOSTILE.sub("\ufffd", text)
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def duration(seconds: Optional[float]) -> str:
+    """42s, 3m05s, 2h10m, 4d02h: short and of even precision."""
+    if seconds is None:
+        return "-"
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3_600}h{whole % 3_600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3_600:02}h"
+
+
+def memory(mib: int) -> str:
+    """512M, 1.5G, 2T: memory as people write it."""
+    if mib < 1024:
+        return f"{mib}M"
+    if mib < 1024 * 1024:
+        return f"{mib / 1024:.3g}G"
+    return f"{mib / 1024 / 1024:.3g}T"

@@ -1,0 +1,83 @@
+"""One word per thing: states, reasons and classes as they appear everywhere."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class JobState(str, enum.Enum):
+    """Where a job is in its life; the legal moves stand in controller.core.transitions."""
+
+    QUEUED = "QUEUED"
+    SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
+    PREEMPTED = "PREEMPTED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def terminal(self) -> bool:
+        """True once nothing can happen to the job any more."""
+        return self in _TERMINAL
+
+
+_TERMINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
+
+
+class Reason(str, enum.Enum):
+    """Why a job is where it is; short enough for a table column."""
+
+    NONE = ""
+    NEW = "new"
+    HELD = "held"
+    NO_NODES = "no_nodes"
+    RESOURCES = "resources"
+    PRIORITY = "priority"
+    STARTING = "starting"
+    CANCELLING = "cancelling"
+    USER = "user"
+    EXIT_NONZERO = "exit_nonzero"
+    SIGNAL = "signal"
+    TIME_LIMIT = "time_limit"
+    LAUNCH_FAILED = "launch_failed"
+    NODE_LOST = "node_lost"
+    SUPERVISOR_LOST = "supervisor_lost"
+    MEMBER_FAILED = "member_failed"
+
+
+class NodeState(str, enum.Enum):
+    """Whether a node is there, and whether it takes new work."""
+
+    UP = "up"
+    DRAINED = "drained"
+    AWAY = "away"
+
+
+class GpuHealth(str, enum.Enum):
+    """Health of one GPU by itself; only OK takes new work."""
+
+    OK = "ok"
+    SUSPECT = "suspect"
+    CORDONED = "cordoned"
+    PROBING = "probing"
+    LOST = "lost"
+
+
+PRIORITIES: Final[dict[str, int]] = {
+    "CRITICAL": 100,
+    "HIGH": 75,
+    "NORMAL": 50,
+    "LOW": 25,
+    "BATCH": 10,
+    "SCAVENGER": 0,
+}
+
+WHOLE_GPU: Final = 1000
+"""GPU-milli of one whole GPU."""
+
+
+def priority_name(value: int) -> str:
+    """The class whose number this is, or the bare number."""
+    return next((name for name, number in PRIORITIES.items() if number == value), str(value))
