@@ -32,16 +32,18 @@ def dumps(value: Any) -> str:
 
 def encode(value: Any) -> Any:
     """JSON-ready form of a dataclass instance."""
-    return encoder(type(value))(value)
+    kind: Any = type(value)
+    return encoder(kind)(value)
 
 
 def decode(cls: type[T], data: Any, where: str = "") -> T:
     """Build a dataclass from JSON data, refusing unknown names and wrong types."""
-    made: T = decoder(cls)(data, where)
+    kind: Any = cls
+    made: T = decoder(kind)(data, where)
     return made
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def encoder(kind: Any) -> Encoder:
     """Compiled encoder of a type."""
     origin = typing.get_origin(kind)
@@ -79,13 +81,13 @@ def _dataclass_encoder(kind: type) -> Encoder:
     return made
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def decoder(kind: Any) -> Decoder:
     """Compiled decoder of a type."""
     origin = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if kind is Any:
-        return lambda data, where: data
+        return lambda data, _where: data
     if dataclasses.is_dataclass(kind):
         return _dataclass_decoder(typing.cast(type, kind))
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
