@@ -1,0 +1,163 @@
+"""The API client, on the standard library. One Client per thread; CLI and TUI know no other way in."""
+
+from __future__ import annotations
+
+import urllib.parse
+import uuid
+from typing import Any, Iterable, Iterator, Optional, TypeVar, Union
+
+from wire import places
+from wire.api import (
+    ClusterView,
+    EventList,
+    Health,
+    JobDetail,
+    JobList,
+    JobView,
+    NodeAction,
+    NodeList,
+    NodeView,
+    StreamBatch,
+    SubmitRequest,
+    Submitted,
+)
+from wire.codec import dumps, encode
+from wire.spec import JobSpec
+from wire.transport import Refused, Transport, Unreachable
+from wire.words import JobState
+
+__all__ = ["Client", "JobName", "Refused", "Unreachable"]
+
+T = TypeVar("T")
+JobName = Union[str, int]
+Query = list[tuple[str, Any]]
+
+SILENCE_S = 15.0
+"""A stream without a word for so long (three heartbeats) is lost."""
+
+_ONCE: tuple[float, ...] = ()
+_AGAIN = (0.0,)
+_KEYED = (0.0, 0.2, 1.0, 2.0)
+
+
+class Client:
+    """What the controller can be asked. Every call may raise Unreachable or Refused."""
+
+    def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
+        self.url = url or places.find_url()
+        self._timeout_s = timeout_s
+        self._transport = Transport(self.url, timeout_s, token)
+
+    def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
+        """Queue a job or an array; the key makes it one job however often the request must be sent."""
+        request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
+        return self._post(Submitted, "/v1/jobs", request, _KEYED)
+
+    def jobs(
+        self, *, states: Iterable[JobState] = (), user: str = "", after: int = 0, limit: int = 1000
+    ) -> JobList:
+        """One page of jobs by id; `next` of the answer is the `after` of the next page."""
+        query: Query = [("state", state.value) for state in states]
+        query += [("user", user)] if user else []
+        return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
+
+    def job(self, job: JobName) -> JobDetail:
+        """One job by id or array label such as 7_3."""
+        return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
+
+    def cancel(self, job: JobName) -> JobView:
+        """End a job, whatever it is doing."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/cancel")
+
+    def hold(self, job: JobName) -> JobView:
+        """Keep a queued job from starting."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/hold")
+
+    def release(self, job: JobName) -> JobView:
+        """Let a held job start again."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
+
+    def logs(
+        self, job: JobName, *, stream: str = "stdout", follow: bool = False, offset: int = 0
+    ) -> Iterator[bytes]:
+        """The output of a job piece by piece; a negative offset counts from the end."""
+        query: Query = [("stream", stream), ("offset", offset)]
+        query += [("follow", 1)] if follow else []
+        # A job may be silent for days: while following, only the end of the connection ends the wait.
+        silence_s = None if follow else self._timeout_s
+        return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
+
+    def nodes(self) -> NodeList:
+        """All nodes by name."""
+        return self._get(NodeList, "/v1/nodes")
+
+    def node(self, name: str) -> NodeView:
+        """One node."""
+        return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
+
+    def drain(self, name: str, why: str = "") -> NodeView:
+        """Let a node finish what it runs and take nothing new."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", NodeAction(why))
+
+    def resume(self, name: str) -> NodeView:
+        """Let a drained node take work again."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/resume", NodeAction())
+
+    def cluster(self) -> ClusterView:
+        """The cluster in one glance."""
+        return self._get(ClusterView, "/v1/cluster")
+
+    def health(self) -> Health:
+        """Whether the controller is well, and who it takes us for."""
+        return self._get(Health, "/v1/health")
+
+    def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
+        """One page of the journal behind position `after`."""
+        query: Query = [("after", after), ("limit", limit)]
+        return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
+
+    def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
+        """Commits as they happen, behind `after` or from now on; None is a heartbeat."""
+        query: Query = [("rows", int(rows))]
+        query += [("after", after)] if after is not None else []
+        for data in _sent_events(self._transport.listen(_target("/v1/stream", query), SILENCE_S)):
+            yield None if data is None else self._transport.understand(StreamBatch, data)
+
+    def close(self) -> None:
+        """Let go of all connections; a thread waiting in `stream` or `logs` is woken by Unreachable."""
+        self._transport.close()
+
+    def _get(self, kind: type[T], path: str, query: Iterable[tuple[str, Any]] = ()) -> T:
+        return self._transport.understand(
+            kind, self._transport.ask("GET", _target(path, query), None, _AGAIN)
+        )
+
+    def _post(self, kind: type[T], path: str, body: Any = None, pauses: tuple[float, ...] = _ONCE) -> T:
+        data = None if body is None else dumps(encode(body)).encode("utf-8", "surrogatepass")
+        return self._transport.understand(kind, self._transport.ask("POST", path, data, pauses))
+
+
+def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:
+    """The data of server-sent events; None for a comment, which is how a heartbeat travels."""
+    rest = b""
+    data: list[bytes] = []
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            name, colon, value = line.rstrip(b"\r").partition(b":")
+            if name == b"data":
+                data.append(value[1:] if value.startswith(b" ") else value)
+            elif not name and colon:
+                yield None
+            elif not name and data:
+                yield b"\n".join(data)
+                data = []
+
+
+def _target(path: str, query: Iterable[tuple[str, Any]]) -> str:
+    text = urllib.parse.urlencode(list(query))
+    return f"{path}?{text}" if text else path
+
+
+def _quoted(name: JobName) -> str:
+    return urllib.parse.quote(str(name), safe="", errors="surrogatepass")
