@@ -1,0 +1,166 @@
+"""State changes here and nowhere else: one function per event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.core import events
+from controller.core.events import Event
+from controller.core.jobs import Job, Member
+from controller.core.requests import ask_of
+from controller.core.state import State
+from controller.core.transitions import require
+from wire.words import GpuHealth, JobState, Reason
+
+
+def apply(state: State, event: Event) -> None:
+    """Make the event true."""
+    _APPLY[type(event)](state, event)
+
+
+def _move(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
+    require(job.id, job.state, new)
+    job.state, job.reason, job.detail = new, reason, detail
+
+
+def _job_queued(state: State, event: events.JobQueued) -> None:
+    job = Job(
+        id=event.job,
+        spec=event.spec,
+        user=event.user,
+        ask=ask_of(event.spec),
+        submitted_at=event.at,
+        key=event.key,
+        array=event.array,
+        index=event.index,
+        held=event.spec.hold,
+        reason=Reason.HELD if event.spec.hold else Reason.NEW,
+    )
+    state.index(job)
+    if not job.held:
+        state.enqueue(job)
+
+
+def _job_held(state: State, event: events.JobHeld) -> None:
+    job = state.jobs[event.job]
+    job.held, job.reason = True, Reason.HELD
+    state.queue.remove(job.id)
+
+
+def _job_released(state: State, event: events.JobReleased) -> None:
+    job = state.jobs[event.job]
+    job.held, job.reason = False, Reason.NEW
+    state.enqueue(job)
+
+
+def _job_placed(state: State, event: events.JobPlaced) -> None:
+    job = state.jobs[event.job]
+    _move(job, JobState.SCHEDULED, Reason.STARTING)
+    state.queue.remove(job.id)
+    job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
+    job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
+    for allocation in event.allocations:
+        state.nodes.hold(job.id, allocation)
+
+
+def _attempt_started(state: State, event: events.AttemptStarted) -> None:
+    job = state.jobs[event.job]
+    member = job.members[event.node]
+    member.started_at, member.pid = event.at, event.pid
+    if all(each.started_at is not None for each in job.members.values()):
+        _move(job, JobState.RUNNING, Reason.CANCELLING if job.stopping else Reason.NONE)
+        job.started_at = event.at
+
+
+def _attempt_exited(state: State, event: events.AttemptExited) -> None:
+    member = state.jobs[event.job].members[event.node]
+    member.ended_at = event.at
+    member.code, member.signal, member.why = event.code, event.signal, event.why
+    member.cpu_s, member.max_rss_mib = event.cpu_s, event.max_rss_mib
+    state.nodes.free(event.job, event.node)
+
+
+def _stop_requested(state: State, event: events.StopRequested) -> None:
+    job = state.jobs[event.job]
+    job.stopping, job.stopped_by = event.reason, event.by
+    if event.reason is Reason.USER:
+        job.reason = Reason.CANCELLING
+
+
+def _job_requeued(state: State, event: events.JobRequeued) -> None:
+    job = state.jobs[event.job]
+    _move(job, JobState.QUEUED, event.reason, event.detail)
+    job.members = {}
+    job.started_at = job.placed_at = job.quality = None
+    job.stopping, job.stopped_by = None, ""
+    state.enqueue(job)
+
+
+def _job_ended(state: State, event: events.JobEnded) -> None:
+    job = state.jobs[event.job]
+    _move(job, event.state, event.reason, event.detail)
+    job.ended_at, job.code, job.signal = event.at, event.code, event.signal
+    state.queue.remove(job.id)
+    state.retire(job)
+
+
+def _node_added(state: State, event: events.NodeAdded) -> None:
+    state.nodes.add(event.node, event.labels, event.at)
+
+
+def _node_joined(state: State, event: events.NodeJoined) -> None:
+    node = state.nodes.get(event.node) or state.nodes.add(event.node, {}, event.at)
+    same = node.facts == event.facts
+    node.facts, node.boot_id, node.version = event.facts, event.boot_id, event.version
+    node.health = {}
+    node.up, node.why, node.since = True, node.why if node.drained else "", event.at
+    if same:
+        state.nodes.refresh(node)
+    else:
+        state.nodes.rebuild()
+
+
+def _node_went_away(state: State, event: events.NodeWentAway) -> None:
+    node = state.nodes.by_name[event.node]
+    node.up, node.since = False, event.at
+    if not node.drained:
+        node.why = event.why
+    state.nodes.refresh(node)
+
+
+def _node_drained(state: State, event: events.NodeDrained) -> None:
+    node = state.nodes.by_name[event.node]
+    node.drained, node.why, node.since = True, event.why, event.at
+    state.nodes.refresh(node)
+
+
+def _node_resumed(state: State, event: events.NodeResumed) -> None:
+    node = state.nodes.by_name[event.node]
+    node.drained, node.why, node.since = False, "", event.at
+    state.nodes.refresh(node)
+
+
+def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
+    node = state.nodes.by_name[event.node]
+    node.health[event.uuid] = (GpuHealth(event.health), event.why)
+    state.nodes.refresh(node)
+
+
+_APPLY: dict[type[Any], Callable[[State, Any], None]] = {
+    events.JobQueued: _job_queued,
+    events.JobHeld: _job_held,
+    events.JobReleased: _job_released,
+    events.JobPlaced: _job_placed,
+    events.AttemptStarted: _attempt_started,
+    events.AttemptExited: _attempt_exited,
+    events.StopRequested: _stop_requested,
+    events.JobRequeued: _job_requeued,
+    events.JobEnded: _job_ended,
+    events.NodeAdded: _node_added,
+    events.NodeJoined: _node_joined,
+    events.NodeWentAway: _node_went_away,
+    events.NodeDrained: _node_drained,
+    events.NodeResumed: _node_resumed,
+    events.GpuHealthRecorded: _gpu_health_recorded,
+}

@@ -1,0 +1,84 @@
+"""Is the whole state consistent? Used after every test that touches it, and by `admin verify`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.columns import ABSENT
+from controller.core.state import State
+from wire.words import WHOLE_GPU, JobState
+
+HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
+
+
+def check(state: State) -> list[str]:
+    """Everything that is wrong, as sentences; an empty list is a healthy state."""
+    return [*_check_queue(state), *_check_holders(state), *_check_gpus(state), *_check_columns(state)]
+
+
+def _check_queue(state: State) -> list[str]:
+    wrong = []
+    for job in state.jobs.values():
+        waits = job.state is JobState.QUEUED and not job.held
+        if waits != (job.id in state.queue):
+            wrong.append(f"job {job.id} is {job.state.value}, held={job.held}, but in queue: {not waits}")
+        if job.state.terminal != (job.id in state.ended):
+            wrong.append(f"job {job.id} is {job.state.value} but among the ended: {job.id in state.ended}")
+        if job.id >= state.next_job:
+            wrong.append(f"job {job.id} has an id that will be given again ({state.next_job})")
+    return wrong
+
+
+def _check_holders(state: State) -> list[str]:
+    wrong = []
+    claimed = set()
+    for job in state.jobs.values():
+        holding = {(job.id, member.allocation.node) for member in job.running}
+        if bool(holding) != (job.state in HOLDING):
+            wrong.append(f"job {job.id} is {job.state.value} and holds {len(holding)} allocations")
+        claimed |= holding
+    given = {(job, node.name) for node in state.nodes for job in node.held}
+    wrong += [
+        f"job {job} and node {node} disagree on who holds what" for job, node in sorted(claimed ^ given)
+    ]
+    return wrong
+
+
+def _check_gpus(state: State) -> list[str]:
+    wrong = []
+    for node in state.nodes:
+        held: dict[str, int] = {}
+        for allocation in node.held.values():
+            for gpu in allocation.gpus:
+                held[gpu.uuid] = held.get(gpu.uuid, 0) + gpu.milli
+        wrong += [
+            f"GPU {uuid} of {node.name} is given out {milli}/{WHOLE_GPU}"
+            for uuid, milli in held.items()
+            if milli > WHOLE_GPU
+        ]
+    return wrong
+
+
+def _check_columns(state: State) -> list[str]:
+    nodes, columns = state.nodes, state.nodes.columns
+    kept = (columns.open.copy(), columns.cpu_free.copy(), columns.memory_free.copy(), columns.gpu_free.copy())
+    wrong = []
+    if (kept[1] < 0).any() or (kept[2] < 0).any():
+        wrong.append("more CPU or memory given out than a node has")
+    if ((kept[3] < 0) & (kept[3] != ABSENT)).any():
+        wrong.append("more of a GPU given out than it has")
+    if [node.name for node in nodes] != sorted(nodes.by_name):
+        wrong.append("rows are not in the order of names")
+    layout, log, gains = nodes.layout, list(nodes.log), nodes.gains
+    nodes.rebuild()
+    fresh = nodes.columns
+    nodes.columns, nodes.layout, nodes.log, nodes.gains = columns, layout, log, gains
+    for name, old, new in zip(
+        ("open", "cpu_free", "memory_free", "gpu_free"),
+        kept,
+        (fresh.open, fresh.cpu_free, fresh.memory_free, fresh.gpu_free),
+        strict=True,
+    ):
+        if not np.array_equal(old, new):
+            wrong.append(f"column {name} is not what the allocations add up to")
+    return wrong

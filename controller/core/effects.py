@@ -1,0 +1,18 @@
+"""Orders to the outside, in the imperative: carried out only after their events are on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.frames import Settle, Start, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class SendToNode:
+    """Tell the agent of a node; lost while the link is down, made good by the next hello."""
+
+    node: str
+    frame: Start | Stop | Settle
+
+
+Effect = SendToNode

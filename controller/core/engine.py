@@ -1,0 +1,253 @@
+"""One function: state, input and time in; facts, orders and an answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.core import events, inputs
+from controller.core.apply import apply
+from controller.core.cycle import run_cycle
+from controller.core.effects import Effect, SendToNode
+from controller.core.events import Event
+from controller.core.explain import explain_never
+from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
+from controller.core.jobs import Job
+from controller.core.launch import start_of
+from controller.core.outcome import outcome_of
+from controller.core.placement import Placer
+from controller.core.plugin import Pipeline
+from controller.core.requests import ask_of
+from controller.core.state import State
+from wire.frames import AttemptStatus, Settle, Stop
+from wire.spec import array_indices, problems
+from wire.words import JobState, Reason
+
+
+class Engine:
+    """Decides. Holds the state it decides on and nothing that could not be worked out again from it."""
+
+    def __init__(self, pipeline: Pipeline, state: State) -> None:
+        self.pipeline = pipeline
+        self.state = state
+        self.placer = Placer(state.nodes, pipeline)
+        self._events: list[Event] = []
+        self._effects: list[Effect] = []
+
+    def handle(self, given: Input, now: float) -> Decision:
+        """Decide one input. The state already holds the events that come back."""
+        reply = _HANDLERS[type(given)](self, given, now)
+        decision = Decision(tuple(self._events), tuple(self._effects), reply)
+        self._events.clear()
+        self._effects.clear()
+        return decision
+
+    def _record(self, event: Event) -> None:
+        apply(self.state, event)
+        self._events.append(event)
+
+    def _order(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    # --- what users ask ---
+
+    def _submit(self, given: inputs.Submit, now: float) -> Reply:
+        known = self.state.keys.get((given.user, given.key)) if given.key else None
+        if known:
+            return Accepted(tuple(known))
+        wrong = problems(given.spec)
+        if wrong:
+            where, message = wrong[0]
+            return Refusal("invalid", message, where)
+        never = explain_never(self.placer, ask_of(given.spec))
+        if never is not None:
+            return never
+        spec, first = given.spec, self.state.next_job
+        if spec.array is None:
+            self._record(events.JobQueued(first, now, spec, given.user, given.key))
+            return Accepted((first,))
+        indices = array_indices(spec.array)
+        for job, index in enumerate(indices, first):
+            self._record(events.JobQueued(job, now, spec, given.user, given.key, first, index))
+        return Accepted(tuple(range(first, first + len(indices))))
+
+    def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        if job is None:
+            return _no_such_job(given.job)
+        if job.state.terminal:
+            return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        if job.state is JobState.QUEUED:
+            self._record(
+                events.JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}")
+            )
+        elif job.stopping is not Reason.USER:
+            self._stop(job, Reason.USER, given.by, now)
+        return Accepted((job.id,))
+
+    def _stop(self, job: Job, reason: Reason, by: str, now: float) -> None:
+        self._record(events.StopRequested(job.id, now, reason, by))
+        for member in job.running:
+            self._send_stop(job, member.allocation.node)
+
+    def _send_stop(self, job: Job, node: str) -> None:
+        why = "member_failed" if job.stopping is Reason.MEMBER_FAILED else "cancelled"
+        self._order(SendToNode(node, Stop(job.id, job.attempt, job.spec.grace_s, why)))
+
+    def _hold(self, given: inputs.Hold, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        if job is None:
+            return _no_such_job(given.job)
+        if job.state is not JobState.QUEUED:
+            return Refusal("conflict", f"job {job.label} is {job.state.value}; only queued jobs wait", "job")
+        if not job.held:
+            self._record(events.JobHeld(job.id, now, given.by))
+        return Accepted((job.id,))
+
+    def _release(self, given: inputs.Release, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        if job is None:
+            return _no_such_job(given.job)
+        if not job.held:
+            return Refusal("conflict", f"job {job.label} is not held", "job")
+        self._record(events.JobReleased(job.id, now, given.by))
+        return Accepted((job.id,))
+
+    # --- what operators ask ---
+
+    def _add_node(self, given: inputs.AddNode, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is None or node.labels != given.labels:
+            self._record(events.NodeAdded(given.node, now, dict(given.labels)))
+        return Accepted()
+
+    def _drain(self, given: inputs.Drain, now: float) -> Reply:
+        if self.state.nodes.get(given.node) is None:
+            return _no_such_node(given.node)
+        self._record(events.NodeDrained(given.node, now, given.why, given.by))
+        return Accepted()
+
+    def _resume(self, given: inputs.Resume, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is None:
+            return _no_such_node(given.node)
+        if not node.drained:
+            return Refusal("conflict", f"node {given.node} is not drained", "node")
+        self._record(events.NodeResumed(given.node, now, given.by))
+        return Accepted()
+
+    # --- what agents tell ---
+
+    def _agent_said_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply:
+        hello = given.hello
+        self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
+        told = set()
+        for status in hello.attempts:
+            told.add((status.job, status.attempt))
+            self._attempt_told(given.node, status, now)
+        for job_id in list(self.state.nodes.by_name[given.node].held):
+            job = self.state.jobs[job_id]
+            if job.stopping:
+                self._send_stop(job, given.node)
+            elif (job.id, job.attempt) not in told:
+                self._attempt_untold(given.node, job, now)
+        return Accepted()
+
+    def _attempt_untold(self, node: str, job: Job, now: float) -> None:
+        """The agent does not know an attempt that we placed there."""
+        member = job.members[node]
+        if member.started_at is None:
+            self._send_start(job, node)
+        else:
+            self._exited(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
+
+    def _send_start(self, job: Job, node: str) -> None:
+        addresses = {name: self.state.nodes.by_name[name].facts.address for name in job.members}
+        self._order(SendToNode(node, start_of(job, job.members[node], addresses)))
+
+    def _agent_reported(self, given: inputs.AgentReported, now: float) -> Reply:
+        self._attempt_told(given.node, given.status, now)
+        return Accepted()
+
+    def _attempt_told(self, node: str, status: AttemptStatus, now: float) -> None:
+        job = self.state.jobs.get(status.job)
+        member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
+        if job is None or member is None or member.ended_at is not None:
+            frame = (
+                Settle(status.job, status.attempt)
+                if status.ended_at is not None
+                else Stop(status.job, status.attempt, why="superseded")
+            )
+            self._order(SendToNode(node, frame))
+            return
+        if member.started_at is None and status.started_at is not None:
+            self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
+        if status.ended_at is not None:
+            self._order(SendToNode(node, Settle(status.job, status.attempt)))
+            self._exited(job, status, node, now)
+
+    def _exited(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
+        usage = status.usage
+        self._record(
+            events.AttemptExited(
+                job.id,
+                now,
+                job.attempt,
+                node,
+                status.code,
+                status.signal,
+                status.why,
+                usage.cpu_s if usage else 0.0,
+                usage.max_rss_mib if usage else 0,
+            )
+        )
+        if not job.running:
+            self._record(outcome_of(job, now))
+        elif job.members[node].failed and job.stopping is None:
+            self._stop(job, Reason.MEMBER_FAILED, node, now)
+
+    def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
+        if self.state.nodes.get(given.node) is None:
+            return _no_such_node(given.node)
+        self._record(events.GpuHealthRecorded(given.node, now, given.uuid, given.health, given.why))
+        return Accepted()
+
+    def _link_went_down(self, given: inputs.LinkWentDown, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is not None and node.up:
+            self._record(events.NodeWentAway(given.node, now, given.why))
+        return Accepted()
+
+    # --- time ---
+
+    def _tick(self, _given: inputs.Tick, now: float) -> Reply:
+        for placed in run_cycle(self.state, self.placer, now):
+            self._record(placed)
+            job = self.state.jobs[placed.job]
+            for node in job.members:
+                self._send_start(job, node)
+        return Accepted()
+
+
+def _no_such_job(job: int) -> Refusal:
+    return Refusal("not_found", f"there is no job {job}", "job", "see `corral queue --all`")
+
+
+def _no_such_node(node: str) -> Refusal:
+    return Refusal("not_found", f"there is no node {node!r}", "node", "see `corral nodes`")
+
+
+_HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
+    inputs.Submit: Engine._submit,
+    inputs.Cancel: Engine._cancel,
+    inputs.Hold: Engine._hold,
+    inputs.Release: Engine._release,
+    inputs.AddNode: Engine._add_node,
+    inputs.Drain: Engine._drain,
+    inputs.Resume: Engine._resume,
+    inputs.AgentSaidHello: Engine._agent_said_hello,
+    inputs.AgentReported: Engine._agent_reported,
+    inputs.GpuReported: Engine._gpu_reported,
+    inputs.LinkWentDown: Engine._link_went_down,
+    inputs.Tick: Engine._tick,
+}

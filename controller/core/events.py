@@ -1,0 +1,203 @@
+"""Facts, in the past tense. State changes only by applying them; the journal keeps them for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wire.codec import decode, dumps, encode
+from wire.frames import GpuHold, NodeFacts
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What an attempt holds on one node."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[GpuHold, ...] = ()
+    numa: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something happened to a job."""
+
+    job: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Something happened to a node."""
+
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobQueued(JobEvent):
+    """A submit was accepted; each element of an array is a job of its own."""
+
+    spec: JobSpec
+    user: str
+    key: str = ""
+    array: int | None = None
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld(JobEvent):
+    """The job stays in the queue until released."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased(JobEvent):
+    """The hold is over."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaced(JobEvent):
+    """Attempt `attempt` got its allocations; its processes are not there yet."""
+
+    attempt: int
+    allocations: tuple[Allocation, ...]
+    quality: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted(JobEvent):
+    """The process of one member is running."""
+
+    attempt: int
+    node: str
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptExited(JobEvent):
+    """One member is over and its allocation free; `why` names an end not the program's own."""
+
+    attempt: int
+    node: str
+    code: int | None = None
+    signal: int | None = None
+    why: str = ""
+    cpu_s: float = 0.0
+    max_rss_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(JobEvent):
+    """Somebody or something wants the attempt to end; the job ends when its processes have."""
+
+    reason: Reason
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequeued(JobEvent):
+    """The attempt is over without an outcome of its own; the job is back in its old place."""
+
+    attempt: int
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded(JobEvent):
+    """The outcome. Nothing follows for this job."""
+
+    state: JobState
+    reason: Reason
+    detail: str = ""
+    code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded(NodeEvent):
+    """The configuration names a node; it has not been seen yet."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined(NodeEvent):
+    """An agent said hello: this is what the node has."""
+
+    facts: NodeFacts
+    boot_id: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWentAway(NodeEvent):
+    """The link is gone; what runs there goes on, nothing new is placed."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained(NodeEvent):
+    """No new work; what runs there ends by itself."""
+
+    why: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResumed(NodeEvent):
+    """The node takes work again."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealthRecorded(NodeEvent):
+    """One GPU fell ill or recovered."""
+
+    uuid: str
+    health: GpuHealth
+    why: str = ""
+
+
+Event = (
+    JobQueued
+    | JobHeld
+    | JobReleased
+    | JobPlaced
+    | AttemptStarted
+    | AttemptExited
+    | StopRequested
+    | JobRequeued
+    | JobEnded
+    | NodeAdded
+    | NodeJoined
+    | NodeWentAway
+    | NodeDrained
+    | NodeResumed
+    | GpuHealthRecorded
+)
+
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}
+
+
+def body_of(event: Event) -> str:
+    """The event as the journal keeps it."""
+    return dumps(encode(event))
+
+
+def event_of(kind: str, body: str) -> Event:
+    """The event back from the journal."""
+    event: Event = decode(KINDS[kind], json.loads(body))
+    return event

@@ -1,0 +1,92 @@
+"""Why a job waits, told by the very filters that decide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.columns import ALL, Columns
+from controller.core.inputs import Refusal
+from controller.core.jobs import Job
+from controller.core.placement import Placer
+from controller.core.requests import Ask, Part
+from controller.core.state import State
+from wire.api import FilterLoss, Why
+from wire.words import JobState, Reason
+
+EXAMPLES = 3
+
+
+def explain(state: State, placer: Placer, job: Job) -> Why:
+    """The dominant reason, and for a waiting job the nodes each filter took."""
+    if job.state is not JobState.QUEUED:
+        return Why(job.reason, _told(job))
+    if job.held:
+        return Why(Reason.HELD, "held: release it to let it start")
+    position = state.queue.ahead(job.id) + 1
+    if not len(state.nodes):
+        return Why(Reason.NO_NODES, "no node has joined yet", position=position)
+    shape = placer.shape(job.ask)
+    part = shape.part if shape else job.ask.part
+    need = shape.nodes if shape else job.ask.nodes or 1
+    found, fitting = losses(placer, part, state.nodes.columns)
+    if fitting >= need:
+        return Why(Reason.PRIORITY, "starts in the next cycle", found, position, fitting)
+    wanted = f"{need} node{'s' * (need != 1)} with {part}"
+    sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
+    if found:
+        dominant = max(found, key=lambda loss: loss.lost)
+        sentence += f": {dominant.message}"
+    return Why(Reason.RESOURCES, sentence, found, position, fitting)
+
+
+def reason_of(state: State, job: Job) -> Reason:
+    """The reason for a table cell, without asking the filters again."""
+    if job.state is not JobState.QUEUED or job.held:
+        return job.reason
+    lane = state.queue.lane(job.id)
+    if lane is None or lane.blocked_at < 0:
+        return job.reason
+    return Reason.RESOURCES if len(state.nodes) else Reason.NO_NODES
+
+
+def losses(placer: Placer, part: Part, columns: Columns) -> tuple[tuple[FilterLoss, ...], int]:
+    """Nodes lost to each filter in turn, and how many are left."""
+    left = np.ones(columns.height, dtype=np.bool_)
+    found = []
+    for each in placer.pipeline.filters:
+        keeps = each.keep(part, columns, ALL)
+        lost = np.flatnonzero(left & ~keeps)
+        if len(lost):
+            names = tuple(placer.nodes.rows[row].name for row in lost[:EXAMPLES])
+            found.append(FilterLoss(each.name, len(lost), each.explain(part), names))
+        left &= keeps
+    return tuple(found), int(np.count_nonzero(left))
+
+
+def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
+    """A refusal if the nodes could not hold the ask even when idle; None while some node is unseen."""
+    nodes = placer.nodes
+    if not len(nodes) or nodes.unseen or placer.shape(ask) is not None:
+        return None
+    part, need = ask.part, ask.nodes or 1
+    found, fitting = losses(placer, part, nodes.idle)
+    counts = "; ".join(f"{loss.lost} without: {loss.message}" for loss in found)
+    message = (
+        f"can never be placed: {need} node{'s' * (need != 1)} with {part} asked, "
+        f"{fitting} of {len(nodes)} could hold that when idle" + (f" ({counts})" if counts else "")
+    )
+    largest = int(nodes.columns.gpu_count.max())
+    where = "gpus" if part.gpus > largest else "nodes" if need > len(nodes) else ""
+    return Refusal("never_fits", message, where, f"the largest node has {largest} GPUs; see `corral nodes`")
+
+
+def _told(job: Job) -> str:
+    if job.detail:
+        return job.detail
+    nodes = ", ".join(job.members)
+    sentences = {
+        JobState.SCHEDULED: f"starting on {nodes}",
+        JobState.RUNNING: f"running on {nodes}",
+        JobState.COMPLETED: "completed with exit code 0",
+    }
+    return sentences.get(job.state, job.state.value.lower())

@@ -1,0 +1,154 @@
+"""Everything that can happen to the engine, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.effects import Effect
+from controller.core.events import Event
+from wire.frames import AttemptStatus, Hello
+from wire.spec import JobSpec
+from wire.words import GpuHealth
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A user hands in a job or an array; `key` makes a retry harmless."""
+
+    spec: JobSpec
+    user: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the job wherever it is."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a queued job from starting."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let a held job start again."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """The configuration names this node."""
+
+    node: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Give the node no new work."""
+
+    node: str
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Give the node work again."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSaidHello:
+    """A link came up; the agent told everything it knows."""
+
+    node: str
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReported:
+    """One attempt changed on a node."""
+
+    node: str
+    status: AttemptStatus
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReported:
+    """A GPU's health changed on a node."""
+
+    node: str
+    uuid: str
+    health: GpuHealth
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkWentDown:
+    """A link is gone."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time to place what can be placed."""
+
+
+Input = (
+    Submit
+    | Cancel
+    | Hold
+    | Release
+    | AddNode
+    | Drain
+    | Resume
+    | AgentSaidHello
+    | AgentReported
+    | GpuReported
+    | LinkWentDown
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Done; the ids of the jobs concerned, in order."""
+
+    jobs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Not done, and nothing changed: `code` as in wire.api.Problem."""
+
+    code: str
+    message: str
+    where: str = ""
+    hint: str = ""
+
+
+Reply = Accepted | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one input led to: facts to keep, orders to carry out after they are kept, and the answer."""
+
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    reply: Reply = Accepted()

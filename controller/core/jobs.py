@@ -1,0 +1,73 @@
+"""A job as the engine knows it: what was asked, where it is, and its current attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.core.events import Allocation
+from controller.core.requests import Ask
+from wire.spec import JobSpec
+from wire.words import JobState, Reason
+
+
+@dataclass(slots=True)
+class Member:
+    """The part of an attempt that runs on one node."""
+
+    allocation: Allocation
+    started_at: float | None = None
+    pid: int | None = None
+    ended_at: float | None = None
+    code: int | None = None
+    signal: int | None = None
+    why: str = ""
+    cpu_s: float = 0.0
+    max_rss_mib: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Ended, and not with exit code 0."""
+        return self.ended_at is not None and not (self.code == 0 and not self.why)
+
+
+@dataclass(slots=True)
+class Job:
+    """Mutable, and mutated by apply() alone. `attempt` only ever grows: it is the fencing token."""
+
+    id: int
+    spec: JobSpec
+    user: str
+    ask: Ask
+    submitted_at: float
+    key: str = ""
+    array: int | None = None
+    index: int | None = None
+    state: JobState = JobState.QUEUED
+    reason: Reason = Reason.NEW
+    detail: str = ""
+    held: bool = False
+    attempt: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    quality: int | None = None
+    placed_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    stopping: Reason | None = None
+    stopped_by: str = ""
+    code: int | None = None
+    signal: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people name it: 17, or 12_3 for an element of array 12."""
+        return str(self.id) if self.array is None else f"{self.array}_{self.index}"
+
+    @property
+    def name(self) -> str:
+        """The name given, else the program's."""
+        return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
+
+    @property
+    def running(self) -> list[Member]:
+        """Members that hold something now."""
+        return [member for member in self.members.values() if member.ended_at is None]

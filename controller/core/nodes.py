@@ -1,0 +1,173 @@
+"""Nodes: what each has and who holds it, with the columns beside them kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from controller.core.columns import ABSENT, Columns, empty_columns
+from controller.core.events import Allocation
+from wire.frames import GpuFacts, NodeFacts
+from wire.words import WHOLE_GPU, GpuHealth, NodeState
+
+LOG_LIMIT = 65_536
+NOTHING = NodeFacts(cpu_milli=0, memory_mib=0)
+
+
+@dataclass(slots=True)
+class Node:
+    """One node. `held` has an entry per job that holds something here."""
+
+    name: str
+    labels: dict[str, str]
+    facts: NodeFacts = NOTHING
+    up: bool = False
+    drained: bool = False
+    why: str = "never connected"
+    since: float = 0.0
+    boot_id: str = ""
+    version: str = ""
+    health: dict[str, tuple[GpuHealth, str]] = field(default_factory=dict)
+    held: dict[int, Allocation] = field(default_factory=dict)
+    slots: dict[str, int] = field(default_factory=dict)
+    row: int = -1
+
+    @property
+    def state(self) -> NodeState:
+        """Away beats drained: nobody can tell what happens there."""
+        if not self.up:
+            return NodeState.AWAY
+        return NodeState.DRAINED if self.drained else NodeState.UP
+
+    def health_of(self, gpu: GpuFacts) -> GpuHealth:
+        """Health as recorded last, else as the agent first told."""
+        return self.health.get(gpu.uuid, (gpu.health, gpu.why))[0]
+
+
+class Nodes:
+    """All nodes by name, and their columns. Rows move only when a node is added."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Node] = {}
+        self.rows: list[Node] = []
+        self.columns: Columns = empty_columns(0, 0)
+        self.layout = 0
+        """Grows when rows move or what a node has by nature changes: caches by row are void."""
+        self.log: list[int] = []
+        """Rows that changed, oldest first, since the last layout: what caches must look at again."""
+        self.gains = 0
+        """Grows when room appears anywhere: what failed before may fit now."""
+        self.unseen = 0
+        """Nodes that never told what they have."""
+        self._idle: Columns | None = None
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name, if known."""
+        return self.by_name.get(name)
+
+    def add(self, name: str, labels: Mapping[str, str], at: float) -> Node:
+        """A node the configuration names, or one that joined unasked."""
+        node = self.by_name.get(name)
+        if node is None:
+            node = self.by_name[name] = Node(name=name, labels=dict(labels), since=at)
+        else:
+            node.labels = dict(labels)
+        self.rebuild()
+        return node
+
+    def hold(self, job: int, allocation: Allocation) -> None:
+        """Take what the allocation names out of the node's room."""
+        node = self.by_name[allocation.node]
+        node.held[job] = allocation
+        self._shift(node, allocation, -1)
+
+    def free(self, job: int, name: str) -> None:
+        """Give back what the job holds on the node."""
+        node = self.by_name[name]
+        allocation = node.held.pop(job)
+        self._shift(node, allocation, 1)
+        self.gains += 1
+
+    def _shift(self, node: Node, allocation: Allocation, sign: int) -> None:
+        columns, row = self.columns, node.row
+        columns.cpu_free[row] += sign * allocation.cpu_milli
+        columns.memory_free[row] += sign * allocation.memory_mib
+        for gpu in allocation.gpus:
+            slot = node.slots.get(gpu.uuid)
+            if slot is not None and columns.gpu_free[row, slot] != ABSENT:
+                columns.gpu_free[row, slot] += sign * gpu.milli
+        self._touch(row)
+
+    def _touch(self, row: int) -> None:
+        if len(self.log) >= LOG_LIMIT:
+            self.log.clear()
+            self.layout += 1
+        self.log.append(row)
+
+    def refresh(self, node: Node) -> None:
+        """The node opened, closed, or a GPU's health changed: write its row anew."""
+        self._write(node)
+        self._touch(node.row)
+        self.gains += 1
+
+    def rebuild(self) -> None:
+        """Lay all rows out again, by name."""
+        self.rows = sorted(self.by_name.values(), key=lambda node: node.name)
+        width = max((len(node.facts.gpus) for node in self.rows), default=0)
+        self.columns = empty_columns(len(self.rows), width)
+        for row, node in enumerate(self.rows):
+            node.row = row
+            self._write(node)
+        self.unseen = sum(not node.boot_id for node in self.rows)
+        self.layout += 1
+        self.gains += 1
+        self.log.clear()
+        self._idle = None
+
+    def _write(self, node: Node) -> None:
+        columns, row, facts = self.columns, node.row, node.facts
+        node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
+        columns.labels[row] = {**facts.labels, **node.labels, "node": node.name}
+        columns.open[row] = node.up and not node.drained
+        columns.cpu_total[row] = facts.cpu_milli
+        columns.memory_total[row] = facts.memory_mib
+        columns.gpu_count[row] = len(facts.gpus)
+        columns.gpu_free[row] = ABSENT
+        columns.gpu_model[row] = ABSENT
+        for slot, gpu in enumerate(facts.gpus):
+            if gpu.model not in columns.models:
+                columns.models.append(gpu.model)
+            columns.gpu_model[row, slot] = columns.models.index(gpu.model)
+            if node.health_of(gpu) is GpuHealth.OK:
+                columns.gpu_free[row, slot] = WHOLE_GPU
+        columns.cpu_free[row] = facts.cpu_milli
+        columns.memory_free[row] = facts.memory_mib
+        for allocation in node.held.values():
+            columns.cpu_free[row] -= allocation.cpu_milli
+            columns.memory_free[row] -= allocation.memory_mib
+            for hold in allocation.gpus:
+                held_slot = node.slots.get(hold.uuid)
+                if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
+                    columns.gpu_free[row, held_slot] -= hold.milli
+
+    @property
+    def idle(self) -> Columns:
+        """The same nodes with nobody on them, all open and well: what could ever be."""
+        if self._idle is None:
+            columns = self.columns
+            self._idle = replace(
+                columns,
+                open=np.ones(columns.height, dtype=np.bool_),
+                cpu_free=columns.cpu_total,
+                memory_free=columns.memory_total,
+                gpu_free=np.where(columns.gpu_model == ABSENT, ABSENT, WHOLE_GPU),
+            )
+        return self._idle

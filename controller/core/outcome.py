@@ -1,0 +1,44 @@
+"""What a job came to, from what its processes returned."""
+
+from __future__ import annotations
+
+from controller.core.events import JobEnded
+from controller.core.jobs import Job, Member
+from wire.words import JobState, Reason
+
+_BY_WHY = {
+    "time_limit": Reason.TIME_LIMIT,
+    "launch_failed": Reason.LAUNCH_FAILED,
+    "refused": Reason.LAUNCH_FAILED,
+    "node_lost": Reason.NODE_LOST,
+    "supervisor_lost": Reason.SUPERVISOR_LOST,
+}
+
+
+def outcome_of(job: Job, now: float) -> JobEnded:
+    """The outcome of a job whose members are all over: what the processes returned, whatever was asked."""
+    failed = [member for member in job.members.values() if member.failed]
+    if not failed:
+        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
+    first = min(failed, key=_blame)
+    if job.stopping is Reason.USER:
+        detail = f"cancelled by {job.stopped_by}"
+        return JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, detail, first.code, first.signal)
+    reason, detail = _reason(first)
+    if len(job.members) > 1:
+        detail = f"{first.allocation.node}: {detail}"
+    return JobEnded(job.id, now, JobState.FAILED, reason, detail, first.code, first.signal)
+
+
+def _blame(member: Member) -> tuple[bool, float]:
+    """Members that were stopped because of another come last."""
+    return member.why == "member_failed", member.ended_at or 0.0
+
+
+def _reason(member: Member) -> tuple[Reason, str]:
+    word, _, rest = member.why.partition(":")
+    if word in _BY_WHY:
+        return _BY_WHY[word], rest.strip() or word.replace("_", " ")
+    if member.signal is not None:
+        return Reason.SIGNAL, f"killed by signal {member.signal}"
+    return Reason.EXIT_NONZERO, f"exit code {member.code}"

@@ -1,0 +1,63 @@
+"""What a plugin is: a small frozen dataclass whose fields are its options in scheduler.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.requests import Part
+
+if TYPE_CHECKING:
+    from controller.core.jobs import Job
+
+
+class Filter(Protocol):
+    """Says which nodes can hold a part at all. Deterministic; reads, never writes."""
+
+    name: ClassVar[str]
+
+    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+        """True for every row that may hold the part."""
+        ...
+
+    def explain(self, part: Part) -> str:
+        """What a node lost here lacks, as in `3 nodes: <sentence>`."""
+        ...
+
+
+class Scorer(Protocol):
+    """Says how good a node is for a part: 0..1, higher is better."""
+
+    name: ClassVar[str]
+
+    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
+        """One number per row; rows that no filter kept may get anything."""
+        ...
+
+
+class Order(Protocol):
+    """Says which job comes first: lowest rank. The submit order breaks ties."""
+
+    name: ClassVar[str]
+
+    def rank(self, job: Job) -> tuple[float, ...]:
+        """The job's rank; must not change while it waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A scorer and how much it counts."""
+
+    scorer: Scorer
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The plugins of one profile, in the order they are asked."""
+
+    order: Order
+    filters: tuple[Filter, ...]
+    scorers: tuple[Weighted, ...]

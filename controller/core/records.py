@@ -1,0 +1,213 @@
+"""Jobs and nodes to rows and back: what a restart reads instead of the whole journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.events import Allocation, Event, JobEvent, JobQueued
+from controller.core.jobs import Job, Member
+from controller.core.nodes import Node
+from controller.core.requests import ask_of
+from controller.core.rows import JobRow, NodeRow
+from controller.core.state import State
+from wire.codec import decode, dumps, encode
+from wire.frames import NodeFacts
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member as its row keeps it."""
+
+    allocation: Allocation
+    started_at: float | None
+    pid: int | None
+    ended_at: float | None
+    code: int | None
+    signal: int | None
+    why: str
+    cpu_s: float
+    max_rss_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What changes in a job's life, beside the columns of its row."""
+
+    index: int | None
+    reason: Reason
+    detail: str
+    held: bool
+    attempt: int
+    members: tuple[MemberRecord, ...]
+    quality: int | None
+    placed_at: float | None
+    started_at: float | None
+    stopping: Reason | None
+    stopped_by: str
+    code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRecord:
+    """Health of one GPU as last recorded."""
+
+    uuid: str
+    health: GpuHealth
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node as its row keeps it; who holds what stands with the jobs."""
+
+    labels: Mapping[str, str]
+    facts: NodeFacts
+    drained: bool
+    why: str
+    since: float
+    boot_id: str
+    version: str
+    health: tuple[GpuRecord, ...] = field(default=())
+
+
+def job_row(job: Job, *, with_spec: bool) -> JobRow:
+    """The row of a job; the spec never changes, so it is written once."""
+    record = JobRecord(
+        job.index,
+        job.reason,
+        job.detail,
+        job.held,
+        job.attempt,
+        tuple(_member_record(member) for member in job.members.values()),
+        job.quality,
+        job.placed_at,
+        job.started_at,
+        job.stopping,
+        job.stopped_by,
+        job.code,
+        job.signal,
+    )
+    return JobRow(
+        id=job.id,
+        user=job.user,
+        project=job.spec.project,
+        queue=job.spec.queue,
+        name=job.name,
+        state=job.state.value,
+        submitted_at=job.submitted_at,
+        ended_at=job.ended_at,
+        key=job.key,
+        array=job.array,
+        spec=dumps(encode(job.spec)) if with_spec else None,
+        body=dumps(encode(record)),
+    )
+
+
+def _member_record(member: Member) -> MemberRecord:
+    return MemberRecord(
+        member.allocation,
+        member.started_at,
+        member.pid,
+        member.ended_at,
+        member.code,
+        member.signal,
+        member.why,
+        member.cpu_s,
+        member.max_rss_mib,
+    )
+
+
+def job_of(row: JobRow) -> Job:
+    """The job a row describes; the row must bring its spec."""
+    spec = decode(JobSpec, json.loads(row.spec or "null"), f"jobs[{row.id}].spec")
+    record = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
+    return Job(
+        id=row.id,
+        spec=spec,
+        user=row.user,
+        ask=ask_of(spec),
+        submitted_at=row.submitted_at,
+        key=row.key,
+        array=row.array,
+        index=record.index,
+        state=JobState(row.state),
+        reason=record.reason,
+        detail=record.detail,
+        held=record.held,
+        attempt=record.attempt,
+        members={each.allocation.node: _member(each) for each in record.members},
+        quality=record.quality,
+        placed_at=record.placed_at,
+        started_at=record.started_at,
+        ended_at=row.ended_at,
+        stopping=record.stopping,
+        stopped_by=record.stopped_by,
+        code=record.code,
+        signal=record.signal,
+    )
+
+
+def _member(record: MemberRecord) -> Member:
+    return Member(
+        record.allocation,
+        record.started_at,
+        record.pid,
+        record.ended_at,
+        record.code,
+        record.signal,
+        record.why,
+        record.cpu_s,
+        record.max_rss_mib,
+    )
+
+
+def node_row(node: Node) -> NodeRow:
+    """The row of a node."""
+    health = tuple(GpuRecord(uuid, *seen) for uuid, seen in sorted(node.health.items()))
+    record = NodeRecord(
+        node.labels, node.facts, node.drained, node.why, node.since, node.boot_id, node.version, health
+    )
+    return NodeRow(node.name, node.state.value, dumps(encode(record)))
+
+
+def restore(state: State, jobs: list[JobRow], nodes: list[NodeRow]) -> None:
+    """Fill an empty state from rows. Every node is away until its agent says hello."""
+    for row in nodes:
+        record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
+        state.nodes.by_name[row.name] = Node(
+            name=row.name,
+            labels=dict(record.labels),
+            facts=record.facts,
+            drained=record.drained,
+            why=record.why if record.drained else "the controller has just started",
+            since=record.since,
+            boot_id=record.boot_id,
+            version=record.version,
+            health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
+        )
+    ended = []
+    for job in map(job_of, jobs):
+        state.index(job)
+        for member in job.running:
+            state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
+        if job.state.terminal:
+            ended.append(job)
+        elif job.state is JobState.QUEUED and not job.held:
+            state.enqueue(job)
+    for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
+        state.retire(job)
+    state.nodes.rebuild()
+
+
+def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
+    """The rows that a batch of events changed, as they are now."""
+    jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
+    fresh = {event.job for event in events if isinstance(event, JobQueued)}
+    names = dict.fromkeys(event.node for event in events if not isinstance(event, JobEvent))
+    rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs if job in state.jobs]
+    return rows, [node_row(state.nodes.by_name[name]) for name in names]

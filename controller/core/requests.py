@@ -1,0 +1,71 @@
+"""What a job asks of the cluster, reduced to what decides where it can run.
+
+Jobs with the same Ask form one class: what is worked out for one holds for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from wire.spec import JobSpec, gpus_text
+from wire.words import WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one node must give: `gpus` whole ones, or `share` thousandths of a single one."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int = 0
+    share: int = 0
+    models: tuple[str, ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        gpus = f"{self.gpus} GPU{'s' * (self.gpus != 1)}" if self.gpus else ""
+        if self.share:
+            gpus = f"{gpus_text(self.share / WHOLE_GPU)} of a GPU"
+        parts = [gpus, f"{self.cpu_milli / 1000:g} CPUs", f"{self.memory_mib} MiB"]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One part on each of `nodes` different nodes; None: as few nodes as the part's GPUs need."""
+
+    part: Part
+    nodes: int | None = 1
+
+    def split(self, nodes: int) -> Part | None:
+        """The part when spread evenly over so many nodes; None if the GPUs do not divide."""
+        if nodes == 1 or self.nodes is not None:
+            return self.part
+        if self.part.gpus % nodes:
+            return None
+        return replace(self.part, gpus=self.part.gpus // nodes)
+
+
+def ask_of(spec: JobSpec) -> Ask:
+    """The class a spec belongs to."""
+    gpus, nodes = spec.gpus, spec.nodes
+    if nodes is None and gpus <= 1:
+        nodes = 1
+    whole = int(gpus) if gpus >= 1 else 0
+    return _interned(
+        Part(
+            cpu_milli=spec.cpu_milli,
+            memory_mib=spec.memory_mib,
+            gpus=whole // (nodes or 1),
+            share=round(gpus * WHOLE_GPU) if gpus < 1 else 0,
+            models=tuple(sorted(set(spec.gpu_models))),
+            selector=tuple(sorted(spec.selector.items())),
+        ),
+        nodes,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _interned(part: Part, nodes: int | None) -> Ask:
+    return Ask(part, nodes)

@@ -1,0 +1,73 @@
+"""The whole truth in memory: jobs, nodes, and the queue derived from them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from controller.core.jobs import Job
+from controller.core.nodes import Nodes
+from controller.core.plugin import Order
+from controller.core.queue import Queue
+
+
+class State:
+    """Mutated by apply() alone. Ended jobs stay until `keep_ended` newer ones have ended."""
+
+    def __init__(self, order: Order, keep_ended: int = 10_000) -> None:
+        self.order = order
+        self.keep_ended = keep_ended
+        self.jobs: dict[int, Job] = {}
+        self.ended: OrderedDict[int, None] = OrderedDict()
+        self.nodes = Nodes()
+        self.queue = Queue()
+        self.next_job = 1
+        self.keys: dict[tuple[str, str], list[int]] = {}
+        """Jobs by (user, idempotency key)."""
+        self.arrays: dict[int, dict[int, int]] = {}
+        """Jobs by (array, index)."""
+
+    def enqueue(self, job: Job) -> None:
+        """A queued, unheld job waits in the place its rank gives it."""
+        self.queue.add(job.id, job.ask, (*self.order.rank(job), job.id))
+
+    def index(self, job: Job) -> None:
+        """Make a job findable."""
+        self.jobs[job.id] = job
+        self.next_job = max(self.next_job, job.id + 1)
+        if job.key:
+            self.keys.setdefault((job.user, job.key), []).append(job.id)
+        if job.array is not None and job.index is not None:
+            self.arrays.setdefault(job.array, {})[job.index] = job.id
+
+    def retire(self, job: Job) -> None:
+        """The job has ended; make room by forgetting the one that ended first."""
+        self.ended[job.id] = None
+        while len(self.ended) > self.keep_ended:
+            oldest, _ = self.ended.popitem(last=False)
+            self._forget(self.jobs.pop(oldest))
+
+    def _forget(self, job: Job) -> None:
+        if job.key:
+            self.keys.pop((job.user, job.key), None)
+        if job.array is not None and job.index is not None:
+            elements = self.arrays.get(job.array, {})
+            elements.pop(job.index, None)
+            if not elements:
+                self.arrays.pop(job.array, None)
+
+    def find(self, label: str) -> Job | None:
+        """The job people call `17` or `12_3`."""
+        head, bar, tail = label.partition("_")
+        if not (head.isascii() and head.isdigit() and len(head) < 19):
+            return None
+        if not bar:
+            return self.jobs.get(int(head))
+        if not (tail.isascii() and tail.isdigit() and len(tail) < 19):
+            return None
+        found = self.arrays.get(int(head), {}).get(int(tail))
+        return None if found is None else self.jobs.get(found)
+
+    def live(self) -> Iterable[Job]:
+        """Jobs that have not ended."""
+        return (job for job in self.jobs.values() if not job.state.terminal)

@@ -1,0 +1,1 @@
+"""Filters: which nodes can hold a part at all."""

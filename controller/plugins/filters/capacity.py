@@ -1,0 +1,24 @@
+"""Nodes with the CPU and memory free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.columns import Bools, Columns, Rows
+from controller.core.requests import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Keeps nodes with enough free CPU and memory."""
+
+    name: ClassVar[str] = "capacity"
+
+    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+        """True where both fit."""
+        return (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
+
+    def explain(self, part: Part) -> str:
+        """What a lost node lacks."""
+        return f"{part.cpu_milli / 1000:g} CPUs and {part.memory_mib} MiB of memory"

@@ -1,0 +1,38 @@
+"""Nodes with the GPUs free: whole ones, a share of one, of the right model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.core.columns import Bools, Columns, Rows
+from controller.core.requests import Part
+from wire.spec import gpus_text
+from wire.words import WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Keeps nodes with enough healthy, free GPUs of the models asked."""
+
+    name: ClassVar[str] = "gpu"
+
+    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+        """True where the GPUs fit."""
+        free = nodes.gpu_free[rows]
+        if not part.gpus and not part.share:
+            return np.ones(len(free), dtype=np.bool_)
+        fits = free >= (part.share or WHOLE_GPU)
+        if part.models:
+            fits &= np.isin(nodes.gpu_model[rows], nodes.model_codes(part.models))
+        enough: Bools = fits.sum(axis=1) >= max(1, part.gpus)
+        return enough
+
+    def explain(self, part: Part) -> str:
+        """What a lost node lacks."""
+        kind = f"{' or '.join(part.models)} " if part.models else ""
+        if part.share:
+            return f"{gpus_text(part.share / WHOLE_GPU)} of one {kind}GPU free"
+        return f"{part.gpus} free {kind}GPU{'s' * (part.gpus != 1)}"

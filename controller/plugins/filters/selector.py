@@ -1,0 +1,35 @@
+"""Nodes with the labels asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.core.columns import Bools, Columns, Rows
+from controller.core.requests import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Keeps nodes whose labels equal every pair of the selector; `node` is the node's own name."""
+
+    name: ClassVar[str] = "selector"
+
+    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+        """True where every label matches."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        if not part.selector:
+            return np.ones(len(chosen), dtype=np.bool_)
+        wanted = part.selector
+        labels = nodes.labels
+        return np.fromiter(
+            (all(labels[row].get(key) == value for key, value in wanted) for row in chosen),
+            dtype=np.bool_,
+            count=len(chosen),
+        )
+
+    def explain(self, part: Part) -> str:
+        """What a lost node lacks."""
+        return "label " + ", ".join(f"{key}={value}" for key, value in part.selector)

@@ -1,0 +1,1 @@
+"""Orders: which job comes first."""
