@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.events import Allocation, Event, JobEvent, JobQueued
@@ -175,7 +175,7 @@ def node_row(node: Node) -> NodeRow:
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
 
-def restore(state: State, jobs: list[JobRow], nodes: list[NodeRow]) -> None:
+def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> None:
     """Fill an empty state from rows. Every node is away until its agent says hello."""
     for row in nodes:
         record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
@@ -209,5 +209,5 @@ def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     fresh = {event.job for event in events if isinstance(event, JobQueued)}
     names = dict.fromkeys(event.node for event in events if not isinstance(event, JobEvent))
-    rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs if job in state.jobs]
+    rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs]
     return rows, [node_row(state.nodes.by_name[name]) for name in names]

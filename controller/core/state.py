@@ -41,8 +41,11 @@ class State:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 
     def retire(self, job: Job) -> None:
-        """The job has ended; make room by forgetting the one that ended first."""
+        """The job has ended; it stays in memory until forget_old() finds it too old."""
         self.ended[job.id] = None
+
+    def forget_old(self) -> None:
+        """Drop the longest-ended jobs from memory. Called once their rows are made: those are what is left."""
         while len(self.ended) > self.keep_ended:
             oldest, _ = self.ended.popitem(last=False)
             self._forget(self.jobs.pop(oldest))

@@ -1,0 +1,73 @@
+"""The composition root: configuration, store, engine, links and API put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from controller.config import Config, ConfigRefused, load
+from controller.core.inputs import AddNode
+from controller.daemon import Daemon
+from controller.nodes.local import LocalLink
+from controller.registry import build_pipeline
+from controller.store.failures import StoreFailure
+from controller.store.store import Store
+
+EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+
+log = logging.getLogger("corral")
+
+
+def main(config: str | None = None) -> int:
+    """Run the controller until SIGTERM or SIGINT; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        chosen = load(Path(config) if config else None)
+        pipeline = build_pipeline(chosen)
+    except ConfigRefused as refused:
+        for problem in refused.problems:
+            print(f"corral controller: {problem}", file=sys.stderr)
+        return EXIT_CONFIG
+    try:
+        store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
+        return asyncio.run(_serve(Daemon(chosen, pipeline, store)))
+    except StoreFailure as failure:
+        print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"corral controller: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+async def _serve(daemon: Daemon) -> int:
+    from controller.api.app import serve
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    for name, node in daemon.config.nodes.items():
+        daemon.tell(AddNode(name, node.labels))
+    server = await serve(daemon)
+    landing = asyncio.create_task(daemon.run())
+    try:
+        for name, node in daemon.config.nodes.items():
+            daemon.link(LocalLink.of(name, node, daemon.config))
+        log.info("ready: %s, %d nodes, journal at %d", server.url, len(daemon.config.nodes), daemon.seq)
+        await landing
+    finally:
+        landing.cancel()
+        await server.close()
+        await daemon.close()
+        log.info("stopped; what runs on the nodes goes on")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m controller", description=__doc__)
+    parser.add_argument("--config", help="scheduler.toml to use")
+    sys.exit(main(parser.parse_args().config))

@@ -1,0 +1,260 @@
+"""The only landing: inputs come in, the engine decides, the store keeps, and only then anything leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from controller.config import Config
+from controller.core import inputs
+from controller.core.effects import Effect
+from controller.core.engine import Engine
+from controller.core.events import Event, JobEvent, NodeEvent, body_of
+from controller.core.inputs import Accepted, Input, Reply, Tick
+from controller.core.plugin import Pipeline
+from controller.core.records import restore, touched
+from controller.core.rows import Batch, Entry
+from controller.core.state import State
+from controller.feed import Commit, Feed, Subscription
+from controller.nodes.link import LinkLost, NodeLink
+from controller.store.failures import StoreFailure, StoreFull
+from controller.store.store import Store
+from wire.frames import AgentFrame, GpuHealthChanged, GpuReport, GpuSample, Hello, Report
+
+T = TypeVar("T")
+MAX_BATCH = 2_000
+"""Inputs in one commit: enough to share an fsync, few enough that nobody waits long for it."""
+CYCLE_SHARE = 0.5
+"""At most this part of the time goes to cycles, however long one takes."""
+FULL_PAUSE_S = 1.0
+
+log = logging.getLogger("corral.daemon")
+
+
+class Stopping(Exception):
+    """The controller is shutting down and takes no more inputs."""
+
+
+class Daemon:
+    """Owns the engine, the store and the links. Everything here runs on one event loop."""
+
+    def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
+        self.config = config
+        self.store = store
+        self.started_at = time.time()
+        self.links: dict[str, NodeLink] = {}
+        self.samples: dict[str, dict[str, GpuSample]] = {}
+        self.engine: Engine
+        self.seq = 0
+        self._pipeline = pipeline
+        self._feed = Feed()
+        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._reader = ThreadPoolExecutor(1, "store-reader")
+        self._inbox: deque[tuple[Input, asyncio.Future[Reply] | None]] = deque()
+        self._wake = asyncio.Event()
+        self._settled: asyncio.Future[None] | None = None
+        self._stopping = False
+        self._full: StoreFull | None = None
+        self._cycle_wanted = True
+        self._next_cycle = 0.0
+        self._latest = 0.0
+        self._recover()
+
+    @property
+    def state(self) -> State:
+        """What is decided so far; see settled() before showing it to anybody."""
+        return self.engine.state
+
+    def now(self) -> float:
+        """Seconds since 1970, never going back even if the clock does."""
+        self._latest = max(self._latest, time.time())
+        return self._latest
+
+    def _recover(self) -> None:
+        """Begin anew from what the store has: at the start, and after a commit that did not happen."""
+        loaded = self.store.load()
+        state = State(self._pipeline.order, self.config.controller.keep_ended)
+        restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes)
+        state.next_job = max(state.next_job, loaded.next_job)
+        self.engine = Engine(self._pipeline, state)
+        self.seq = loaded.last_seq
+        self._cycle_wanted = True
+
+    # --- in ---
+
+    async def ask(self, given: Input) -> Reply:
+        """Hand in an input; the answer comes when what it led to is on disk."""
+        if self._stopping:
+            raise Stopping("the controller is shutting down")
+        if self._full is not None and isinstance(given, inputs.Submit):
+            raise self._full
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._inbox.append((given, answer))
+        self._wake.set()
+        return await answer
+
+    def tell(self, given: Input) -> None:
+        """Hand in an input that nobody waits for."""
+        self._inbox.append((given, None))
+        self._wake.set()
+
+    def link(self, link: NodeLink) -> None:
+        """Adopt a link to a node, and open it."""
+        self.links[link.name] = link
+        link.open(self._deliver)
+
+    def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
+        match frame:
+            case Report(status):
+                self.tell(inputs.AgentReported(node, status))
+            case Hello():
+                self.tell(inputs.AgentSaidHello(node, frame))
+            case LinkLost(why):
+                self.tell(inputs.LinkWentDown(node, why))
+            case GpuHealthChanged(uuid, health, why):
+                self.tell(inputs.GpuReported(node, uuid, health, why))
+            case GpuReport(samples):
+                readings = self.samples.setdefault(node, {})
+                readings.update((sample.uuid, sample) for sample in samples)
+                self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+
+    # --- out ---
+
+    async def settled(self) -> None:
+        """Return when the state shows nothing that is not on disk."""
+        while self._settled is not None:
+            await asyncio.shield(self._settled)
+
+    def subscribe(self) -> Subscription:
+        """Everything committed from now on."""
+        return self._feed.subscribe()
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Run a store read beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    # --- the landing ---
+
+    async def run(self) -> None:
+        """Decide and commit until stop(); returns when all that came in is done."""
+        loop = asyncio.get_running_loop()
+        while self._inbox or not self._stopping:
+            if not self._inbox and not self._cycle_due():
+                self._wake.clear()
+                pause = self._next_cycle - time.monotonic() if self._cycle_wanted else None
+                try:
+                    await asyncio.wait_for(self._wake.wait(), pause)
+                except TimeoutError:
+                    continue
+            self._settled = loop.create_future()
+            try:
+                await self._land()
+            except StoreFull as failure:
+                await self._pause(failure)
+            finally:
+                settled, self._settled = self._settled, None
+                settled.set_result(None)
+            await asyncio.sleep(0)  # let those who waited for this commit read it before the next begins
+
+    def stop(self) -> None:
+        """Take no more inputs; run() ends once the inbox is empty."""
+        self._stopping = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Leave the nodes (what runs there goes on) and the store."""
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+        self._feed.close()
+        self._writer.shutdown()
+        self._reader.shutdown()
+        self.store.close()
+
+    async def _land(self) -> None:
+        """One batch: decide everything, commit it, then answer, publish and carry out."""
+        taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
+        events: list[Event] = []
+        effects: list[Effect] = []
+        replies: list[tuple[asyncio.Future[Reply], Reply]] = []
+        try:
+            for given, answer in taken:
+                decision = self.engine.handle(given, self.now())
+                events += decision.events
+                effects += decision.effects
+                if answer is not None:
+                    replies.append((answer, decision.reply))
+            self._cycle_wanted = self._cycle_wanted or bool(events)
+            if self._cycle_due():
+                began = time.monotonic()
+                decision = self.engine.handle(Tick(), self.now())
+                events += decision.events
+                effects += decision.effects
+                ended = time.monotonic()
+                self._next_cycle = ended + (ended - began) * (1 / CYCLE_SHARE - 1)
+                self._cycle_wanted = False
+            if events:
+                await self._commit(tuple(events))
+        except BaseException as failure:
+            for _, answer in taken:
+                if answer is not None and not answer.done():
+                    answer.set_exception(failure if isinstance(failure, StoreFailure) else Stopping("failed"))
+                    answer.exception()  # whoever asked may be gone: not worth a warning
+            raise
+        for waiting, reply in replies:
+            if not waiting.done():
+                waiting.set_result(reply)
+        for effect in effects:
+            link = self.links.get(effect.node)
+            if link is not None:
+                link.send(effect.frame)
+
+    def _cycle_due(self) -> bool:
+        return self._cycle_wanted and time.monotonic() >= self._next_cycle
+
+    async def _commit(self, events: tuple[Event, ...]) -> None:
+        jobs, nodes = touched(self.state, events)
+        self.state.forget_old()
+        entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, self.seq + 1))
+        batch = Batch(entries, tuple(jobs), tuple(nodes))
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.store.commit, batch)
+        self.seq = entries[-1].seq
+        self._full = None
+        self._feed.publish(
+            Commit(
+                self.seq,
+                entries,
+                frozenset(row.id for row in jobs),
+                frozenset(row.name for row in nodes)
+                | {member for row in jobs for member in self._nodes_of(row.id)},
+            )
+        )
+
+    def _nodes_of(self, job: int) -> tuple[str, ...]:
+        known = self.state.jobs.get(job)
+        return tuple(known.members) if known is not None else ()
+
+    async def _pause(self, failure: StoreFull) -> None:
+        """The disk is full: go back to what is on it, and let the agents tell everything again later."""
+        log.error("%s %s", failure.message, failure.hint)
+        self._full = failure
+        self._recover()
+        await asyncio.sleep(FULL_PAUSE_S)
+        for link in self.links.values():
+            await link.close()
+            link.open(self._deliver)
+
+
+def entry_of(seq: int, event: Event) -> Entry:
+    """The event as a journal entry."""
+    return Entry(
+        seq=seq,
+        at=event.at,
+        kind=type(event).__name__,
+        job=event.job if isinstance(event, JobEvent) else None,
+        node=event.node if isinstance(event, NodeEvent) else getattr(event, "node", None),
+        body=body_of(event),
+    )
