@@ -1,0 +1,122 @@
+"""Rows as the tables hold them: the same fields, sealed with a checksum that shows a changed bit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from controller.core.rows import Entry, JobRow, NodeRow
+from controller.store import tables
+
+Record = dict[str, Any]
+
+CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
+"""What may change once a job is stored; updates leave out every other column, and so their indexes."""
+
+# The tables' columns stand in the order of the fields, the seals behind them.
+ENTRIES = select(tables.journal)
+JOBS = select(tables.jobs)
+NODES = select(tables.nodes)
+
+
+class Unsealed(Exception):
+    """A row that is not what was written."""
+
+
+def entry_record(entry: Entry, digest: bytes) -> Record:
+    """An entry as stored."""
+    return {
+        "seq": entry.seq,
+        "at": entry.at,
+        "kind": entry.kind,
+        "job": entry.job,
+        "node": entry.node,
+        "body": entry.body,
+        "hash": digest,
+    }
+
+
+def job_record(job: JobRow) -> Record:
+    """A whole job as stored."""
+    return {
+        "id": job.id,
+        "user": job.user,
+        "project": job.project,
+        "queue": job.queue,
+        "name": job.name,
+        "state": job.state,
+        "submitted_at": job.submitted_at,
+        "ended_at": job.ended_at,
+        "key": job.key,
+        "array": job.array,
+        "spec": job.spec,
+        "body": job.body,
+        "origin_seal": _origin_seal(job),
+        "seal": _job_seal(job),
+    }
+
+
+def job_change(job: JobRow) -> Record:
+    """What can change after a job was stored; `job` names the row, `id` cannot be bound in an UPDATE."""
+    return {
+        "job": job.id,
+        "project": job.project,
+        "queue": job.queue,
+        "name": job.name,
+        "state": job.state,
+        "ended_at": job.ended_at,
+        "body": job.body,
+        "seal": _job_seal(job),
+    }
+
+
+def node_record(node: NodeRow) -> Record:
+    """A node as stored."""
+    return {"name": node.name, "state": node.state, "body": node.body, "seal": _node_seal(node)}
+
+
+def read_entry(row: Sequence[Any]) -> tuple[Entry, bytes]:
+    """An entry and its stored hash, from a row of ENTRIES."""
+    seq, at, kind, job, node, body, digest = row
+    return Entry(seq, at, kind, job, node, body), digest
+
+
+def read_job(row: Sequence[Any]) -> JobRow:
+    """The job in a row of JOBS."""
+    *fields, origin_seal, seal = row
+    job = JobRow(*fields)
+    if origin_seal != _origin_seal(job) or seal != _job_seal(job):
+        raise Unsealed(f"the row of job {job.id} is not what was written")
+    return job
+
+
+def read_node(row: Sequence[Any]) -> NodeRow:
+    """The node in a row of NODES."""
+    name, state, body, seal = row
+    node = NodeRow(name, state, body)
+    if seal != _node_seal(node):
+        raise Unsealed(f"the row of node {name} is not what was written")
+    return node
+
+
+# Two seals per job, because an update writes only half of the row and must not read the other half.
+
+
+def _origin_seal(job: JobRow) -> int:
+    return _crc((job.id, job.user, job.submitted_at + 0.0, job.key, job.array, job.spec))
+
+
+def _job_seal(job: JobRow) -> int:
+    ended_at = None if job.ended_at is None else job.ended_at + 0.0
+    return _crc((job.id, job.project, job.queue, job.name, job.state, ended_at, job.body))
+
+
+def _node_seal(node: NodeRow) -> int:
+    return _crc((node.name, node.state, node.body))
+
+
+def _crc(fields: Sequence[object]) -> int:
+    return zlib.crc32("\0".join(map(str, fields)).encode())

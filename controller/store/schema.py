@@ -1,0 +1,38 @@
+"""Brings a database to the tables of this version, and refuses one that is not ours or ahead of us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from controller.store.failures import StoreRefused
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """Run every missing migration, all of them or none."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    scripts = ScriptDirectory.from_config(config)
+    newest = scripts.get_current_head()
+    with connection.begin():
+        found = MigrationContext.configure(connection).get_current_revision()
+        if found == newest:
+            return
+        if found is None and inspect(connection).get_table_names():
+            raise StoreRefused(
+                f"{where} holds the tables of another program", "Give Corral a database of its own."
+            )
+        if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
+            raise StoreRefused(
+                f"{where} was written by a newer Corral (tables {found}; this one knows up to {newest})",
+                "Start the newer version again, or restore a backup made before the upgrade.",
+            )
+        command.upgrade(config, "head")
