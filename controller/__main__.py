@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from controller.config import Config, ConfigRefused, load
+from controller.config import ConfigRefused, load
 from controller.core.inputs import AddNode
 from controller.daemon import Daemon
 from controller.nodes.local import LocalLink

@@ -15,7 +15,7 @@ from controller.core import inputs
 from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
-from controller.core.inputs import Accepted, Input, Reply, Tick
+from controller.core.inputs import Input, Reply, Tick
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry

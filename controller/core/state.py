@@ -45,7 +45,7 @@ class State:
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the longest-ended jobs from memory. Called once their rows are made: those are what is left."""
+        """Drop the longest-ended jobs from memory; called once their rows are made."""
         while len(self.ended) > self.keep_ended:
             oldest, _ = self.ended.popitem(last=False)
             self._forget(self.jobs.pop(oldest))

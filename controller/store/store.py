@@ -18,6 +18,7 @@ from controller.store import chain, records, tables
 from controller.store.chain import Broken, Head
 from controller.store.failures import StoreBroken, StoreFailure, StoreRefused
 from controller.store.place import Place
+from controller.store.postgres import PostgresServer
 from controller.store.schema import migrate
 from controller.store.sqlite import SqliteFile
 from controller.store.verify import VerifyReport, verify
@@ -253,9 +254,11 @@ def _place(url: str) -> Place:
         parsed = None
     if parsed is not None and parsed.get_backend_name() == "sqlite":
         return SqliteFile(parsed)
+    if parsed is not None and parsed.get_backend_name() == "postgresql":
+        return PostgresServer(parsed)
     raise StoreRefused(
         "The database's URL is not one that Corral knows",
-        "Write sqlite:////absolute/path/to/corral.db",
+        "Write sqlite:////absolute/path/to/corral.db or postgresql://user@host/database.",
     )
 
 

@@ -1,0 +1,219 @@
+"""Thousands of random steps through the engine: the whole state is checked after each of them."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from controller.core import inputs
+from controller.core.apply import apply
+from controller.core.engine import Engine
+from controller.core.events import JobEnded, JobPlaced, body_of, event_of
+from controller.core.records import job_row, node_row, restore
+from controller.core.state import State
+from tests.worlds import PIPELINE, World, spec
+from wire.frames import AttemptStatus, Start, Stop
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState
+
+NODES = ("a", "b", "c")
+SPECS = st.builds(
+    spec,
+    gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
+    nodes=st.sampled_from([None, 1]),
+    cpu_milli=st.sampled_from([500, 1000, 30_000]),
+    priority=st.sampled_from([0, 50, 75]),
+    hold=st.booleans(),
+) | st.builds(
+    spec, gpus=st.sampled_from([0, 2, 8, 16]), nodes=st.just(2), priority=st.sampled_from([50, 100])
+)
+
+
+class Agents:
+    """What the hosts really run, which need not be what the controller believes."""
+
+    def __init__(self) -> None:
+        self.alive: dict[tuple[str, int, int], AttemptStatus] = {}
+        self.up: set[str] = set()
+
+    def obey(self, world: World) -> None:
+        """Carry out the orders sent so far; those to nodes that are away are lost."""
+        for sent in world.sent:
+            frame = sent.frame
+            key = (sent.node, frame.job, frame.attempt)
+            if sent.node not in self.up:
+                continue
+            if isinstance(frame, Start):
+                self.alive.setdefault(key, AttemptStatus(frame.job, frame.attempt))
+            elif isinstance(frame, Stop):
+                old = self.alive.get(key)
+                if old is None or old.ended_at is None:
+                    self.alive[key] = AttemptStatus(
+                        frame.job, frame.attempt, ended_at=world.now, signal=15, why=frame.why
+                    )
+            else:
+                self.alive.pop(key, None)
+        world.sent.clear()
+
+
+class EngineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.agents = Agents()
+        self.given: list[tuple[inputs.Input, float]] = []
+        tell = self.world.tell
+
+        def remember(given: inputs.Input) -> inputs.Decision:
+            self.given.append((given, self.world.now))
+            return tell(given)
+
+        self.world.tell = remember  # type: ignore[method-assign]
+
+    @initialize()
+    def join_all(self) -> None:
+        for name in NODES:
+            self.hello(name)
+
+    @rule(name=st.sampled_from(NODES))
+    def hello(self, name: str) -> None:
+        """The link comes (back) up; the agent tells all it knows."""
+        self.agents.up.add(name)
+        told = tuple(status for (node, _, _), status in self.agents.alive.items() if node == name)
+        self.world.join(name, attempts=told)
+        self.agents.obey(self.world)
+
+    @rule(name=st.sampled_from(NODES))
+    def lose_link(self, name: str) -> None:
+        self.agents.up.discard(name)
+        self.world.tell(inputs.LinkWentDown(name, "cut"))
+
+    @rule(name=st.sampled_from(NODES))
+    def reboot(self, name: str) -> None:
+        """Everything on the host is gone."""
+        for key in [key for key in self.agents.alive if key[0] == name]:
+            del self.agents.alive[key]
+        self.hello(name)
+
+    @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]), key=st.sampled_from(["", "", "k1", "k2"]))
+    def submit(self, asked: JobSpec, user: str, key: str) -> None:
+        self.world.tell(inputs.Submit(asked, user, key))
+
+    @rule(step=st.floats(0, 100))
+    def tick(self, step: float) -> None:
+        self.world.now += step
+        self.world.tick()
+        self.agents.obey(self.world)
+
+    @precondition(lambda self: self.agents.alive)
+    @rule(data=st.data(), code=st.sampled_from([0, 0, 1, None]), reported=st.booleans())
+    def process_moves(self, data: st.DataObject, code: int | None, reported: bool) -> None:
+        """A process starts, or returns; the agent tells unless the link is down."""
+        key = data.draw(st.sampled_from(sorted(self.agents.alive)))
+        old = self.agents.alive[key]
+        if old.ended_at is not None:
+            new = old
+        elif old.started_at is None:
+            new = AttemptStatus(old.job, old.attempt, 1, self.world.now)
+        else:
+            new = AttemptStatus(
+                old.job, old.attempt, 1, old.started_at, self.world.now, code, None if code is not None else 9
+            )
+        self.agents.alive[key] = new
+        if key[0] in self.agents.up and reported:
+            self.world.tell(inputs.AgentReported(key[0], new))
+            self.agents.obey(self.world)
+
+    @precondition(lambda self: self.world.state.jobs)
+    @rule(data=st.data(), what=st.sampled_from([inputs.Cancel, inputs.Hold, inputs.Release]))
+    def ask(self, data: st.DataObject, what: type[inputs.Cancel]) -> None:
+        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
+        self.world.tell(what(job, "ada"))
+        self.agents.obey(self.world)
+
+    @rule(name=st.sampled_from(NODES), drain=st.booleans())
+    def drain(self, name: str, drain: bool) -> None:
+        self.world.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
+
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 7), health=st.sampled_from(GpuHealth))
+    def gpu_falls_ill(self, name: str, index: int, health: GpuHealth) -> None:
+        self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", health, "xid"))
+
+    @invariant()
+    def no_success_is_run_again(self) -> None:
+        ended = set()
+        for event in self.world.events:
+            if isinstance(event, JobEnded):
+                assert event.job not in ended
+                ended.add(event.job)
+            elif isinstance(event, JobPlaced):
+                assert event.job not in ended
+
+    @invariant()
+    def every_live_attempt_is_on_record(self) -> None:
+        """What a reachable host runs is either the job's current attempt or already told to stop."""
+        for (node, job_id, attempt), status in self.agents.alive.items():
+            if node in self.agents.up and status.ended_at is None and status.started_at is not None:
+                job = self.world.job(job_id)
+                assert job.attempt == attempt
+                assert node in job.members
+
+    def teardown(self) -> None:
+        """The journal alone, the rows alone and the same inputs again lead to the same state."""
+        state = self.world.state
+        expected = _rows(state)
+        folded = State(PIPELINE.order)
+        for event in self.world.events:
+            apply(folded, event_of(type(event).__name__, body_of(event)))
+        assert _rows(folded) == expected
+        restored = State(PIPELINE.order)
+        jobs, nodes = (
+            [job_row(job, with_spec=True) for job in state.jobs.values()],
+            [node_row(node) for node in state.nodes],
+        )
+        restore(restored, jobs, nodes)
+        assert _rows(restored)[0] == expected[0]
+        again = Engine(PIPELINE, State(PIPELINE.order))
+        events = [event for given, now in self.given for event in again.handle(given, now).events]
+        assert [body_of(event) for event in events] == [body_of(event) for event in self.world.events]
+        self.finish()
+
+    def finish(self) -> None:
+        """Let everything run to its end: no job may be left over on healthy, open nodes."""
+        for name in NODES:
+            self.hello(name)
+            self.world.tell(inputs.Resume(name, "root"))
+            for index in range(8):
+                self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", GpuHealth.OK))
+        for job in list(self.world.state.jobs.values()):
+            if job.held and job.state is JobState.QUEUED:
+                self.world.tell(inputs.Release(job.id, "ada"))
+        for _ in range(4 * len(self.world.state.jobs) + 4):
+            self.world.tick()
+            self.agents.obey(self.world)
+            for (node, job_id, attempt), old in list(self.agents.alive.items()):
+                over = AttemptStatus(
+                    job_id,
+                    attempt,
+                    1,
+                    old.started_at or self.world.now,
+                    old.ended_at or self.world.now,
+                    old.code if old.ended_at else 0,
+                    old.signal,
+                    old.why,
+                )
+                self.agents.alive[node, job_id, attempt] = over
+                self.world.tell(inputs.AgentReported(node, over))
+                self.agents.obey(self.world)
+        left = [job.id for job in self.world.state.jobs.values() if not job.state.terminal]
+        assert left == []
+
+
+def _rows(state: State) -> tuple[list[object], list[object]]:
+    jobs = [job_row(job, with_spec=True) for job in sorted(state.jobs.values(), key=lambda job: job.id)]
+    return list(jobs), [node_row(node) for node in state.nodes]
+
+
+EngineMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestEngineMachine = EngineMachine.TestCase
