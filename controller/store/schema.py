@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, insert, inspect
 
+from controller.store import tables
 from controller.store.failures import StoreRefused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Run every missing migration, all of them or none."""
+    """Run every missing migration, and name a new store, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -36,3 +39,8 @@ def migrate(connection: Connection, where: str) -> None:
                 "Start the newer version again, or restore a backup made before the upgrade.",
             )
         command.upgrade(config, "head")
+        if found is None:
+            facts = {"id": uuid.uuid4().hex, "created_at": repr(time.time())}
+            connection.execute(
+                insert(tables.meta), [{"name": name, "value": value} for name, value in facts.items()]
+            )

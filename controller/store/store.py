@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -47,7 +45,7 @@ class Store:
         self._writer = writer
         self._keep = keep
         self._broken: StoreBroken | None = None
-        self._meta = self._identity()
+        self._meta = self._facts()
         self._head = self._find_head()
         self._add_entries = insert(tables.journal)
         self._put_jobs = _insert_or_replace(place, tables.jobs.c.id)
@@ -107,7 +105,7 @@ class Store:
         array and submitted_at stay as they were stored.
         """
         if self._broken:
-            raise self._broken
+            raise StoreBroken(self._broken.message, self._broken.hint)
         head, entries = self._chained(batch.entries)
         whole = [records.job_record(job) for job in batch.jobs if job.spec is not None]
         changed = [records.job_change(job) for job in batch.jobs if job.spec is None]
@@ -197,16 +195,13 @@ class Store:
             chained.append(records.entry_record(entry, digest))
         return Head(seq, digest), chained
 
-    def _identity(self) -> dict[str, str]:
-        """The store's own facts, written once: its name never changes and roots the chain."""
+    def _facts(self) -> dict[str, str]:
+        """What the store knows of itself; its id roots the chain."""
         with self._writer.begin():
-            found = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
-            if not found:
-                found = {"id": uuid.uuid4().hex, "created_at": repr(time.time())}
-                self._writer.execute(
-                    insert(tables.meta), [{"name": name, "value": value} for name, value in found.items()]
-                )
-        return found
+            facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
+        if "id" not in facts:
+            raise self._place.damaged("the table meta has lost its rows")
+        return facts
 
     def _find_head(self) -> Head:
         """Follow the chain's end, and refuse a journal that ends before what was acknowledged."""

@@ -1,0 +1,107 @@
+"""A store on a PostgreSQL server: its lock is a session's, so who loses the session can write no more."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import time
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Table, create_engine, text
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.exc import DBAPIError
+
+from controller.store.chain import Head
+from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreRefused
+
+LOCK = 0x636F7272616C  # "corral"
+
+TAKE = text("SELECT pg_try_advisory_lock(:lock)")
+OWNER = text(
+    "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    "WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) + objid::bigint = :lock"
+)
+
+DISK_FULL = "53100"
+
+
+class PostgresServer:
+    """One database of a server; the server looks after its files, its log and its backups by itself.
+
+    There is one controller at a time, by an advisory lock of the session that also does the writing.
+    Leader terms, with standbys that read, will take the lock's place in `open`.
+    """
+
+    def __init__(self, url: URL) -> None:
+        if importlib.util.find_spec("psycopg") is None:
+            raise StoreRefused(
+                "PostgreSQL needs the package psycopg, which is not installed",
+                "Install it where Corral is installed: pip install 'psycopg[binary]'",
+            )
+        self.where = url.render_as_string(hide_password=True)
+        since = time.strftime("%Y-%m-%d %H:%M")
+        self.engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            isolation_level="REPEATABLE READ",  # whoever reads sees one moment; the writer is alone anyway
+            connect_args={
+                "connect_timeout": 10,
+                "application_name": f"corral pid {os.getpid()} on {socket.gethostname()[:20]} since {since}",
+                "options": "-c synchronous_commit=on",
+            },
+        )
+
+    def open(self) -> Connection:
+        writer = self.engine.connect()
+        with writer.begin():
+            if writer.scalar(TAKE, {"lock": LOCK}):
+                return writer
+            owner = writer.scalar(OWNER, {"lock": LOCK})
+        writer.close()
+        raise StoreRefused(
+            f"Another controller ({owner or 'unknown'}) owns {self.where}",
+            "Stop it first, or give this controller a database of its own.",
+        )
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def insert(self, table: Table) -> Insert:
+        return insert(table)
+
+    def quick_check(self, _connection: Connection) -> list[str]:
+        return []
+
+    def full_check(self, _connection: Connection) -> list[str]:
+        return []
+
+    def note(self, _head: Head) -> None:
+        pass
+
+    def noted(self) -> Head | None:
+        return None
+
+    def damaged(self, what: str) -> StoreFailure:
+        return StoreBroken(
+            f"{self.where} is damaged: {what}",
+            "Keep a copy of the server's data directory, then restore the newest pg_dump or base backup.",
+        )
+
+    def failure(self, error: DBAPIError) -> StoreFailure:
+        reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason given"
+        state: str = getattr(error.orig, "sqlstate", None) or ""
+        if state == DISK_FULL:
+            return StoreFull(
+                f"The disk of {self.where} is full", "Free some space; nothing was lost or half written."
+            )
+        if error.connection_invalidated or not state or state.startswith(("08", "57P")):
+            return StoreBroken(
+                f"{self.where} does not answer: {reason}",
+                "Check that the server runs and is reachable, then start the controller again.",
+            )
+        return StoreBroken(f"{self.where} failed: {reason} ({state})", "Look into the server's log.")
+
+    def backup(self, _connection: Connection, _path: Path) -> None:
+        raise StoreRefused(
+            f"{self.where} is a server with backups of its own", "Use pg_dump or pg_basebackup."
+        )
