@@ -1,0 +1,23 @@
+"""scheduler.toml: what it may say, how it is read, and what is wrong with it in words for people."""
+
+from controller.config.load import load, problem_at, problem_of, render
+from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
+from controller.config.sections import Config, NodeSection, Plugin, SchedulerSection, WeightedPlugin
+from controller.config.source import Key, Source
+
+__all__ = [
+    "Config",
+    "ConfigProblem",
+    "ConfigRefused",
+    "Key",
+    "NodeSection",
+    "Plugin",
+    "SchedulerSection",
+    "Source",
+    "WeightedPlugin",
+    "load",
+    "nearest",
+    "problem_at",
+    "problem_of",
+    "render",
+]

@@ -1,0 +1,203 @@
+"""From a file and the environment to a Config, or to a list of everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tomllib
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
+from controller.config.sections import Config
+from controller.config.source import DELIMITER, PREFIX, Key, Source, locate
+
+MAX_SIZE = 1 << 20
+MAX_LINE = 1 << 14
+"""tomllib takes a key of n dots in n² time; so long a line is no configuration."""
+MAX_DEPTH = 16
+
+_TYPES = {
+    "string_type": "must be text in quotes",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list in [ ]",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "missing": "is missing",
+    "finite_number": "must be a finite number",
+    "string_too_short": "must not be empty",
+}
+
+
+def load(path: Path | None) -> Config:
+    """Read the file, if any, and the environment. Raises ConfigRefused with all problems at once."""
+    source, data = (Source(), {}) if path is None else _read(path)
+    found = [*_strange_tables(data, source), *_strange_variables(), *_strange_numbers(data, source)]
+    try:
+        config = Config(**{name: data[name] for name in data if name in Config.model_fields})
+    except ValidationError as error:
+        found += [
+            problem_of(source, (), each, _names_beside(each["loc"]))
+            for each in error.errors(include_url=False)
+        ]
+    if found:
+        first = {(each.key, each.origin): each for each in reversed(found)}
+        raise ConfigRefused(list(first.values()))
+    config._source = source
+    return config
+
+
+def render(config: Config) -> str:
+    """The configuration in effect as TOML, defaults included; loading it gives the same again."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _read(path: Path) -> tuple[Source, dict[str, Any]]:
+    name = str(path)
+
+    def refuse(message: str, hint: str = "", line: int | None = None) -> ConfigRefused:
+        origin = name if line is None else f"{name}:{line}"
+        return ConfigRefused([ConfigProblem(message, origin=origin, hint=hint, line=line)])
+
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_SIZE + 1)
+    except FileNotFoundError:
+        raise refuse(
+            "there is no such file", "Check the path given with --config or CORRAL_CONFIG."
+        ) from None
+    except IsADirectoryError:
+        raise refuse(
+            "this is a directory, not a file", f"Name the file, such as {path / 'scheduler.toml'}"
+        ) from None
+    except OSError as error:
+        raise refuse(f"cannot be read: {error.strerror}", "Check owner and mode of the file.") from None
+    if len(raw) > MAX_SIZE:
+        raise refuse(f"is larger than {MAX_SIZE >> 20} MiB", "Is it the right file?")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise refuse("is not UTF-8 text", "Save the file as UTF-8.", line) from None
+    text = text.replace("\r\n", "\n")
+    for number, line_text in enumerate(text.split("\n"), 1):
+        if len(line_text) > MAX_LINE:
+            raise refuse(f"this line is longer than {MAX_LINE} characters", line=number)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise refuse(f"is not TOML: {error}", line=_line_in(str(error), text)) from None
+    except RecursionError:
+        raise refuse("is nested too deeply", f"{MAX_DEPTH} levels are allowed.") from None
+    except ValueError:
+        raise refuse("holds a number with more digits than can be read") from None
+    if _deeper_than(data, MAX_DEPTH):
+        raise refuse("is nested too deeply", f"{MAX_DEPTH} levels are allowed.")
+    return Source(name, locate(text)), data
+
+
+def _line_in(message: str, text: str) -> int | None:
+    """tomllib says `(at line 3, column 9)` or `(at end of document)`."""
+    _, _, place = message.rpartition("(at line ")
+    digits = place.partition(",")[0]
+    if digits.isdigit():
+        return int(digits)
+    return text.count("\n") + 1 if message.endswith("(at end of document)") else None
+
+
+def _deeper_than(data: Any, limit: int) -> bool:
+    level = [data]
+    for _ in range(limit):
+        level = [
+            part
+            for each in level
+            for part in (each.values() if isinstance(each, dict) else each)
+            if isinstance(part, dict | list)
+        ]
+    return bool(level)
+
+
+def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
+    return [
+        problem_at(source, (name,), "there is no such table", nearest(name, Config.model_fields))
+        for name in data
+        if name not in Config.model_fields
+    ]
+
+
+def _strange_variables() -> list[ConfigProblem]:
+    """A misspelt table in a variable would be passed over in silence."""
+    found = []
+    for variable in os.environ:
+        prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :].lower()
+        table, delimiter, _ = name.partition(DELIMITER)
+        if prefix == PREFIX and delimiter and table not in Config.model_fields:
+            hint = nearest(table, Config.model_fields)
+            found.append(ConfigProblem(f"there is no table {table!r}", origin=variable, hint=hint))
+    return found
+
+
+def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
+    """Numbers that compare with nothing, wherever they stand, plugin options included."""
+    found = []
+    waiting: list[tuple[Key, Any]] = [((), data)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [((*key, name), part) for name, part in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*key, index), part) for index, part in enumerate(value)]
+        elif isinstance(value, float) and not math.isfinite(value):
+            found.append(problem_at(source, key, "must be a finite number"))
+    return found
+
+
+def problem_at(source: Source, key: Key, message: str, hint: str = "") -> ConfigProblem:
+    """A problem with the value of a key, wherever that was set."""
+    return ConfigProblem(message, _dotted(key), source.origin(key), hint, source.line(key))
+
+
+def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
+    """What pydantic found below a key, in words for people; `known` are the names that may stand there."""
+    key = (*above, *(part for part in error["loc"] if part != "[key]"))
+    kind = error["type"]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return problem_at(
+            source, key, "there is no such key", nearest(str(key[-1]), known) or "It has no options."
+        )
+    if kind == "value_error":
+        return problem_at(source, key, str(error["ctx"]["error"]))
+    message = _TYPES.get(kind) or error["msg"].replace("Input should", "must", 1)
+    return problem_at(source, key, message)
+
+
+def _dotted(key: Key) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" for part in key)[1:]
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _names_beside(key: Key) -> list[str]:
+    """The keys that the table of this key may have."""
+    kind: Any = Config
+    for part in key[:-1]:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = kind.model_fields.get(str(part))
+            kind = field.annotation if field else None
+        else:
+            kind = next(iter(typing.get_args(kind)[-1:]), None)
+    return list(getattr(kind, "model_fields", ()))

@@ -1,0 +1,272 @@
+"""Every table of scheduler.toml and what it means when it is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from controller.config.source import DELIMITER, PREFIX, Source
+from wire import places
+
+_MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*([MGT])(?:iB|B)?", re.IGNORECASE)
+_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
+
+
+def _mib(text: str) -> int:
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise ValueError(f'cannot read {text!r} as memory; write "512G", "1.5T" or "4096M"')
+    return round(float(match[1]) * _MIB[match[2].upper()])
+
+
+def _memory(text: str) -> str:
+    if not 0 < _mib(text) <= 1 << 30:
+        raise ValueError(f"{text!r} must be more than nothing and at most 1024T")
+    return text
+
+
+def _absolute(text: str) -> str:
+    # A daemon's working directory is an accident, so nothing may depend on it.
+    if text and not Path(text).expanduser().is_absolute():
+        raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")
+    return text
+
+
+def _address(text: str) -> str:
+    match = _ADDRESS.fullmatch(text)
+    if text and (match is None or int(match[2]) > 65_535):
+        raise ValueError(f'cannot read {text!r} as an address; write "127.0.0.1:7070", or "" for none')
+    return text
+
+
+def _node_name(name: str) -> str:
+    if not _NODE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a node: letters, digits, '.', '_', '-', at most 63")
+    return name
+
+
+def _gpus(text: str) -> str:
+    if text not in ("auto", "none") and not re.fullmatch(r"simulated:\d{1,3}x[A-Za-z0-9][\w .-]{0,62}", text):
+        raise ValueError(f'cannot read {text!r}; write "auto", "none" or "simulated:8xH100"')
+    return text
+
+
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+NodeName = Annotated[str, AfterValidator(_node_name)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Section(BaseModel):
+    """A table: frozen, no unknown keys, no types bent to fit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ClusterSection(Section):
+    """What this cluster is called."""
+
+    name: Name = "corral"
+
+
+class ControllerSection(Section):
+    """Where the controller lives."""
+
+    state_dir: AbsolutePath = ""
+    socket: AbsolutePath = ""
+    keep_ended: int = Field(10_000, ge=0, le=1_000_000)
+
+
+class StoreSection(Section):
+    """Where journal and rows are kept."""
+
+    url: str = ""
+
+
+class ApiSection(Section):
+    """What the HTTP API accepts."""
+
+    listen: Annotated[str, AfterValidator(_address)] = ""
+    max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
+    max_connections: int = Field(1_000, ge=1, le=100_000)
+
+
+class AccessSection(Section):
+    """Who may do what; root and the controller's own user may do everything."""
+
+    operators: list[Name] = []
+    others: Literal["submit", "view"] = "submit"
+
+
+class Plugin(BaseModel):
+    """A plugin by name, or as a table of its name and its options."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    name: Name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the plugin's fields are set to."""
+        return self.model_extra or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, dict | Plugin):
+            return value
+        if isinstance(value, str):
+            return {"name": value}
+        raise ValueError("must be the name of a plugin, or a table with its name and options")
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return {"name": self.name, **self.options} if self.options else self.name
+
+
+class WeightedPlugin(BaseModel):
+    """A scorer's weight, or a table of its weight and its options."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    weight: float = Field(ge=0, le=1_000_000)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the plugin's fields are set to."""
+        return self.model_extra or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_weight(cls, value: Any) -> Any:
+        if isinstance(value, dict | WeightedPlugin):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"weight": value}
+        raise ValueError("must be a weight, or a table with weight and options")
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return {"weight": self.weight, **self.options} if self.options else self.weight
+
+
+class SchedulerSection(Section):
+    """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
+
+    order: Plugin = Plugin(name="priority")
+    filters: list[Plugin] = [Plugin(name=name) for name in ("available", "capacity", "gpu", "selector")]
+    scorers: dict[str, WeightedPlugin] = {"fit": WeightedPlugin(weight=30), "load": WeightedPlugin(weight=20)}
+
+
+class NodeSection(Section):
+    """One host. What is left out is what the host itself reports."""
+
+    link: Literal["local"] = "local"
+    gpus: Annotated[str, AfterValidator(_gpus)] = "auto"
+    cpus: float | None = Field(None, gt=0, le=10_000)
+    memory: Annotated[str, AfterValidator(_memory)] | None = None
+    labels: dict[str, str] = {}
+    run_as_self: bool = False
+    python: AbsolutePath = ""
+    spool: AbsolutePath = ""
+
+    @property
+    def cpu_milli(self) -> int | None:
+        """CPUs in thousandths; None: what the host reports."""
+        return None if self.cpus is None else round(self.cpus * 1000)
+
+    @property
+    def memory_mib(self) -> int | None:
+        """Memory in MiB; None: what the host reports."""
+        return None if self.memory is None else _mib(self.memory)
+
+
+class _Environment(EnvSettingsSource):
+    """Lists and tables as JSON. What is not JSON stays text, refused later by its variable's name."""
+
+    def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+class Config(BaseSettings):
+    """The whole file with the environment's `CORRAL_<TABLE>__<KEY>` laid over it."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        allow_inf_nan=False,
+    )
+
+    cluster: ClusterSection = ClusterSection()
+    controller: ControllerSection = ControllerSection()
+    store: StoreSection = StoreSection()
+    api: ApiSection = ApiSection()
+    access: AccessSection = AccessSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    nodes: dict[NodeName, NodeSection] = {}
+
+    _source: Source = PrivateAttr(default_factory=Source)
+
+    @property
+    def source(self) -> Source:
+        """Where the keys stand, for whoever finds something wrong with them later."""
+        return self._source
+
+    @property
+    def state_dir(self) -> Path:
+        """Journal, token and local spools; 0700."""
+        return _path(self.controller.state_dir) or places.state_dir()
+
+    @property
+    def socket(self) -> Path:
+        """Where local clients find the controller."""
+        return _path(self.controller.socket) or places.socket_path()
+
+    @property
+    def store_url(self) -> str:
+        """The database, as SQLAlchemy writes it."""
+        return self.store.url or f"sqlite:///{self.state_dir / 'corral.db'}"
+
+    def spool(self, node: str) -> Path:
+        """Where the agent of a local node keeps its attempts and their logs."""
+        return _path(self.nodes[node].spool) or self.state_dir / "nodes" / node
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """First wins: the environment, then what load() has read from the file."""
+        return _Environment(settings_cls), init_settings
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None

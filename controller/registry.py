@@ -1,0 +1,126 @@
+"""Plugins by name: found through entry points, filled with their options, joined to a pipeline."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from controller.config import (
+    Config,
+    ConfigProblem,
+    ConfigRefused,
+    Key,
+    Source,
+    nearest,
+    problem_at,
+    problem_of,
+)
+from controller.core.plugin import Pipeline, Weighted
+
+METHODS = {"filter": ("keep", "explain"), "scorer": ("score",), "order": ("rank",)}
+"""Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
+
+REQUIRED = ("available", "capacity", "gpu")
+"""Filters that no configuration may leave out."""
+
+
+def build_pipeline(config: Config) -> Pipeline:
+    """The pipeline that scheduler.toml describes. Raises ConfigRefused with all problems at once."""
+    section, source = config.scheduler, config.source
+    problems: list[ConfigProblem] = []
+
+    def make(kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
+        try:
+            return make_plugin(kind, name, options, ("scheduler", *key), source)
+        except ConfigRefused as refused:
+            problems.extend(refused.problems)
+
+    pipeline = Pipeline(
+        order=make("order", section.order.name, section.order.options, "order"),
+        filters=tuple(
+            make("filter", each.name, each.options, "filters", index)
+            for index, each in enumerate(section.filters)
+        ),
+        scorers=tuple(
+            Weighted(make("scorer", name, each.options, "scorers", name), each.weight)
+            for name, each in section.scorers.items()
+        ),
+    )
+    problems += _check_filters([each.name for each in section.filters], source)
+    if problems:
+        raise ConfigRefused(problems)
+    return pipeline
+
+
+def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:
+    key: Key = ("scheduler", "filters")
+    problems = [
+        problem_at(source, (*key, index), f"the filter {name!r} is there twice", "Take one away.")
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        message = f"jobs would be given what is not there without {', '.join(missing)}"
+        problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} in front."))
+    return problems
+
+
+def make_plugin(kind: str, name: str, options: Mapping[str, Any], key: Key, source: Source) -> Any:
+    """One plugin with its options; `key` is where scheduler.toml asks for it."""
+
+    def refuse(message: str, hint: str = "") -> ConfigRefused:
+        return ConfigRefused([problem_at(source, key, message, hint)])
+
+    points = installed(kind).get(name)
+    if points is None:
+        raise refuse(f"there is no {kind} {name!r}", nearest(name, installed(kind)))
+    if len(points) > 1:
+        places = " and ".join(point.value for point in points)
+        raise refuse(f"two packages bring a {kind} {name!r}: {places}", "Uninstall one of them.")
+    loaded = _load(points[0], METHODS[kind])
+    if isinstance(loaded, str):
+        raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
+    try:
+        # As JSON: lists become tuples and words enums, and everything else stays strict.
+        given = json.dumps(options, default=str)
+        return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
+    except ValidationError as error:
+        known = [each.name for each in dataclasses.fields(loaded)]
+        found = [problem_of(source, key, each, known) for each in error.errors(include_url=False)]
+        raise ConfigRefused(found) from None
+    except Exception as error:
+        raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
+
+
+def _load(point: EntryPoint, methods: tuple[str, ...]) -> type[Any] | str:
+    """The class of a plugin, or why there is none."""
+    try:
+        loaded = point.load()
+    except Exception as error:  # the code of strangers: anything may come out of it
+        return f"cannot be loaded ({type(error).__name__}: {error})"
+    if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
+        return "is not a dataclass"
+    kind: Any = loaded
+    if not kind.__dataclass_params__.frozen:
+        return "is not frozen: what decides must not change between two decisions"
+    if not isinstance(getattr(kind, "name", None), str):
+        return "has no `name: ClassVar[str]`"
+    missing = [method for method in methods if not callable(getattr(kind, method, None))]
+    return f"has no method {missing[0]!r}" if missing else loaded
+
+
+@functools.cache
+def installed(kind: str) -> dict[str, list[EntryPoint]]:
+    """The plugins of a kind by name; more than one under a name is somebody's mistake."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in entry_points(group=f"corral.{kind}"):
+        # The same package may be found twice on the path: that is one plugin.
+        found.setdefault(point.name, {})[point.value] = point
+    return {name: list(points.values()) for name, points in found.items()}
