@@ -62,6 +62,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
+    state.expect(job)
 
 
 def _attempt_started(state: State, event: events.AttemptStarted) -> None:
@@ -91,6 +92,7 @@ def _stop_requested(state: State, event: events.StopRequested) -> None:
 def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
     _move(job, JobState.QUEUED, event.reason, event.detail)
+    state.unexpect(job)
     job.members = {}
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by = None, ""
@@ -100,6 +102,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
 def _job_ended(state: State, event: events.JobEnded) -> None:
     job = state.jobs[event.job]
     _move(job, event.state, event.reason, event.detail)
+    state.unexpect(job)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     state.queue.remove(job.id)
     state.retire(job)

@@ -37,6 +37,9 @@ def _check_holders(state: State) -> list[str]:
         if bool(holding) != (job.state in HOLDING):
             wrong.append(f"job {job.id} is {job.state.value} and holds {len(holding)} allocations")
         claimed |= holding
+    expected = sorted((job.expected_end, job.id) for job in state.jobs.values() if job.running)
+    if expected != state.releases:
+        wrong.append("the expected releases are not those of the jobs that hold something")
     given = {(job, node.name) for node in state.nodes for job in node.held}
     wrong += [
         f"job {job} and node {node} disagree on who holds what" for job, node in sorted(claimed ^ given)

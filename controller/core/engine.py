@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.core import events, inputs
 from controller.core.apply import apply
-from controller.core.cycle import run_cycle
+from controller.core.cycle import Cycle
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event
 from controller.core.explain import explain_never
@@ -31,6 +31,7 @@ class Engine:
         self.pipeline = pipeline
         self.state = state
         self.placer = Placer(state.nodes, pipeline)
+        self.cycle = Cycle(state, self.placer)
         self._events: list[Event] = []
         self._effects: list[Effect] = []
 
@@ -108,7 +109,7 @@ class Engine:
         job = self.state.jobs.get(given.job)
         if job is None:
             return _no_such_job(given.job)
-        if not job.held:
+        if not job.held or job.state is not JobState.QUEUED:
             return Refusal("conflict", f"job {job.label} is not held", "job")
         self._record(events.JobReleased(job.id, now, given.by))
         return Accepted((job.id,))
@@ -221,7 +222,7 @@ class Engine:
     # --- time ---
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
-        for placed in run_cycle(self.state, self.placer, now):
+        for placed in self.cycle.run(now):
             self._record(placed)
             job = self.state.jobs[placed.job]
             for node in job.members:

@@ -9,6 +9,8 @@ from controller.core.requests import Ask
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 
+NEVER = float("inf")
+
 
 @dataclass(slots=True)
 class Member:
@@ -66,6 +68,16 @@ class Job:
     def name(self) -> str:
         """The name given, else the program's."""
         return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
+
+    @property
+    def limit(self) -> float:
+        """How long the job may run, in seconds."""
+        return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s
+
+    @property
+    def expected_end(self) -> float:
+        """When a placed job ends at the latest."""
+        return NEVER if self.placed_at is None else self.placed_at + self.limit
 
     @property
     def running(self) -> list[Member]:

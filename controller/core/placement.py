@@ -8,7 +8,7 @@ import numpy as np
 
 from controller.core.columns import ALL, Bools, Columns, Floats, Rows
 from controller.core.events import Allocation
-from controller.core.gpus import choose_gpus, quality_of
+from controller.core.gpus import Choice, choose_gpus, quality_of
 from controller.core.nodes import Nodes
 from controller.core.plugin import Pipeline
 from controller.core.requests import Ask, Part
@@ -61,8 +61,13 @@ class Ranking:
         if count == 1:
             row = int(self.scores.argmax())
             return [row] if self.scores[row] != NO else []
-        order = np.argsort(-self.scores, kind="stable")[:count]
-        return sorted(int(row) for row in order if self.scores[row] != NO)
+        return sorted(self.in_order()[:count])
+
+    def in_order(self) -> list[int]:
+        """All rows that fit, best first."""
+        rows: list[int] = np.argsort(-self.scores, kind="stable").tolist()
+        fitting = int(np.count_nonzero(self.scores != NO))
+        return rows[:fitting]
 
 
 def kept(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Bools:
@@ -122,18 +127,27 @@ class Placer:
                 return Shape(part, count)
         return None
 
+    def possible(self, part: Part) -> Bools:
+        """Nodes that take work now and could hold the part if they were empty."""
+        return kept(part, self.nodes.idle, ALL, self.pipeline) & self.nodes.columns.open
+
     def find(self, ask: Ask) -> Place | None:
         """A place for the ask now, or None."""
         shape = self.shape(ask)
         if shape is None:
             return None
         rows = self.ranking(shape.part).best(shape.nodes)
-        if len(rows) < shape.nodes:
-            return None
-        part, columns = shape.part, self.nodes.columns
-        chosen = [(node, choose_gpus(node, columns, part)) for node in map(self.nodes.rows.__getitem__, rows)]
-        allocations = tuple(
-            Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa)
-            for node, choice in chosen
+        return self.settle(shape, rows) if len(rows) == shape.nodes else None
+
+    def allocate(self, part: Part, row: int) -> tuple[Allocation, Choice]:
+        """What the part gets on the node in this row."""
+        node = self.nodes.rows[row]
+        choice = choose_gpus(node, self.nodes.columns, part)
+        return Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa), choice
+
+    def settle(self, shape: Shape, rows: list[int]) -> Place:
+        """The whole placement on these rows."""
+        chosen = [self.allocate(shape.part, row) for row in rows]
+        return Place(
+            tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
         )
-        return Place(allocations, quality_of([choice for _, choice in chosen]))

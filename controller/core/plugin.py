@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -46,6 +47,19 @@ class Order(Protocol):
         ...
 
 
+class Backfill(enum.Enum):
+    """What may start although a job before it has to wait."""
+
+    NONE = "none"
+    """Nothing: strictly in order."""
+    EASY = "easy"
+    """What does not delay the first waiting job, in queue order."""
+    EASY_SJBF = "easy-sjbf"
+    """The same, shortest first."""
+    GREEDY = "greedy"
+    """Whatever fits: a big job may wait for ever behind small ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """A scorer and how much it counts."""
@@ -61,3 +75,4 @@ class Pipeline:
     order: Order
     filters: tuple[Filter, ...]
     scorers: tuple[Weighted, ...]
+    backfill: Backfill = Backfill.EASY

@@ -195,6 +195,8 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
         state.index(job)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
+        if job.running:
+            state.expect(job)
         if job.state.terminal:
             ended.append(job)
         elif job.state is JobState.QUEUED and not job.held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -21,6 +22,8 @@ class State:
         self.ended: OrderedDict[int, None] = OrderedDict()
         self.nodes = Nodes()
         self.queue = Queue()
+        self.releases: list[tuple[float, int]] = []
+        """(expected end, job) of every job that holds something, soonest first."""
         self.next_job = 1
         self.keys: dict[tuple[str, str], list[int]] = {}
         """Jobs by (user, idempotency key)."""
@@ -30,6 +33,17 @@ class State:
     def enqueue(self, job: Job) -> None:
         """A queued, unheld job waits in the place its rank gives it."""
         self.queue.add(job.id, job.ask, (*self.order.rank(job), job.id))
+
+    def expect(self, job: Job) -> None:
+        """A placed job gives its room back at its expected end at the latest."""
+        insort(self.releases, (job.expected_end, job.id))
+
+    def unexpect(self, job: Job) -> None:
+        """The job holds nothing any more."""
+        release = (job.expected_end, job.id)
+        at = bisect_left(self.releases, release)
+        if at < len(self.releases) and self.releases[at] == release:
+            del self.releases[at]
 
     def index(self, job: Job) -> None:
         """Make a job findable."""

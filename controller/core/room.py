@@ -1,0 +1,58 @@
+"""What one node has free, as plain numbers: for looking ahead in time, where columns would be too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.core.columns import ABSENT
+from controller.core.events import Allocation
+from controller.core.nodes import Node, Nodes
+from controller.core.requests import Part
+from wire.words import WHOLE_GPU
+
+
+@dataclass(slots=True)
+class Room:
+    """Free CPU, memory and GPU-milli of one node at some moment."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: list[int]
+    models: list[int]
+
+    def give(self, node: Node, allocation: Allocation, sign: int) -> None:
+        """Put an allocation back (1) or take it out (-1)."""
+        self.cpu_milli += sign * allocation.cpu_milli
+        self.memory_mib += sign * allocation.memory_mib
+        for hold in allocation.gpus:
+            slot = node.slots.get(hold.uuid)
+            if slot is not None and self.gpus[slot] != ABSENT:
+                self.gpus[slot] += sign * hold.milli
+
+    def holds(self, part: Part, codes: frozenset[int]) -> bool:
+        """Does the part fit? `codes` are those of the models it accepts, empty for any."""
+        if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
+            return False
+        need, each = (part.gpus, WHOLE_GPU) if part.gpus else (1, part.share) if part.share else (0, 0)
+        if not need:
+            return True
+        if codes:
+            return (
+                sum(
+                    free >= each and model in codes
+                    for free, model in zip(self.gpus, self.models, strict=True)
+                )
+                >= need
+            )
+        return sum(free >= each for free in self.gpus) >= need
+
+
+def room_of(nodes: Nodes, row: int) -> Room:
+    """What the node in this row has free now."""
+    columns = nodes.columns
+    return Room(
+        int(columns.cpu_free[row]),
+        int(columns.memory_free[row]),
+        columns.gpu_free[row].tolist(),
+        columns.gpu_model[row].tolist(),
+    )
