@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.parse
 import uuid
 from typing import Any, Iterable, Iterator, Optional, TypeVar, Union
@@ -46,7 +47,7 @@ class Client:
     def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
         self.url = url or places.find_url()
         self._timeout_s = timeout_s
-        self._transport = Transport(self.url, timeout_s, token)
+        self._transport = Transport(self.url, timeout_s, token or os.environ.get("CORRAL_TOKEN", ""))
 
     def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
         """Queue a job or an array; the key makes it one job however often the request must be sent."""

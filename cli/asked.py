@@ -1,0 +1,155 @@
+"""What can be asked of a job: one table for flags, the environment and the lines of a script."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+ENVIRONMENT = "CORRAL_SUBMIT_"
+
+
+def _option(flag: str, metavar: str, help_text: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help_text, show_default=False)
+
+
+@dataclass
+class Asked:
+    """Every wish as written; `None`, empty or False where nothing was said."""
+
+    name: Annotated[str | None, _option("--name", "NAME", "Name of the job.")] = None
+    project: Annotated[str | None, _option("--project", "NAME", "Project it counts towards.")] = None
+    queue: Annotated[str | None, _option("--queue", "NAME", "Queue it waits in.")] = None
+    priority: Annotated[
+        str | None,
+        _option("--priority", "CLASS", "CRITICAL, HIGH, NORMAL, LOW, BATCH, SCAVENGER, or 0 to 100."),
+    ] = None
+    cpus: Annotated[str | None, _option("--cpus", "CORES", "CPU cores per node: 4, 0.5.")] = None
+    memory: Annotated[str | None, _option("--memory", "SIZE", "Memory per node: 512M, 16G.")] = None
+    gpus: Annotated[
+        str | None, _option("--gpus", "N", "GPUs over all nodes: 8, or a share of one such as 0.25.")
+    ] = None
+    gpus_per_node: Annotated[str | None, _option("--gpus-per-node", "N", "GPUs on each node.")] = None
+    nodes: Annotated[str | None, _option("--nodes", "N", "Nodes; otherwise as few as the GPUs need.")] = None
+    gpu_model: Annotated[
+        list[str], _option("--gpu-model", "MODEL", "Only GPUs of this model; may be repeated.")
+    ] = field(default_factory=list)
+    select: Annotated[
+        list[str], _option("--select", "KEY=VALUE", "Only nodes with this label; may be repeated.")
+    ] = field(default_factory=list)
+    env: Annotated[
+        list[str], _option("--env", "KEY[=VALUE]", "Set a variable, or pass one on; may be repeated.")
+    ] = field(default_factory=list)
+    workdir: Annotated[
+        str | None, _option("--workdir", "DIR", "Where to run it; otherwise the current directory.")
+    ] = None
+    time: Annotated[
+        str | None, _option("--time", "TIME", "End it after this long: 2h30m, 90s, 01:30:00, 1-12:00:00.")
+    ] = None
+    grace: Annotated[
+        str | None, _option("--grace", "TIME", "Between SIGTERM and SIGKILL; otherwise 10s.")
+    ] = None
+    array: Annotated[
+        str | None, _option("--array", "INDICES", "One job per index: 0-9, 1,3,7 or 0-20:5.")
+    ] = None
+    hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value and where it was written, for complaints."""
+
+    text: str
+    source: str
+
+
+Layer = Mapping[str, list[Given]]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One line of the table."""
+
+    name: str
+    flag: str
+    is_flag: bool
+    repeats: bool
+
+
+def _table() -> dict[str, Wish]:
+    hints = typing.get_type_hints(Asked)
+    return {
+        name: Wish(name, "--" + name.replace("_", "-"), hint is bool, typing.get_origin(hint) is list)
+        for name, hint in hints.items()
+    }
+
+
+WISHES = _table()
+BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
+
+
+def from_flags(asked: Asked) -> Layer:
+    """What stands on the command line."""
+    found: dict[str, list[Given]] = {}
+    for wish in WISHES.values():
+        value = getattr(asked, wish.name)
+        if value not in (None, False, []):
+            texts = value if wish.repeats else ["true" if wish.is_flag else value]
+            found[wish.name] = [Given(text, wish.flag) for text in texts]
+    return found
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """What stands in CORRAL_SUBMIT_… variables; where a flag repeats, the values are separated by spaces."""
+    found: dict[str, list[Given]] = {}
+    for wish in WISHES.values():
+        variable = ENVIRONMENT + wish.name.upper()
+        value = environment.get(variable, "")
+        if value:
+            found[wish.name] = [
+                Given(text, variable) for text in (value.split() if wish.repeats else [value])
+            ]
+    return found
+
+
+def merged(strongest: Layer, *weaker: Layer) -> Layer:
+    """The strongest word on everything; labels and variables add up, the strongest last."""
+    found = {name: list(given) for name, given in strongest.items()}
+    for layer in weaker:
+        for name, given in layer.items():
+            if name in ("select", "env"):
+                found[name] = [*given, *found.get(name, [])]
+            else:
+                found.setdefault(name, list(given))
+    return found
+
+
+def asking(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command that takes `asked` all the options of the table."""
+    hints = typing.get_type_hints(Asked, include_extras=True)
+    options = [
+        inspect.Parameter(
+            part.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hints[part.name],
+            default=[] if WISHES[part.name].repeats else part.default,
+        )
+        for part in dataclasses.fields(Asked)
+    ]
+    own = inspect.signature(command, eval_str=True).parameters
+
+    def wrapper(**given: Any) -> int:
+        asked = Asked(**{name: given.pop(name) for name in WISHES})
+        return command(asked=asked, **given)
+
+    wrapper.__doc__ = command.__doc__
+    others = [
+        part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, part in own.items() if name != "asked"
+    ]
+    wrapper.__signature__ = inspect.Signature([*options, *others])  # type: ignore[attr-defined]
+    return wrapper

@@ -1,0 +1,103 @@
+"""One job or node in full, as names and values."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from cli.tables import clock, cores, elapsed, exit_text
+from wire.api import Held, JobDetail, JobView, NodeView, Why
+from wire.spec import JobSpec, gpus_text
+from wire.text import duration, memory
+from wire.words import WHOLE_GPU, priority_name
+
+Facts = list[tuple[str, str]]
+SHOWN = 400
+"""Characters of a command that are shown; -o json has all of them."""
+
+
+def of_job(detail: JobDetail) -> Facts:
+    """A job: where it is, why, what it holds, what it asked for."""
+    job = detail.job
+    facts = [
+        ("job", f"{job.label}  {job.name}"),
+        ("user", job.user),
+        ("state", job.state.value + (f" ({job.detail})" if job.detail else "")),
+        ("why", _why(detail.why) if not job.state.terminal else ""),
+        ("exit", exit_text(job) if job.state.terminal else ""),
+        ("submitted", clock(job.submitted_at)),
+        ("started", clock(job.started_at) if job.started_at else ""),
+        ("ended", clock(job.ended_at) if job.ended_at else ""),
+        ("ran" if job.started_at else "waited", elapsed(job)),
+        ("attempt", str(job.attempt or "")),
+        ("holds", "\n".join(map(_held, job.held))),
+    ]
+    # The name is said already; an element of an array does not say the array again.
+    return facts + [fact for fact in of_spec(detail.spec) if fact[0] != "name"]
+
+
+def of_spec(spec: JobSpec) -> Facts:
+    """What a job asks for."""
+    command = shlex.join(spec.command)
+    models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
+    return [
+        ("name", spec.name),
+        ("command", command if len(command) <= SHOWN else command[:SHOWN] + "…"),
+        ("directory", spec.workdir or ""),
+        ("project", spec.project),
+        ("queue", spec.queue),
+        ("priority", priority_name(spec.priority)),
+        ("gpus", gpus_text(spec.gpus) + models),
+        ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
+        ("cpus", f"{cores(spec.cpu_milli)} per node"),
+        ("memory", f"{memory(spec.memory_mib)} per node"),
+        ("only nodes", _pairs(spec.selector)),
+        ("environment", _pairs(spec.env)),
+        ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
+        ("grace", duration(spec.grace_s)),
+        ("array", spec.array or ""),
+        ("held", "yes" if spec.hold else ""),
+    ]
+
+
+def of_node(node: NodeView) -> Facts:
+    """A node without its GPUs."""
+    return [
+        ("node", node.name),
+        ("state", node.state.value + (f" ({node.why})" if node.why else "")),
+        ("since", clock(node.since) if node.since else ""),
+        ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
+        ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
+        ("numa nodes", str(node.numa_nodes)),
+        ("labels", _pairs(node.labels)),
+        ("jobs", ", ".join(map(str, node.jobs))),
+        ("agent", node.version),
+    ]
+
+
+def line_of(job: JobView) -> str:
+    """A job and its state in one line."""
+    told = job.detail or job.reason.value.replace("_", " ")
+    return f"job {job.label}: {job.state.value}" + (f", {told}" if told else "")
+
+
+def _why(why: Why) -> str:
+    lines = [why.sentence]
+    if why.position is not None:
+        lines.append(f"place {why.position} in the queue")
+    lines += [f"{loss.lost} nodes: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses]
+    return "\n".join(line for line in lines if line)
+
+
+def _held(held: Held) -> str:
+    whole = [str(gpu.index) for gpu in held.gpus if gpu.milli == WHOLE_GPU]
+    parts = [
+        f"{gpus_text(gpu.milli / WHOLE_GPU)} of {gpu.index}" for gpu in held.gpus if gpu.milli < WHOLE_GPU
+    ]
+    gpus = f"GPU {', '.join(whole + parts)}; " if held.gpus else ""
+    return f"{held.node}: {gpus}{cores(held.cpu_milli)} CPUs, {memory(held.memory_mib)}"
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    # A newline in a value must not look like another variable.
+    return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())

@@ -1,0 +1,110 @@
+"""Jobs watched until they end, over restarts of the controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from cli import exits
+from cli.exits import Mistake
+from cli.messages import note
+from cli.selection import pages
+from wire.api import JobView
+from wire.client import Client, Unreachable
+
+PATIENCE_S = 60.0
+"""So long a controller may be away before a watch gives up; the jobs go on without it."""
+
+PAUSE_S = 0.5
+FEW = 20
+
+
+def until_over(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
+    """Wait until all have ended; gives them as they ended, by id."""
+    ended: dict[int, JobView] = {}
+    for job in changes(ids, deadline):
+        if job.state.terminal:
+            ended[job.id] = job
+        if len(ended) == len(ids):
+            break
+    return [ended[job] for job in sorted(ended)]
+
+
+def worst(jobs: Iterable[JobView]) -> int:
+    """The first exit code that is not 0."""
+    return next((code for code in map(exits.of_job, jobs) if code), 0)
+
+
+class Patience:
+    """Lets a controller that went away come back, for a while."""
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self._deadline = deadline
+        self._since: float | None = None
+
+    def heard(self) -> None:
+        """It is there."""
+        self._since = None
+
+    def lost(self, error: Unreachable) -> None:
+        """It is not: wait a little, or give up."""
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            raise Mistake("the time to wait is over; the jobs go on", code=exits.TIMEOUT) from None
+        if self._since is None:
+            self._since = now
+            note(f"corral: {error}; trying again for {PATIENCE_S:.0f} s")
+        if now - self._since > PATIENCE_S:
+            raise error
+        time.sleep(PAUSE_S)
+
+
+def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
+    """These jobs as they are now, and again whenever they change."""
+    patience = Patience(deadline)
+    while True:
+        client = Client()
+        try:
+            with _ending_at(deadline, client):
+                for job in _changes(client, ids):
+                    patience.heard()
+                    yield job
+            time.sleep(PAUSE_S)  # ended in order: the controller stops
+        except Unreachable as lost:
+            patience.lost(lost)
+        finally:
+            client.close()
+
+
+def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView]:
+    # The position first: whatever changes after it comes through the stream, perhaps twice, never not at all.
+    seq = client.health().seq
+    if len(ids) <= FEW:
+        yield from (client.job(job).job for job in sorted(ids))
+    else:
+        last = max(ids)
+        for job in pages(client, after=min(ids) - 1):
+            if job.id > last:
+                break
+            if job.id in ids:
+                yield job
+    for batch in client.stream(seq):
+        if batch is not None:
+            yield from (job for job in batch.jobs if job.id in ids)
+
+
+@contextmanager
+def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
+    """Cut the client's connections at the deadline, so that no read outlasts it."""
+    if deadline is None:
+        yield
+        return
+    alarm = threading.Timer(max(0.0, deadline - time.monotonic()), client.close)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()

@@ -1,0 +1,154 @@
+"""From what a user wrote to the JobSpec that is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from cli import script, units
+from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
+from cli.exits import Mistake
+from wire.spec import JobSpec, gpus_text, problems
+
+T = TypeVar("T")
+
+_FLAGS = {
+    "cpu_milli": "--cpus",
+    "memory_mib": "--memory",
+    "gpu_models": "--gpu-model",
+    "selector": "--select",
+    "time_limit_s": "--time",
+    "grace_s": "--grace",
+}
+
+
+def spec_of(
+    asked: Asked, words: list[str], *, is_command: bool, environment: Mapping[str, str] = os.environ
+) -> JobSpec:
+    """The job: flags over environment over script, checked as far as that needs no cluster."""
+    layers = [from_flags(asked), from_environment(environment)]
+    if not words:
+        raise Mistake(
+            "there is nothing to run",
+            "Name a script, or write a command behind '--': corral submit --gpus 1 -- python train.py",
+        )
+    if is_command:
+        command, name = tuple(words), os.path.basename(words[0])
+    else:
+        read = script.read(words[0], words[1:])
+        command, name = read.command, read.name
+        layers.append(read.asked)
+    spec = _spec(command, name, merged(*layers), environment)
+    _check(spec)
+    return spec
+
+
+def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mapping[str, str]) -> JobSpec:
+    nodes = _one(given, "nodes", units.count)
+    gpus, nodes = _gpus(given, nodes)
+    wishes: dict[str, Any] = {
+        "project": _one(given, "project", str),
+        "queue": _one(given, "queue", str),
+        "priority": _one(given, "priority", units.priority),
+        "cpu_milli": _one(given, "cpus", units.cores_milli),
+        "memory_mib": _one(given, "memory", units.memory_mib),
+        "time_limit_s": _one(given, "time", units.seconds),
+        "grace_s": _one(given, "grace", units.seconds),
+        "array": _one(given, "array", str),
+    }
+    return JobSpec(
+        command=command,
+        name=_one(given, "name", str) or name[:200],
+        gpus=gpus,
+        gpu_models=tuple(_all(given, "gpu_model", str)),
+        nodes=nodes,
+        selector=dict(_all(given, "select", units.pair)),
+        env=dict(_all(given, "env", lambda text: _variable(text, environment))),
+        workdir=_directory(_one(given, "workdir", str) or os.curdir),
+        hold=bool(_one(given, "hold", _yes)),
+        **{field: value for field, value in wishes.items() if value is not None},
+    )
+
+
+def _one(given: Layer, name: str, read: Callable[[str], T]) -> T | None:
+    values = _all(given, name, read)
+    return values[-1] if values else None
+
+
+def _all(given: Layer, name: str, read: Callable[[str], T]) -> list[T]:
+    return [_understood(part, read) for part in given.get(name, [])]
+
+
+def _understood(given: Given, read: Callable[[str], T]) -> T:
+    try:
+        return read(given.text)
+    except ValueError as error:
+        raise Mistake(f"{given.source}: {error}", "'corral submit --help' shows how to write it.") from None
+
+
+def _gpus(given: Layer, nodes: int | None) -> tuple[float, int | None]:
+    """The total, from a total or a number per node; both may stand if they agree."""
+    total = _one(given, "gpus", units.gpus)
+    each = _one(given, "gpus_per_node", units.count)
+    if each is None:
+        return total or 0, nodes
+    if nodes is None:
+        nodes = max(1, round((total or each) / each))
+    if total is not None and total != each * nodes:
+        raise Mistake(
+            f"--gpus {gpus_text(total)} and --gpus-per-node {each} do not agree for {nodes} nodes",
+            f"Leave one of them out: {nodes} nodes with {each} GPUs have {each * nodes}.",
+        )
+    return float(each * nodes), nodes
+
+
+def _directory(text: str) -> str:
+    try:
+        return os.path.abspath(text)
+    except FileNotFoundError:
+        raise Mistake(
+            "the current directory is gone", "Change to another, or name one: --workdir /…"
+        ) from None
+
+
+def _variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    if "=" in text:
+        return units.pair(text)
+    if text not in environment:
+        raise ValueError(f"{text!r} is not set in your environment; write {text}=VALUE")
+    return text, environment[text]
+
+
+def _yes(text: str) -> bool:
+    word = text.lower()
+    if word not in ("1", "true", "yes", "0", "false", "no"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word in ("1", "true", "yes")
+
+
+def _check(spec: JobSpec) -> None:
+    found = [f"{_flag(where)} {sentence}" for where, sentence in problems(spec)]
+    texts = [*spec.command, spec.name, spec.workdir or "", *spec.env, *spec.env.values()]
+    if any(not _is_utf8(text) for text in texts):
+        found.append("the command, the name, the directory and the environment must be valid UTF-8")
+    longest = max(len(part.encode(errors="replace")) for part in spec.command)
+    if longest > script.LARGEST:
+        found.append(f"an argument has {longest:,} bytes; Linux takes {script.LARGEST:,}")
+    if found:
+        raise Mistake("; ".join(found), "'corral submit --help' shows what can be asked for.")
+
+
+def _flag(where: str) -> str:
+    field = where.partition(".")[0]
+    if field == "env":
+        return f"--env {where.partition('.')[2]!r}"
+    return _FLAGS.get(field, "--" + field if field in WISHES else f"the {field}")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

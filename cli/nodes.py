@@ -1,0 +1,87 @@
+"""corral nodes …: nodes and their GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cli import complete, facts
+from cli.bulk import each
+from cli.commands import application, examples
+from cli.messages import note
+from cli.output import Format, Output, write, write_facts, write_json
+from cli.tables import gpu_table, node_table
+from wire.api import NodeView
+from wire.client import Client
+
+Name = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NODE", autocompletion=complete.nodes, show_default=False)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show which nodes, change nothing.")]
+
+app = application(invoke_without_command=True)
+
+
+@app.callback(
+    epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
+)
+def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
+    """Show nodes and their GPUs; drain and resume them. Without a command: list them."""
+    return listing(output) if context.invoked_subcommand is None else 0
+
+
+@app.command("list", epilog=examples("corral nodes list -o wide", "corral nodes list -o json"))
+def listing(output: Output = Format.TABLE) -> int:
+    """List all nodes, and how much of each is taken."""
+    body = Client().nodes()
+    node_table().show(output, body.nodes, body)
+    return 0
+
+
+@app.command(epilog=examples("corral nodes show gpu01"))
+def show(name: Name, output: Output = Format.TABLE) -> int:
+    """Show one node, GPU by GPU."""
+    node = Client().node(name)
+    if output is Format.JSON:
+        write_json(node)
+    elif output in (Format.NAME, Format.CSV):
+        gpu_table().show(output, node.gpus)
+    else:
+        write_facts(facts.of_node(node))
+        if node.gpus:
+            write("\n")
+            gpu_table().show(output, node.gpus)
+    return 0
+
+
+@app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
+def drain(
+    names: Names,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For everybody to see.")] = "",
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Let nodes finish what they run and take nothing new."""
+    client = Client()
+    return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
+
+
+@app.command(epilog=examples("corral nodes resume gpu01"))
+def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Let drained nodes take work again."""
+    client = Client()
+    return _each(names, client.node if dry_run else client.resume, output)
+
+
+def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:
+    done, refusals = each(dict.fromkeys(names), act)
+    if output is not Format.TABLE:
+        node_table().show(output, done)
+    else:
+        for node in done:
+            jobs = f", {len(node.jobs)} jobs go on" if node.jobs else ""
+            note(f"node {node.name}: {node.state.value}{jobs}")
+    return refusals[0] if refusals else 0

@@ -1,0 +1,179 @@
+"""Answers on stdout: tables that fit the terminal, JSON as the API speaks it, CSV, names."""
+
+from __future__ import annotations
+
+import csv
+import enum
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, Generic, TypeVar
+
+import typer
+
+from cli.messages import coloured
+from wire.codec import encode
+from wire.text import plain
+
+Row = TypeVar("Row")
+GAP = "  "
+
+
+class Format(enum.StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+    NAME = "name"
+
+
+Output = Annotated[
+    Format,
+    typer.Option(
+        "-o", "--output", metavar="FORMAT", help="table, wide, json, csv or name.", show_default=False
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column. `keep` ranks it when the terminal is narrow: 0 always stays, the highest goes first.
+
+    It has `room` cells at least, and may shrink to `least` if that is given.
+    """
+
+    title: str
+    text: Callable[[Row], str]
+    keep: int = 0
+    least: int = 0
+    room: int = 0
+    right: bool = False
+    wide: bool = False
+    colour: Callable[[Row], str] | None = None
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """The columns of one kind of row, and what to call a row."""
+
+    columns: Sequence[Column[Row]]
+    name: Callable[[Row], str]
+
+    def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
+        """Write the rows; `body` is the API's own answer, for JSON, where there is one for all of them."""
+        if form is Format.JSON:
+            write_json(list(rows) if body is None else body)
+        elif form is Format.NAME:
+            write("".join(f"{plain(self.name(row))}\n" for row in rows))
+        elif form is Format.CSV:
+            out = csv.writer(sys.stdout, lineterminator="\n")
+            if heading:
+                out.writerow(column.title.lower() for column in self.columns)
+            out.writerows([plain(column.text(row), 4_096) for column in self.columns] for row in rows)
+        else:
+            lines = self.lines(rows, terminal_width(), wide=form is Format.WIDE, colour=coloured(sys.stdout))
+            write("".join(line + "\n" for line in islice(lines, 0 if heading else 1, None)))
+
+    def lines(
+        self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False
+    ) -> Iterable[str]:
+        """The table as lines at most `width` cells wide; None leaves everything whole."""
+        columns = [column for column in self.columns if wide or not column.wide]
+        cells = [[column.title for column in columns]]
+        cells += [[plain(column.text(row)) for column in columns] for row in rows]
+        widths = [
+            max(column.room, *map(cell_width, texts))
+            for column, texts in zip(columns, zip(*cells, strict=True), strict=True)
+        ]
+        shown = _fit(columns, widths, width)
+        for number, line in enumerate(cells):
+            parts = []
+            for place, room in shown:
+                column = columns[place]
+                text = fit(line[place], room, right=column.right)
+                if colour and number and column.colour:
+                    text = _paint(text, column.colour(rows[number - 1]))
+                parts.append(text)
+            yield GAP.join(parts).rstrip()
+
+
+def write(text: str) -> None:
+    """Put data on stdout."""
+    sys.stdout.write(text)
+
+
+def write_json(body: Any, *, indented: bool = True) -> None:
+    """The API's own body: one line for programs, indented on a terminal; ASCII, so that it is inert there."""
+    data = [encode(part) for part in body] if isinstance(body, list) else encode(body)
+    indent = 2 if indented and sys.stdout.isatty() else None
+    separators = None if indent else (",", ":")
+    write(json.dumps(data, indent=indent, separators=separators) + "\n")
+
+
+def write_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one a line; a value of several lines is indented under itself."""
+    known = [(name, value) for name, value in facts if value]
+    room = max((len(name) for name, _ in known), default=0)
+    for name, value in known:
+        first, *more = value.split("\n")
+        write(f"{name:<{room}}  {plain(first, 2_000)}\n")
+        write("".join(f"{'':<{room}}  {plain(line, 2_000)}\n" for line in more))
+
+
+def terminal_width() -> int | None:
+    """Cells of a line on the terminal; None where stdout is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def cell_width(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(mark) else 2 if unicodedata.east_asian_width(mark) in "WF" else 1
+        for mark in text
+    )
+
+
+def fit(text: str, room: int, *, right: bool = False) -> str:
+    """Exactly `room` cells: padded, or cut with an ellipsis."""
+    taken = cell_width(text)
+    if taken > room:
+        while taken > max(room - 1, 0):
+            taken -= cell_width(text[-1])
+            text = text[:-1]
+        text, taken = text + "…", taken + 1
+    padding = " " * (room - taken)
+    return padding + text if right else text + padding
+
+
+def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
+    """Which columns to show, with their widths: first shrink what may shrink, then leave out."""
+    shown = list(range(len(columns)))
+    while True:
+        rooms = {place: widths[place] for place in shown}
+        over = sum(rooms.values()) + len(GAP) * (len(shown) - 1) - (width or sys.maxsize)
+        if over <= 0:
+            return list(rooms.items())
+        for place in sorted(shown, key=lambda place: -widths[place]):
+            least = max(columns[place].least, 4) if columns[place].least else widths[place]
+            cut = max(0, min(over, widths[place] - least))
+            rooms[place] -= cut
+            over -= cut
+        expendable = max(shown, key=lambda place: columns[place].keep)
+        if over <= 0 or columns[expendable].keep == 0:
+            return list(rooms.items())
+        shown.remove(expendable)
+
+
+def _paint(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text

@@ -1,0 +1,149 @@
+"""#SBATCH lines in Corral's words; what has no counterpart is an error, never ignored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from cli.asked import Given
+from cli.exits import Mistake
+
+_SHORT = {
+    "-A": "--account",
+    "-a": "--array",
+    "-c": "--cpus-per-task",
+    "-D": "--chdir",
+    "-e": "--error",
+    "-G": "--gpus",
+    "-H": "--hold",
+    "-J": "--job-name",
+    "-N": "--nodes",
+    "-n": "--ntasks",
+    "-o": "--output",
+    "-p": "--partition",
+    "-t": "--time",
+}
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
+Pairs = list[tuple[str, str]]
+
+
+def directive(words: list[str], where: str) -> list[tuple[str, Given]]:
+    """The options of one #SBATCH line."""
+    found = []
+    left = list(words)
+    while left:
+        flag, value = _split(left.pop(0))
+        flag = _SHORT.get(flag, flag)
+        meaning = _MEANING.get(flag)
+        if meaning is None:
+            hint = _INSTEAD.get(flag, "Remove the line, or write the wish as a #CORRAL line.")
+            raise Mistake(f"{where}: Corral has no counterpart for #SBATCH {flag}", hint)
+        if value is None and flag != "--hold":
+            if not left:
+                raise Mistake(f"{where}: {flag} needs a value", f"Write #SBATCH {flag}=…")
+            value = left.pop(0)
+        try:
+            pairs = meaning(value or "true")
+        except ValueError as error:
+            raise Mistake(f"{where}: {flag}: {error}", "Write the wish as a #CORRAL line.") from None
+        found += [(name, Given(text, f"{where}: {flag}")) for name, text in pairs]
+    return found
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    if word.startswith("--"):
+        flag, equals, value = word.partition("=")
+        return flag, value if equals else None
+    # Short ones carry their value in the same word: -c4.
+    return word[:2], word[2:] or None
+
+
+def _as(name: str) -> Callable[[str], Pairs]:
+    return lambda text: [(name, text)]
+
+
+def _memory(text: str) -> Pairs:
+    if text == "0":
+        raise ValueError("0 means all memory of a node; Corral wants an amount")
+    return [("memory", text + "M" if text.isdigit() else text)]
+
+
+def _time(text: str) -> Pairs:
+    """Slurm reads a bare number as minutes, and m:s without days."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time Corral can read")
+    days, first, second, third = match.groups()
+    if days is None and third is None:
+        return [("time", f"{int(first) * 60 + int(second or 0)}s")]
+    return [("time", f"{days or 0}-{first}:{second or '00'}:{third or '00'}")]
+
+
+def _nodes(text: str) -> Pairs:
+    low, _, high = text.partition("-")
+    if high and high != low:
+        raise ValueError(f"{text!r} is a range; Corral wants one number of nodes")
+    return [("nodes", low)]
+
+
+def _tasks(text: str) -> Pairs:
+    if text != "1":
+        raise ValueError("Corral starts a job's command once on each node; ask for --nodes")
+    return []
+
+
+def _gpus(name: str) -> Callable[[str], Pairs]:
+    def read(text: str) -> Pairs:
+        match = _GPUS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a number of GPUs; write 2 or h100:2")
+        model, number = match.groups()
+        return [(name, number), *([("gpu_model", model)] if model else [])]
+
+    return read
+
+
+def _generic(text: str) -> Pairs:
+    """--gres=gpu:2 or gpu:h100:2 is per node; other resources are not known."""
+    kind, _, rest = text.partition(":")
+    if kind != "gpu":
+        raise ValueError(f"{text!r} asks for something other than GPUs")
+    return _gpus("gpus_per_node")(rest or "1")
+
+
+def _export(text: str) -> Pairs:
+    if text == "NONE":
+        return []
+    names = text.split(",")
+    if "ALL" in names:
+        raise ValueError("Corral passes on only the variables that are named: --export=HOME,PATH")
+    return [("env", name) for name in names]
+
+
+_MEANING: dict[str, Callable[[str], Pairs]] = {
+    "--account": _as("project"),
+    "--array": _as("array"),
+    "--chdir": _as("workdir"),
+    "--cpus-per-task": _as("cpus"),
+    "--export": _export,
+    "--gpus": _gpus("gpus"),
+    "--gpus-per-node": _gpus("gpus_per_node"),
+    "--gres": _generic,
+    "--hold": _as("hold"),
+    "--job-name": _as("name"),
+    "--mem": _memory,
+    "--nodes": _nodes,
+    "--ntasks": _tasks,
+    "--ntasks-per-node": _tasks,
+    "--partition": _as("queue"),
+    "--time": _time,
+}
+_LOGS = "Remove the line: Corral keeps the output itself, 'corral job logs' shows it."
+_INSTEAD = {
+    "--constraint": "Write #CORRAL --select KEY=VALUE for a label of the nodes.",
+    "--error": _LOGS,
+    "--nodelist": "Write #CORRAL --select KEY=VALUE for a label of the nodes.",
+    "--output": _LOGS,
+    "--priority": "Write #CORRAL --priority HIGH.",
+}

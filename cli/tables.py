@@ -1,0 +1,171 @@
+"""What the tables show of jobs, nodes, GPUs and events."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from cli.output import Column, Table
+from wire.api import EventView, GpuView, JobView, NodeView
+from wire.spec import gpus_text
+from wire.text import duration, memory
+from wire.words import WHOLE_GPU, GpuHealth, JobState, NodeState, priority_name
+
+GREEN, YELLOW, RED, CYAN, MAGENTA, FAINT = "32", "33", "31", "36", "35", "2"
+
+_JOB_COLOURS = {
+    JobState.QUEUED: YELLOW,
+    JobState.SCHEDULED: CYAN,
+    JobState.RUNNING: GREEN,
+    JobState.PREEMPTED: MAGENTA,
+    JobState.COMPLETED: "",
+    JobState.FAILED: RED,
+    JobState.CANCELLED: FAINT,
+}
+_NODE_COLOURS = {NodeState.UP: GREEN, NodeState.DRAINED: YELLOW, NodeState.AWAY: RED}
+
+
+def clock(at: float | None, now: float | None = None) -> str:
+    """The time of day; with the date if that is not today."""
+    if at is None:
+        return "-"
+    moment = datetime.fromtimestamp(at, UTC).astimezone()
+    today = datetime.fromtimestamp(time.time() if now is None else now, UTC).astimezone().date()
+    return f"{moment:%H:%M:%S}" if moment.date() == today else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def elapsed(job: JobView, now: float | None = None) -> str:
+    """How long it waits, runs or ran."""
+    moment = time.time() if now is None else now
+    if job.started_at is not None:
+        return duration((job.ended_at or moment) - job.started_at)
+    return duration((job.ended_at or moment) - job.submitted_at)
+
+
+def where(job: JobView) -> str:
+    """The nodes it holds, or why it holds none."""
+    if job.held and not job.state.terminal:
+        return ",".join(part.node for part in job.held)
+    return job.detail or job.reason.value.replace("_", " ")
+
+
+def cores(milli: int) -> str:
+    """4, or 0.5."""
+    return f"{milli / 1000:g}"
+
+
+def job_table(now: float | None = None) -> Table[JobView]:
+    """Jobs, with times as of `now`."""
+    return Table(
+        [
+            Column("JOB", lambda job: job.label),
+            Column("NAME", lambda job: job.name, keep=1, least=8),
+            Column("USER", lambda job: job.user, keep=3, least=6),
+            Column("PROJECT", lambda job: job.project, keep=9, least=6, wide=True),
+            Column("QUEUE", lambda job: job.queue, keep=8, least=6, wide=True),
+            Column("STATE", lambda job: job.state.value, colour=lambda job: _JOB_COLOURS[job.state]),
+            Column("PRIORITY", lambda job: priority_name(job.priority), keep=7),
+            Column("GPUS", lambda job: gpus_text(job.gpus), keep=2, right=True),
+            Column("CPUS", lambda job: cores(job.cpu_milli), keep=10, right=True, wide=True),
+            Column("MEMORY", lambda job: memory(job.memory_mib), keep=10, right=True, wide=True),
+            Column("TIME", lambda job: elapsed(job, now), keep=4, right=True),
+            Column("LIMIT", lambda job: duration(job.time_limit_s), keep=8, right=True),
+            Column("TRY", lambda job: str(job.attempt), keep=11, right=True, wide=True),
+            Column("SUBMITTED", lambda job: clock(job.submitted_at, now), keep=9, wide=True),
+            Column("EXIT", exit_text, keep=9, right=True, wide=True),
+            Column("NODES OR REASON", where, keep=5, least=12),
+        ],
+        name=lambda job: job.label,
+    )
+
+
+def exit_text(job: JobView) -> str:
+    """The exit code, or the signal."""
+    if job.signal:
+        return f"signal {job.signal}"
+    return "-" if job.exit_code is None else str(job.exit_code)
+
+
+def node_table() -> Table[NodeView]:
+    """Nodes, and how much of each is taken."""
+    return Table(
+        [
+            Column("NODE", lambda node: node.name),
+            Column("STATE", lambda node: node.state.value, colour=lambda node: _NODE_COLOURS[node.state]),
+            Column("GPUS", _gpus_used, keep=1, right=True),
+            Column("MODEL", _models, keep=3, least=6),
+            Column("CPUS", _cores_used, keep=4, right=True),
+            Column("MEMORY", _memory_used, keep=5, right=True),
+            Column("JOBS", lambda node: str(len(node.jobs)), keep=2, right=True),
+            Column("NUMA", lambda node: str(node.numa_nodes), keep=9, right=True, wide=True),
+            Column("VERSION", lambda node: node.version, keep=9, wide=True),
+            Column("LABELS", _labels, keep=8, least=8, wide=True),
+            Column("WHY", lambda node: node.why, keep=6, least=8),
+        ],
+        name=lambda node: node.name,
+    )
+
+
+def gpu_table() -> Table[GpuView]:
+    """The GPUs of one node."""
+    return Table(
+        [
+            Column("GPU", lambda gpu: str(gpu.index), right=True),
+            Column("MODEL", lambda gpu: gpu.model, keep=3, least=6),
+            Column("NUMA", lambda gpu: str(gpu.numa), keep=5, right=True),
+            Column(
+                "HEALTH", lambda gpu: gpu.health.value, colour=lambda gpu: "" if _well(gpu) else RED, keep=1
+            ),
+            Column("FREE", lambda gpu: gpus_text(gpu.free_milli / WHOLE_GPU), right=True),
+            Column("BUSY", lambda gpu: f"{gpu.utilisation}%", keep=4, right=True),
+            Column(
+                "MEMORY",
+                lambda gpu: f"{memory(gpu.memory_used_mib)}/{memory(gpu.memory_mib)}",
+                keep=6,
+                right=True,
+            ),
+            Column("POWER", lambda gpu: f"{gpu.power_w}W", keep=7, right=True),
+            Column("TEMP", lambda gpu: f"{gpu.temperature_c}°C", keep=8, right=True),
+            Column("JOBS", lambda gpu: ",".join(map(str, gpu.jobs)), keep=2, least=6),
+            Column("WHY", lambda gpu: gpu.why, keep=9, least=8),
+        ],
+        name=lambda gpu: gpu.uuid,
+    )
+
+
+def event_table(now: float | None = None) -> Table[EventView]:
+    """Events as sentences."""
+    return Table(
+        [
+            Column("SEQ", lambda event: str(event.seq), keep=9, right=True, wide=True),
+            Column("TIME", lambda event: clock(event.at, now), room=8),
+            Column("KIND", lambda event: event.kind, keep=1, room=17),
+            Column("WHAT HAPPENED", lambda event: event.text, least=20),
+        ],
+        name=lambda event: str(event.seq),
+    )
+
+
+def _well(gpu: GpuView) -> bool:
+    return gpu.health is GpuHealth.OK
+
+
+def _gpus_used(node: NodeView) -> str:
+    used = sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus) / WHOLE_GPU
+    return f"{gpus_text(round(used, 3))}/{len(node.gpus)}"
+
+
+def _cores_used(node: NodeView) -> str:
+    return f"{cores(node.cpu_milli - node.cpu_free_milli)}/{cores(node.cpu_milli)}"
+
+
+def _memory_used(node: NodeView) -> str:
+    return f"{memory(node.memory_mib - node.memory_free_mib)}/{memory(node.memory_mib)}"
+
+
+def _models(node: NodeView) -> str:
+    return ",".join(dict.fromkeys(gpu.model for gpu in node.gpus)) or "-"
+
+
+def _labels(node: NodeView) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
