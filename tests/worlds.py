@@ -148,6 +148,10 @@ class World:
             )
             self.tell(inputs.AgentReported(name, status))
 
+    def tell_drain(self, node: str) -> None:
+        """An operator closes the node."""
+        self.tell(inputs.Drain(node, "root", "test"))
+
     def stops(self) -> list[tuple[str, int]]:
         """(node, job) of every stop order sent so far."""
         return [(sent.node, sent.frame.job) for sent in self.sent if isinstance(sent.frame, Stop)]

@@ -10,7 +10,7 @@ from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event
-from controller.core.explain import explain_never
+from controller.core.explain import explain, explain_never
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.launch import start_of
@@ -19,6 +19,7 @@ from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.requests import ask_of
 from controller.core.state import State
+from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
 from wire.spec import array_indices, problems
 from wire.words import JobState, Reason
@@ -42,6 +43,10 @@ class Engine:
         self._events.clear()
         self._effects.clear()
         return decision
+
+    def explain(self, job: Job, now: float) -> Why:
+        """Why the job is where it is."""
+        return explain(self.state, self.placer, self.cycle.promise, job, now)
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)

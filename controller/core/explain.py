@@ -6,17 +6,19 @@ import numpy as np
 
 from controller.core.columns import ALL, Columns
 from controller.core.inputs import Refusal
-from controller.core.jobs import Job
+from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.requests import Ask, Part
+from controller.core.shadow import Shadow
 from controller.core.state import State
 from wire.api import FilterLoss, Why
+from wire.text import duration
 from wire.words import JobState, Reason
 
 EXAMPLES = 3
 
 
-def explain(state: State, placer: Placer, job: Job) -> Why:
+def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     """The dominant reason, and for a waiting job the nodes each filter took."""
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _told(job))
@@ -30,7 +32,7 @@ def explain(state: State, placer: Placer, job: Job) -> Why:
     need = shape.nodes if shape else job.ask.nodes or 1
     found, fitting = losses(placer, part, state.nodes.columns)
     if fitting >= need:
-        return Why(Reason.PRIORITY, "starts in the next cycle", found, position, fitting)
+        return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, position, fitting)
     wanted = f"{need} node{'s' * (need != 1)} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
     if found:
@@ -43,10 +45,13 @@ def reason_of(state: State, job: Job) -> Reason:
     """The reason for a table cell, without asking the filters again."""
     if job.state is not JobState.QUEUED or job.held:
         return job.reason
-    lane = state.queue.lane(job.id)
-    if lane is None or lane.blocked_at < 0:
+    if not len(state.nodes):
+        return Reason.NO_NODES
+    if job.id in state.queue.fresh:
         return job.reason
-    return Reason.RESOURCES if len(state.nodes) else Reason.NO_NODES
+    lane = state.queue.lane(job.id)
+    blocked = lane is not None and lane.blocked_at == state.nodes.gains
+    return Reason.RESOURCES if blocked else Reason.PRIORITY
 
 
 def losses(placer: Placer, part: Part, columns: Columns) -> tuple[tuple[FilterLoss, ...], int]:
@@ -78,6 +83,18 @@ def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
     largest = int(nodes.columns.gpu_count.max())
     where = "gpus" if part.gpus > largest else "nodes" if need > len(nodes) else ""
     return Refusal("never_fits", message, where, f"the largest node has {largest} GPUs; see `corral nodes`")
+
+
+def _passed_over(state: State, promise: Shadow | None, job: Job, now: float) -> str:
+    """Why a job that would fit is not started."""
+    if promise is None or promise.job == job.id or promise.job not in state.queue:
+        return "fits now: looked at in the next cycle"
+    first = state.jobs[promise.job].label
+    if promise.at == NEVER:
+        return f"fits now, but would hold what job {first} before it needs to start at all"
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    wait = duration(promise.at - now)
+    return f"fits now, but {limit} and would delay job {first}, which can start in {wait} at the latest"
 
 
 def _told(job: Job) -> str:

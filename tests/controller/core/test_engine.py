@@ -103,6 +103,12 @@ def test_hold_and_release(world: World) -> None:
     assert world.refuse(inputs.Release(job, "ada")).code == "conflict"
 
 
+def test_a_held_job_that_was_cancelled_stays_cancelled(world: World) -> None:
+    job = world.submit(spec(1, hold=True))
+    world.tell(inputs.Cancel(job, "ada"))
+    assert world.refuse(inputs.Release(job, "ada")).code == "conflict"
+
+
 def test_the_same_key_is_the_same_job(world: World) -> None:
     assert world.submit(spec(1), key="k") == world.submit(spec(1), key="k")
     assert world.submit(spec(1), user="bo", key="k") == 2

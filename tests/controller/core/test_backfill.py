@@ -1,0 +1,137 @@
+"""Who may pass the first waiting job, and who may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core.plugin import Backfill
+from tests.worlds import PIPELINE, World, spec
+from wire.spec import JobSpec
+
+HOUR = 3600.0
+
+
+def world_of(mode: Backfill, *nodes: str, **host: int) -> World:
+    world = World(replace(PIPELINE, backfill=mode))
+    for name in nodes:
+        world.join(name, **host)
+    return world
+
+
+def cpus(count: int, hours: float | None, **more: object) -> JobSpec:
+    return spec(0, cpu_milli=count * 1000, time_limit_s=None if hours is None else hours * HOUR, **more)
+
+
+# A machine of 8 CPUs. Running: 5 CPUs for 2 h. Waiting first: 6 CPUs. Behind it, one of these:
+EASY_TABLE = [
+    ("short enough to be gone in time", cpus(3, 2), True),
+    ("a second too long, and nothing is spare", cpus(3, 2.001), False),
+    ("long, but small enough for what the first leaves over", cpus(2, 9), True),
+    ("without a limit, small enough", cpus(2, None), True),
+    ("without a limit, too big", cpus(3, None), False),
+    ("does not fit at all", cpus(4, 1), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("behind", "starts"), [row[1:] for row in EASY_TABLE], ids=[row[0] for row in EASY_TABLE]
+)
+def test_easy(behind: JobSpec, starts: bool) -> None:
+    world = world_of(Backfill.EASY, "m", cpus=8, gpus=0)
+    world.submit(cpus(5, 2))
+    world.tick()
+    first, second = world.submit(cpus(6, 5)), world.submit(behind)
+    assert [start.job for start in world.tick()] == ([second] if starts else [])
+    promise = world.engine.cycle.promise
+    assert promise is not None
+    assert (promise.job, promise.at) == (first, world.now + 2 * HOUR)
+
+
+def test_what_is_left_over_is_given_only_once() -> None:
+    world = world_of(Backfill.EASY, "m", cpus=8, gpus=0)
+    world.submit(cpus(5, 2))
+    world.tick()
+    world.submit(cpus(6, 5))
+    second, third = world.submit(cpus(1, 9)), world.submit(cpus(2, 9))
+    fourth = world.submit(cpus(1, 9))
+    assert [start.job for start in world.tick()] == [second, fourth]
+    assert third in world.state.queue
+
+
+def test_a_job_that_comes_later_is_held_to_the_same_promise() -> None:
+    world = world_of(Backfill.EASY, "m", cpus=8, gpus=0)
+    world.submit(cpus(5, 2))
+    world.submit(cpus(6, 5))
+    world.tick()
+    world.now += HOUR
+    assert world.state.jobs[world.submit(cpus(3, 1.5))].id not in [start.job for start in world.tick()]
+    short = world.submit(cpus(3, 1))
+    assert [start.job for start in world.tick()] == [short]
+
+
+def test_on_several_nodes_only_the_node_kept_free_is_out_of_bounds() -> None:
+    """a: 8 GPUs busy for 1 h; b: 6 busy for 9 h. The first waits for a's eight; b's two are anybody's."""
+    world = world_of(Backfill.EASY, "a", "b")
+    for gpus, hours, node in ((8, 1, "a"), (6, 9, "b")):
+        world.submit(spec(gpus, time_limit_s=hours * HOUR, selector={"node": node}))
+    world.tick()
+    first = world.submit(spec(8))
+    long = world.submit(spec(1))
+    assert [start.job for start in world.tick()] == [long]
+    assert world.nodes_of(long) == ["b"]
+    world.exit(1)
+    assert [start.job for start in world.tick()] == [first]
+
+
+def test_a_free_node_that_the_first_will_need_is_left_when_another_will_do() -> None:
+    """The gang of two needs a and b in an hour; a long job goes to c although a scores as well."""
+    world = world_of(Backfill.EASY, "a", "b", "c", gpus=1)
+    world.submit(spec(1, time_limit_s=HOUR, selector={"node": "b"}))
+    world.submit(spec(0.5, time_limit_s=9 * HOUR, selector={"node": "c"}))
+    world.tick()
+    world.submit(spec(2, nodes=2))
+    long = world.submit(spec(0.25))
+    world.tick()
+    assert world.nodes_of(long) == ["c"]
+
+
+def test_shortest_first_among_those_who_may_pass() -> None:
+    for mode, expected in ((Backfill.EASY, 3), (Backfill.EASY_SJBF, 4)):
+        world = world_of(mode, "m", cpus=8, gpus=0)
+        world.submit(cpus(5, 2))
+        world.submit(cpus(6, 5))
+        world.tick()
+        world.submit(cpus(3, 2))
+        world.submit(cpus(3, 1))
+        assert [start.job for start in world.tick()] == [expected]
+
+
+@pytest.mark.parametrize(("mode", "started"), [(Backfill.NONE, []), (Backfill.GREEDY, [3])])
+def test_nothing_passes_or_anything_does(mode: Backfill, started: list[int]) -> None:
+    world = world_of(mode, "m", cpus=8, gpus=0)
+    world.submit(cpus(5, 2))
+    world.submit(cpus(6, 5))
+    world.submit(cpus(3, 9))
+    assert [start.job for start in world.tick()] == [1, *started]
+
+
+def test_a_promise_nobody_can_keep_binds_nobody() -> None:
+    world = world_of(Backfill.EASY, "a", "b")
+    world.tell_drain("b")
+    world.submit(spec(16, nodes=2))
+    small = world.submit(spec(1))
+    assert [start.job for start in world.tick()] == [small]
+
+
+def test_why_tells_of_the_promise() -> None:
+    world = world_of(Backfill.EASY, "m", cpus=8, gpus=0)
+    world.submit(cpus(5, 2))
+    world.submit(cpus(6, 5))
+    passed_over = world.submit(cpus(3, 9))
+    world.tick()
+    why = world.engine.explain(world.job(passed_over), world.now)
+    assert why.sentence == (
+        "fits now, but may run for 9h00m and would delay job 2, which can start in 2h00m at the latest"
+    )
