@@ -1,0 +1,94 @@
+"""`python -m agent`: the agent of one node, speaking frames on stdin and stdout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import sys
+import uuid
+from pathlib import Path
+
+from agent import host, tree
+from agent.channel import Channel
+from agent.node import Node
+from agent.orders import Accounts
+from agent.spool import Spool, SpoolUnusable
+from wire import VERSION
+from wire.frames import Hello, NodeFacts
+
+_UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
+
+
+def main() -> int:
+    """Run until the controller is gone; the attempts go on without us."""
+    options = _parse()
+    found = host.look()
+    spool = Spool(options.spool, tree.boot_id())
+    channel = Channel(0, _claim_stdout())
+    try:
+        spool.open()
+    except SpoolUnusable as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 1
+    _allow_many_files()
+    node = Node(spool, channel, Accounts(options.run_as_self), found, options.keep)
+    node.adopt()
+    facts = NodeFacts(
+        cpu_milli=(options.cpus or found.cpus) * 1000,
+        memory_mib=options.memory or found.memory_mib,
+        numa_nodes=max(1, len(found.numa)),
+        labels=dict(options.label),
+        address=options.address,
+    )
+    hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
+    print(f"agent: ended: {node.serve(hello)}", file=sys.stderr)
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="agent", description=__doc__)
+    parser.add_argument("--name", required=True, help="the node's name")
+    parser.add_argument(
+        "--spool", required=True, type=Path, metavar="DIR", help="where attempts are recorded"
+    )
+    parser.add_argument("--gpus", default="auto", help="auto, nvml, none, or simulated:8xH100")
+    parser.add_argument("--cpus", type=int, help="cores to offer instead of those found")
+    parser.add_argument("--memory", type=_mib, help="memory to offer instead of what is found, such as 512G")
+    parser.add_argument("--label", action="append", default=[], type=_label, metavar="KEY=VALUE")
+    parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
+    parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
+    parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
+    return parser.parse_args()
+
+
+def _mib(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([MGT])(i?B)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"cannot read {text!r}; write 512G, 1T or 800M")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"cannot read {text!r}; write KEY=VALUE")
+    return key, value
+
+
+def _claim_stdout() -> int:
+    """Keep stdout for frames; whatever else prints goes to stderr."""
+    frames = os.dup(1)
+    os.dup2(2, 1)
+    return frames
+
+
+def _allow_many_files() -> None:
+    """A descriptor for every supervisor; the nursery lowers the limit again for the jobs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

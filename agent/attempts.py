@@ -1,0 +1,306 @@
+"""Decisions about attempts, pure: frames and facts in, instructions out, in the order they are to be done.
+
+No clock, no files, no processes. What must be on disk before somebody is told stands before the telling.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Union
+
+from agent.spool import Found, Key, learn
+from wire.frames import AttemptStatus, GpuHold, Report, Settle, Start, Stop
+
+# --- instructions ---
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Write the order down; if that fails, say so with `not_kept`."""
+
+    order: Start
+
+
+@dataclass(frozen=True)
+class KeepEnded:
+    """Write down that this attempt never ran here and never will."""
+
+    status: AttemptStatus
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Hand the attempt to the nursery, which also knows what to do with one whose supervisor was lost."""
+
+    key: Key
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Tell with `lost_sight` when this supervisor is gone."""
+
+    key: Key
+    pid: int
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Leave the order to stop in the spool and wake the supervisor, if there is one."""
+
+    stop: Stop
+    pid: int | None
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End an attempt that could not be handed over, unless a supervisor has it after all."""
+
+    key: Key
+    why: str
+
+
+@dataclass(frozen=True)
+class PutAway:
+    """The controller has the outcome: keep only the logs."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Delete the logs too."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send a report to the controller."""
+
+    report: Report
+
+
+Instruction = Union[Keep, KeepEnded, Launch, Watch, Halt, GiveUp, PutAway, Forget, Tell]
+
+
+@dataclass
+class Attempt:
+    """One attempt; `order` is dropped once it ended, `supervisor` is the pid being watched."""
+
+    status: AttemptStatus
+    order: Start | None = None
+    launched: bool = False
+    supervisor: int | None = None
+    stop: Stop | None = None
+    losses: int = 0
+    settled: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Has it ended?"""
+        return self.status.ended_at is not None
+
+
+class Attempts:
+    """Every attempt this node remembers."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._known: dict[Key, Attempt] = {}
+        self._of_job: dict[int, list[int]] = {}
+        self._settled: deque[Key] = deque()
+
+    # --- what is asked ---
+
+    def unsettled(self) -> tuple[AttemptStatus, ...]:
+        """What a hello tells."""
+        return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
+
+    def over(self, key: Key) -> bool | None:
+        """Has this attempt ended? None if nobody here knows it."""
+        attempt = self._known.get(key)
+        return None if attempt is None else attempt.over
+
+    def order(self, key: Key) -> Start | None:
+        """The order of an attempt that has not ended."""
+        attempt = self._known.get(key)
+        return None if attempt is None else attempt.order
+
+    def supervisors(self) -> list[tuple[Key, int | None]]:
+        """Attempts that must have a supervisor, and which one is being watched."""
+        return [
+            (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.over
+        ]
+
+    def held(self) -> list[tuple[Key, tuple[GpuHold, ...]]]:
+        """The GPUs of attempts that run."""
+        return [
+            (key, each.order.gpus)
+            for key, each in self._known.items()
+            if each.order is not None and each.status.pid is not None and not each.over
+        ]
+
+    # --- after a start of the agent ---
+
+    def adopt(self, found: Found, holder: int | None = None, settled: bool = False) -> None:
+        """Take over what an earlier agent left in the spool; `holder` is the living supervisor."""
+        status = found.status
+        key = (status.job, status.attempt)
+        over = status.ended_at is not None
+        order, stop = (None, None) if over else (found.order, found.stop)
+        self._remember(key, Attempt(status, order, supervisor=holder, stop=stop, settled=settled))
+        if settled:
+            self._settled.append(key)
+
+    def resume(self) -> list[Instruction]:
+        """What has to be done about everything that was adopted, once the hello is out."""
+        done: list[Instruction] = []
+        for key, attempt in self._known.items():
+            if attempt.over:
+                continue
+            if attempt.supervisor is not None:
+                attempt.launched = True
+                done += self._watch(key, attempt, attempt.supervisor)
+            elif self._alive(key[0])[0] == key:
+                attempt.launched = True
+                done.append(Launch(key))
+        return done + self._retire()
+
+    # --- what the controller orders ---
+
+    def start(self, order: Start, now: float) -> list[Instruction]:
+        """Run it, unless it is known already or overtaken by a newer attempt."""
+        key = (order.job, order.attempt)
+        if key in self._known:
+            return [Tell(Report(self._known[key].status))]
+        newest = self._newest(order.job)
+        if order.attempt < newest:
+            why = f"refused: attempt {newest} of job {order.job} was already seen here"
+            return [Tell(Report(AttemptStatus(*key, ended_at=now, why=why)))]
+        older = self._alive(order.job)
+        self._remember(key, Attempt(AttemptStatus(*key), order, launched=not older))
+        if not older:
+            return [Keep(order), Launch(key)]
+        done: list[Instruction] = [Keep(order)]
+        for job, attempt in older:
+            done += self.stop(Stop(job, attempt, 0.0, "superseded"), now)
+        return done
+
+    def not_kept(self, key: Key, now: float, why: str) -> list[Instruction]:
+        """The order could not be written down: it never was."""
+        self._drop(key)
+        return [Tell(Report(AttemptStatus(*key, ended_at=now, why=f"launch_failed: {why}")))]
+
+    def stop(self, stop: Stop, now: float) -> list[Instruction]:
+        """End it; what is unknown is remembered as ended, so that it can never start."""
+        key = (stop.job, stop.attempt)
+        attempt = self._known.get(key)
+        if attempt is None:
+            status = AttemptStatus(*key, ended_at=now, why=stop.why)
+            if stop.attempt < self._newest(stop.job):
+                return [Tell(Report(status))]
+            self._remember(key, Attempt(status))
+            return [KeepEnded(status), Tell(Report(status))]
+        if attempt.over:
+            return [Tell(Report(attempt.status))]
+        attempt.stop = stop
+        if not attempt.launched:
+            attempt.launched = True
+            return [
+                Halt(stop, None),
+                Launch(key),
+            ]  # its supervisor finds the order to stop and records the end
+        return [Halt(stop, attempt.supervisor)]
+
+    def settle(self, settle: Settle) -> list[Instruction]:
+        """The end is on record over there."""
+        key = (settle.job, settle.attempt)
+        attempt = self._known.get(key)
+        if attempt is None or not attempt.over or attempt.settled:
+            return []
+        attempt.settled = True
+        self._settled.append(key)
+        return [PutAway(key), *self._retire()]
+
+    # --- what nursery and supervisors tell ---
+
+    def hear(self, key: Key, fact: list[str]) -> list[Instruction]:
+        """A hint from the FIFO; may come twice, late, or about something forgotten."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.over:
+            return []
+        if fact[0] == "forked":
+            return self._watch(key, attempt, int(fact[1]))
+        if fact[0] == "unforked":
+            return [GiveUp(key, f"launch_failed: cannot fork a supervisor: {' '.join(fact[1:])}")]
+        return self._update(key, attempt, learn(attempt.status, fact))
+
+    def lost_sight(self, key: Key, found: Found, holder: int | None) -> list[Instruction]:
+        """The watched supervisor is gone; this is what its record says, and who holds that now."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.over:
+            return []
+        attempt.supervisor = None
+        done = self._update(key, attempt, found.status) if found.status != attempt.status else []
+        if attempt.over:
+            return done
+        if holder is not None:
+            return done + self._watch(key, attempt, holder)
+        attempt.losses += 1
+        return [*done, Launch(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
+
+    def lost_nursery(self) -> list[Instruction]:
+        """Launches under way may be lost; those that are not find their record held and vanish."""
+        return [Launch(key) for key, pid in self.supervisors() if pid is None]
+
+    def _watch(self, key: Key, attempt: Attempt, pid: int) -> list[Instruction]:
+        attempt.supervisor = pid
+        halt: list[Instruction] = [Halt(attempt.stop, pid)] if attempt.stop is not None else []
+        return [Watch(key, pid), *halt]
+
+    def _update(self, key: Key, attempt: Attempt, status: AttemptStatus) -> list[Instruction]:
+        if status == attempt.status:
+            return []
+        attempt.status = status
+        if not attempt.over:
+            return [Tell(Report(status))]
+        attempt.order = attempt.supervisor = attempt.stop = None
+        return [Tell(Report(status)), *self._let_next(key[0])]
+
+    def _let_next(self, job: int) -> list[Instruction]:
+        """A newer attempt of the job may have waited for this end."""
+        for key in self._alive(job)[:1]:
+            if not self._known[key].launched:
+                self._known[key].launched = True
+                return [Launch(key)]
+        return []
+
+    def _alive(self, job: int) -> list[Key]:
+        """The attempts of a job that have not ended, oldest first."""
+        keys = [(job, attempt) for attempt in sorted(self._of_job.get(job, ()))]
+        return [key for key in keys if not self._known[key].over]
+
+    def _newest(self, job: int) -> int:
+        return max(self._of_job.get(job, ()), default=-1)
+
+    # --- memory ---
+
+    def _remember(self, key: Key, attempt: Attempt) -> None:
+        self._known[key] = attempt
+        self._of_job.setdefault(key[0], []).append(key[1])
+
+    def _drop(self, key: Key) -> None:
+        del self._known[key]
+        self._of_job[key[0]].remove(key[1])
+        if not self._of_job[key[0]]:
+            del self._of_job[key[0]]
+
+    def _retire(self) -> list[Instruction]:
+        done: list[Instruction] = []
+        while len(self._settled) > self._keep:
+            key = self._settled.popleft()
+            self._drop(key)
+            done.append(Forget(key))
+        return done

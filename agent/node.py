@@ -1,0 +1,256 @@
+"""The agent at work: what happens goes into `attempts`, what comes out is done, in that order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from functools import partial
+from typing import Any, Callable
+
+from agent import attempts, record
+from agent.attempts import Attempts, Instruction
+from agent.channel import Channel, Gone
+from agent.cradle import Cradle
+from agent.host import Host
+from agent.logs import POLL_S, Logs
+from agent.loop import Loop
+from agent.orders import Accounts, CannotRun, prepare
+from agent.record import Unreadable
+from agent.spool import Found, Key, Spool, key_of, name_of
+from agent.watched import PIDFD, Watched
+from wire.frames import Hello, Leave, Ping, Pong, ReadLog, Settle, Start, Stop, StopReading
+
+AUDIT_S = 60.0 if PIDFD else 1.0
+NURSERY_PAUSE_S = 0.1
+_FIFO_READ = 1 << 16
+
+
+class Left(Exception):
+    """The controller told the agent to go."""
+
+
+class Node:
+    """Everything the agent does, from its first look at the spool to its end."""
+
+    def __init__(self, spool: Spool, channel: Channel, accounts: Accounts, host: Host, keep: int) -> None:
+        self.loop = Loop()
+        self.spool = spool
+        self.channel = channel
+        self.accounts = accounts
+        self.host = host
+        self.attempts = Attempts(keep)
+        self.logs = Logs(spool, self.attempts.over, channel)
+        self.polling = False
+        self.cradle = Cradle(spool.facts, spool.root / "nursery.log")
+        self.to_watch: dict[Key, int] = {}
+        self.watched: dict[Key, Watched] = {}
+        self.unfinished = b""
+        self._doing: dict[type, Callable[[Any], None]] = {
+            attempts.Keep: self._keep,
+            attempts.KeepEnded: self._keep_ended,
+            attempts.Launch: self._launch,
+            attempts.Watch: self._watch_soon,
+            attempts.Halt: self._halt,
+            attempts.GiveUp: self._give_up,
+            attempts.PutAway: lambda each: spool.settle(each.key),
+            attempts.Forget: lambda each: spool.forget(each.key),
+            attempts.Tell: lambda each: channel.send(each.report),
+        }
+        self._obeying: dict[type, Callable[[Any], None]] = {
+            Start: lambda order: self._do(self.attempts.start(order, time.time())),
+            Stop: lambda stop: self._do(self.attempts.stop(stop, time.time())),
+            Settle: lambda settle: self._do(self.attempts.settle(settle)),
+            ReadLog: self.logs.read,
+            StopReading: lambda each: self.logs.stop(each.request),
+            Ping: lambda ping: channel.send(Pong(ping.beat)),
+            Leave: self._leave,
+        }
+
+    def adopt(self) -> None:
+        """Take over what earlier agents left."""
+        for found in self.spool.settled():
+            self.attempts.adopt(found, settled=True)
+        for found in self.spool.unsettled():
+            key = (found.status.job, found.status.attempt)
+            self.attempts.adopt(self._trusted(key, found), self.spool.holder(key))
+
+    def serve(self, hello: Hello) -> str:
+        """Say hello, resume, and go on until the controller is gone; returns what ended it."""
+        self.channel.send(hello)
+        self._do(self.attempts.resume())
+        self.loop.read(self.spool.hints, self._hear)
+        self.loop.read(self.channel.source, self._receive)
+        self.loop.read(self.cradle.fileno(), self._nursery_ended)
+        self.loop.after(AUDIT_S, self._audit)
+        try:
+            while True:
+                self._turn()
+        except Gone as gone:
+            return str(gone)
+        except Left:
+            return "the controller said so"
+
+    def _turn(self) -> None:
+        self.logs.pump()
+        if self.logs.following and not self.polling:
+            self.polling = True
+            self.loop.after(POLL_S, self._poll_logs)
+        self._watch()
+        self.cradle.flush()
+        self.loop.write(self.cradle.fileno(), self.cradle.flush if self.cradle.waiting else None)
+        self.channel.flush()
+        self.loop.write(self.channel.sink, self.channel.flush if self.channel.waiting else None)
+        self.loop.turn()
+
+    # --- what happens ---
+
+    def _receive(self) -> None:
+        for frame in self.channel.receive():
+            obey = self._obeying.get(type(frame))
+            if obey is None:
+                print(f"agent: passed over a {type(frame).__name__} frame", file=sys.stderr)
+            else:
+                obey(frame)
+
+    def _leave(self, _: Leave) -> None:
+        raise Left
+
+    def _hear(self) -> None:
+        """Hints on the FIFO; one that arrives garbled is no loss, the record has it."""
+        data = self.unfinished + os.read(self.spool.hints, _FIFO_READ)
+        *lines, self.unfinished = data.split(b"\n")
+        for line in lines:
+            name, _, checked = line.partition(b" ")
+            key = key_of(name.decode("ascii", "replace"))
+            try:
+                if key is not None:
+                    self._do(self.attempts.hear(key, record.fact(checked)))
+            except Unreadable:
+                continue
+
+    def _examine(self, key: Key) -> None:
+        """A supervisor is gone, or should have been heard of: what does the spool say?"""
+        if self.attempts.over(key) is not False:
+            return
+        found = self._trusted(key, self.spool.read(key))
+        self._do(self.attempts.lost_sight(key, found, self.spool.holder(key)))
+
+    def _trusted(self, key: Key, found: Found) -> Found:
+        """As found; or, if the record is not what was written, as one to be ended and reported lost."""
+        if not found.unreadable:
+            return found
+        print(f"agent: the record of {name_of(key)} is unreadable: {found.unreadable}", file=sys.stderr)
+        supervisor = self.spool.holder(key)
+        if supervisor is not None:
+            os.kill(supervisor, signal.SIGKILL)  # nobody could make use of what it will record
+        return self.spool.set_aside(key, found.unreadable)
+
+    def _audit(self) -> None:
+        """Once in a while: has everything that needs a supervisor the one we watch?"""
+        for key, pid in self.attempts.supervisors():
+            if self.spool.holder(key) != pid:
+                self._unwatch(key)
+                self._examine(key)
+        self.loop.after(AUDIT_S, self._audit)
+
+    def _nursery_ended(self) -> None:
+        print("agent: the nursery was lost; a new one is started", file=sys.stderr)
+        self.loop.read(self.cradle.fileno(), None)
+        self.loop.write(self.cradle.fileno(), None)
+        self.cradle.bury()
+        time.sleep(NURSERY_PAUSE_S)  # so that one that cannot live does not eat a core
+        self.cradle = Cradle(self.spool.facts, self.spool.root / "nursery.log")
+        self.loop.read(self.cradle.fileno(), self._nursery_ended)
+        self._do(self.attempts.lost_nursery())
+
+    def _poll_logs(self) -> None:
+        self.polling = False
+        self.logs.poll()
+
+    # --- what is done ---
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            try:
+                self._doing[type(instruction)](instruction)
+            except OSError as error:  # somebody else's hand in the spool, or a full disk
+                print(f"agent: {type(instruction).__name__} failed: {error}", file=sys.stderr)
+
+    def _keep(self, keep: attempts.Keep) -> None:
+        key = (keep.order.job, keep.order.attempt)
+        try:
+            self.spool.keep(key, keep.order)
+        except OSError as error:
+            why = f"the order cannot be written to the spool {self.spool.root}: {error.strerror}"
+            self._do(self.attempts.not_kept(key, time.time(), why))
+
+    def _keep_ended(self, keep: attempts.KeepEnded) -> None:
+        status = keep.status
+        line = record.ended(status.ended_at or time.time(), None, None, why=status.why)
+        self.spool.keep((status.job, status.attempt), None, line)
+
+    def _launch(self, launch: attempts.Launch) -> None:
+        if launch.after_s:
+            self.loop.after(launch.after_s, lambda: self._launch(attempts.Launch(launch.key)))
+            return
+        key, order = launch.key, self.attempts.order(launch.key)
+        if self.attempts.over(key) is not False:
+            return  # ended or forgotten while this launch was waiting
+        try:
+            made = prepare(name_of(key), self.spool.place(key), order, self.accounts, self.host)
+        except CannotRun as error:
+            if self._conclude(key, f"launch_failed: {error}"):
+                return
+            made = prepare(name_of(key), self.spool.place(key), None, self.accounts, self.host)
+        self.cradle.hand_over(made)
+
+    def _give_up(self, give_up: attempts.GiveUp) -> None:
+        if not self._conclude(give_up.key, give_up.why):
+            self._examine(give_up.key)
+
+    def _conclude(self, key: Key, why: str) -> bool:
+        """End what no supervisor has taken up."""
+        ended = record.ended(time.time(), None, None, why=why)
+        if not self.spool.conclude(key, ended):
+            return False
+        self._do(self.attempts.hear(key, record.fact(ended.rstrip(b"\n"))))
+        return True
+
+    def _halt(self, halt: attempts.Halt) -> None:
+        try:
+            self.spool.keep_stop(halt.stop)
+        finally:
+            self._watch()
+            watched = self.watched.get((halt.stop.job, halt.stop.attempt))
+            if watched is not None:
+                watched.wake()
+
+    def _watch_soon(self, watch: attempts.Watch) -> None:
+        """Most attempts of a second's length end in the same turn and need no watching."""
+        self.to_watch[watch.key] = watch.pid
+
+    def _watch(self) -> None:
+        due, self.to_watch = self.to_watch, {}
+        for key, pid in due.items():
+            self._unwatch(key)
+            if self.attempts.over(key) is not False:
+                continue
+            try:
+                watched = self.watched[key] = Watched(pid)
+            except ProcessLookupError:
+                self.loop.after(0.0, partial(self._examine, key))
+                continue
+            if watched.descriptor is not None:
+                self.loop.read(watched.descriptor, partial(self._supervisor_ended, key))
+
+    def _supervisor_ended(self, key: Key) -> None:
+        self._unwatch(key)
+        self._examine(key)
+
+    def _unwatch(self, key: Key) -> None:
+        watched = self.watched.pop(key, None)
+        if watched is not None and watched.descriptor is not None:
+            self.loop.read(watched.descriptor, None)
+            os.close(watched.descriptor)

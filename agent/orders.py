@@ -1,0 +1,109 @@
+"""From an order to a launch: as whom, with which environment, on which CPUs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from dataclasses import dataclass, field
+
+from agent.host import Host
+from agent.launch import Launch, marker
+from wire.frames import Start
+
+BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_REMEMBER_S = 60.0
+
+
+class CannotRun(Exception):
+    """This order cannot run on this host; says in words why."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Somebody as whom jobs run; `switch` is None when that is already who we are."""
+
+    name: str
+    home: str
+    shell: str
+    switch: tuple[int, int, list[int]] | None = None
+
+
+@dataclass
+class Accounts:
+    """As whom a job runs: the submitting user where we may switch, else who we are."""
+
+    run_as_self: bool
+    _known: dict[str, tuple[float, Account]] = field(default_factory=dict)
+
+    def of(self, user: str) -> Account:
+        """The account for jobs of this user; looked up again every minute."""
+        until, account = self._known.get(user, (0.0, None))
+        if account is None or time.monotonic() > until:
+            account = self._find(user)
+            self._known[user] = (time.monotonic() + _REMEMBER_S, account)
+        return account
+
+    def _find(self, user: str) -> Account:
+        own = os.geteuid()
+        if self.run_as_self or own != 0:
+            return _own_account(own)
+        try:
+            entry = pwd.getpwnam(user)
+        except (KeyError, ValueError):
+            raise CannotRun(f"there is no user {user!r} on this host") from None
+        if entry.pw_uid == own:
+            return _own_account(own)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        switch = (entry.pw_uid, entry.pw_gid, groups)
+        return Account(entry.pw_name, entry.pw_dir, entry.pw_shell, switch)
+
+
+def _own_account(uid: int) -> Account:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:  # a container often has no name for its user
+        return Account(str(uid), "/", "/bin/sh")
+    return Account(entry.pw_name, entry.pw_dir, entry.pw_shell)
+
+
+def prepare(key: str, place: str, order: Start | None, accounts: Accounts, host: Host) -> Launch:
+    """Make ready for the nursery; without an order there is only something to end."""
+    if order is None:
+        return Launch(key, place, [], {}, "/", None, [], None, 0.0)
+    account = accounts.of(order.user)
+    return Launch(
+        key,
+        place,
+        list(order.command),
+        _environment(order, account, place),
+        order.workdir or _home(account),
+        account.switch,
+        host.cpus_of(order.numa),
+        order.time_limit_s,
+        order.grace_s,
+    )
+
+
+def _environment(order: Start, account: Account, place: str) -> dict[str, str]:
+    """A small base, then what the order says, then what only this host knows; nothing of the agent's own."""
+    name, _, value = marker(place).partition("=")
+    return {
+        "PATH": BASE_PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": account.shell or "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",  # noqa: S108 - the usual place, for the job and not for us
+        **order.env,
+        "CUDA_VISIBLE_DEVICES": ",".join(hold.uuid for hold in order.gpus),
+        "CORRAL_GPUS": str(len(order.gpus)),
+        "CORRAL_CPU_MILLI": str(order.cpu_milli),
+        "CORRAL_MEMORY_MIB": str(order.memory_mib),
+        name: value,
+    }
+
+
+def _home(account: Account) -> str:
+    return account.home if os.path.isdir(account.home) else "/"

@@ -1,0 +1,249 @@
+"""One process per attempt: starts the job, outlives agent and link, ends all of it, records the outcome.
+
+What it does depends only on the record: nothing there yet, run the job; claimed but not ended, the supervisor
+before this one was lost, so end what is left; ended, say so again. Handing an attempt to the nursery is
+therefore right at any time, and twice is as good as once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from agent import record, tree
+from agent.launch import Launch, marker
+
+_WAKING = (signal.SIGCHLD, signal.SIGTERM)
+_A_DAY = 86_400.0
+_SWEEPS = (0.01, 1.0)
+_RETRY_S = 0.5
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+LOST = "supervisor_lost"
+
+
+class NotStarted(Exception):
+    """The job's program could not be started; says in words why."""
+
+
+class Supervisor:
+    """The life of one attempt. All moments are monotonic, None while nothing is planned."""
+
+    def __init__(self, launch: Launch, facts: int, boot: str) -> None:
+        self.launch = launch
+        self.facts = facts
+        self.boot = boot
+        self.descriptor = -1
+        self.end = 0
+        self.unsaid = b""
+        self.main: int | None = None
+        self.status: int | None = None
+        self.why = ""
+        self.cpu_s = 0.0
+        self.rss_mib = 0
+        self.limit_at: float | None = None
+        self.kill_at: float | None = None
+        self.ending = False
+        self.pause = _SWEEPS[0]
+
+    def run(self) -> None:
+        """Take the attempt from wherever its record says it is to its end."""
+        os.chdir(self.launch.place)
+        self.descriptor = os.open("record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if not record.hold(self.descriptor):
+            return
+        written = record.written(self.descriptor)
+        self.end = len(written)
+        known = record.facts(written)
+        here = known[0][1] == self.boot
+        if known[-1][0] == "ended":
+            self._say(record.line(*known[-1]))
+        elif not here:
+            self._give_up(f"{LOST}: the host rebooted")
+        elif known[-1][0] == "order":
+            self._run_job()
+        else:
+            self._end_strays(known)
+
+    # --- the usual life ---
+
+    def _run_job(self) -> None:
+        tree.become_subreaper(f"corral {self.launch.key}")
+        self._write(record.line("claimed", os.getpid()))
+        self._read_stop()
+        if self.why:
+            self._conclude()
+            return
+        try:
+            self._start()
+        except NotStarted as error:
+            self._give_up(f"launch_failed: {error}")
+            return
+        while self._reap():
+            self._wait()
+        self._conclude()
+
+    def _start(self) -> None:
+        if self.launch.cpus:
+            os.sched_setaffinity(0, self.launch.cpus)
+        supervisor = os.getpid()
+        failure, tell = os.pipe()
+        try:
+            self.main = os.fork()
+        except OSError as error:
+            raise NotStarted(f"cannot fork: {error.strerror}") from None
+        if self.main == 0:
+            _become_job(self.launch, supervisor, tell)
+        os.close(tell)
+        sentence = os.read(failure, 4_096)
+        os.close(failure)
+        if sentence:
+            os.waitpid(self.main, 0)
+            raise NotStarted(sentence.decode("utf-8", "replace"))
+        if self.launch.limit_s is not None:
+            self.limit_at = time.monotonic() + self.launch.limit_s
+        started = record.line("started", self.main, tree.start_ticks(self.main), f"{time.time():.6f}")
+        self._write(started)
+        self._say(started)
+
+    def _reap(self) -> bool:
+        """Collect the dead; False once nothing of the attempt is left, which the kernel proves."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                break
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            self.rss_mib = max(self.rss_mib, usage.ru_maxrss // 1024)
+            if pid == self.main:
+                self.status = status
+        if self.status is not None and not self.ending:
+            self._begin_ending(self.launch.grace_s)  # the job is over, but left something behind
+        return True
+
+    def _wait(self) -> None:
+        """Sleep until a child dies, a stop is ordered or a moment has come; see to the last two."""
+        retry_at = time.monotonic() + _RETRY_S if self.unsaid else None
+        moments = [moment for moment in (self.limit_at, self.kill_at, retry_at) if moment is not None]
+        pause = min(moments) - time.monotonic() if moments else _A_DAY
+        woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
+        if woken is not None and woken.si_signo == signal.SIGTERM:
+            self._read_stop(default=LOST)
+        if self.unsaid:
+            self._say(self.unsaid)
+        now = time.monotonic()
+        if self.limit_at is not None and now >= self.limit_at:
+            self.limit_at = None
+            self.why = self.why or "time_limit"
+            self._begin_ending(self.launch.grace_s)
+        if self.kill_at is not None and now >= self.kill_at:
+            tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
+            self.kill_at = now + self.pause
+            self.pause = min(self.pause * 2, _SWEEPS[1])
+
+    def _begin_ending(self, grace_s: float) -> None:
+        """SIGTERM to everything now, SIGKILL when the grace is over; a later order may shorten the grace."""
+        kill_at = time.monotonic() + grace_s
+        if not self.ending and grace_s > 0:
+            tree.send(tree.descendants(os.getpid()), signal.SIGTERM)
+        self.ending = True
+        self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
+
+    def _read_stop(self, default: str = "") -> None:
+        """The order to stop stands in a file, so that it outlives the agent that wrote it."""
+        try:
+            with open("stop", encoding="utf-8") as file:
+                grace, _, why = file.read().partition(" ")
+        except FileNotFoundError:
+            if not default:
+                return
+            grace, why = str(self.launch.grace_s), default
+        self.why = self.why or why
+        if self.main is not None:
+            self._begin_ending(float(grace))
+
+    def _conclude(self) -> None:
+        code = number = None
+        if self.status is not None and os.WIFSIGNALED(self.status):
+            number = os.WTERMSIG(self.status)
+        elif self.status is not None:
+            code = os.WEXITSTATUS(self.status)
+        line = record.ended(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)
+        self._write(line)
+        self._say(line)
+
+    # --- after a supervisor was lost ---
+
+    def _end_strays(self, known: list[list[str]]) -> None:
+        """End what a lost supervisor left; what the job returned is unknown and stays so."""
+        started = next((fact for fact in known if fact[0] == "started"), None)
+        leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
+        while True:
+            pids = tree.strays(marker(self.launch.place), leader, ticks)
+            if not pids:
+                break
+            tree.send([below for pid in pids for below in tree.descendants(pid)] + pids, signal.SIGKILL)
+            time.sleep(self.pause)
+            self.pause = min(self.pause * 2, _SWEEPS[1])
+        self._give_up(known[1][2] if len(known[1]) > 2 else LOST)
+
+    # --- telling ---
+
+    def _give_up(self, why: str) -> None:
+        self.why = why
+        self._conclude()
+
+    def _write(self, line: bytes) -> None:
+        """Add a fact to the record; where that fails it is waited out, for nothing may be lost."""
+        while True:
+            try:
+                os.pwrite(self.descriptor, line, self.end)
+                break
+            except OSError:
+                time.sleep(_RETRY_S)
+        self.end += len(line)
+
+    def _say(self, line: bytes) -> None:
+        """Hint the agent at a fact; the record is the truth, so it is no loss if nobody listens."""
+        self.unsaid = b""
+        try:
+            os.write(self.facts, self.launch.key.encode() + b" " + line)
+        except BlockingIOError:
+            self.unsaid = line
+        except OSError:
+            pass  # no agent at the moment; the next one reads the record
+
+
+def _become_job(launch: Launch, supervisor: int, tell: int) -> None:
+    """In the child: turn into the job's program, or tell why not and vanish."""
+    doing = "open its output"
+    try:
+        os.setsid()
+        for name, target in (("stdout", 1), ("stderr", 2)):
+            os.dup2(os.open(name, _OUTPUT, 0o600), target)
+        if launch.user is not None:
+            doing = "switch to its user"
+            _become_user(*launch.user)
+        tree.die_with_parent(supervisor)
+        doing = f"enter its working directory {launch.cwd}"
+        os.chdir(launch.cwd)
+        doing = f"run {launch.argv[0]}"
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvpe(launch.argv[0], launch.argv, launch.env)  # noqa: S606 - no shell is the point
+    except BaseException as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        os.write(tell, f"cannot {doing}: {reason}".encode("utf-8", "replace")[:1_000])
+    finally:
+        os._exit(127)
+
+
+def _become_user(uid: int, gid: int, groups: list[int]) -> None:
+    os.fchown(1, uid, gid)
+    os.fchown(2, uid, gid)
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)

@@ -1,0 +1,118 @@
+"""Finding and signalling every process of an attempt, however it tried to get away.
+
+A supervisor is a subreaper: whatever its job forks, detaches or orphans stays below it, so walking down
+from it finds everything, and wait() saying "no children" proves that nothing is left. Only when a supervisor
+was killed do its processes have to be found by what they carry: session and environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper(name: str) -> None:
+    """Orphans below this process become its children; `name` is what `ps` and `top` show."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "cannot become a subreaper")
+
+
+def die_with_parent(parent: int) -> None:
+    """The calling child ends with its parent, even if that is gone already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(127)
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below `root`, parents first."""
+    found, frontier = [], [root]
+    while frontier:
+        frontier = [child for parent in frontier for child in _children(parent)]
+        found += frontier
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    except OSError:
+        pass  # it ended while we looked; its children have a new parent, found in the next round
+    return found
+
+
+def strays(marker: str, leader: int | None, ticks: int | None) -> list[int]:
+    """Living processes that carry `marker` in their environment or belong to the session of `leader`."""
+    wanted = os.fsencode(marker)
+    session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            state, _, _, its_session = _stat(int(name))[:4]
+            if state in "ZX":
+                continue
+            if (session is not None and int(its_session) == session) or _carries(name, wanted):
+                found.append(int(name))
+        except OSError:
+            continue  # ended meanwhile, or not ours to read
+    return found
+
+
+def _carries(pid: str, wanted: bytes) -> bool:
+    return wanted in _read(f"/proc/{pid}/environ").split(b"\0")
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: tells a recycled pid from the real one."""
+    try:
+        return int(_stat(pid)[19])
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/<pid>/stat from the third field on: state, parent, group, session, …"""
+    text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
+    return text[text.rindex(")") + 2 :].split()
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while True:
+            part = os.read(descriptor, 65_536)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def send(pids: list[int], number: int) -> None:
+    """Signal processes; those that ended meanwhile, or belong to somebody else, are passed over."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+            if number != signal.SIGKILL:
+                os.kill(pid, signal.SIGCONT)
+        except OSError:
+            continue
