@@ -7,7 +7,6 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
 
 from controller.store.chain import Head
 from controller.store.failures import StoreFailure
@@ -46,6 +45,10 @@ class Place(Protocol):
         """What is wrong with the structure of the database, read whole."""
         ...
 
+    def settle(self, connection: Connection) -> None:
+        """Everything was checked: finish what an earlier owner left undone."""
+        ...
+
     def note(self, head: Head) -> None:
         """Remember outside of the database that the journal is durable up to here."""
         ...
@@ -58,7 +61,7 @@ class Place(Protocol):
         """Keep the evidence, and say where it is and how to go on."""
         ...
 
-    def failure(self, error: DBAPIError) -> StoreFailure:
+    def failure(self, error: BaseException | None) -> StoreFailure:
         """A driver's error in words."""
         ...
 

@@ -17,13 +17,16 @@ from controller.store.failures import StoreBroken, StoreFailure, StoreFull, Stor
 
 LOCK = 0x636F7272616C  # "corral"
 
-TAKE = text("SELECT pg_try_advisory_lock(:lock)")
+# A session that ended a moment ago may not have let go yet: a restart must not be refused for that.
+PATIENCE = text("SET LOCAL lock_timeout = '1s'")
+TAKE = text("SELECT pg_advisory_lock(:lock)")
 OWNER = text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
     "WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) + objid::bigint = :lock"
 )
 
 DISK_FULL = "53100"
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PostgresServer:
@@ -53,15 +56,20 @@ class PostgresServer:
 
     def open(self) -> Connection:
         writer = self.engine.connect()
-        with writer.begin():
-            if writer.scalar(TAKE, {"lock": LOCK}):
-                return writer
-            owner = writer.scalar(OWNER, {"lock": LOCK})
-        writer.close()
-        raise StoreRefused(
-            f"Another controller ({owner or 'unknown'}) owns {self.where}",
-            "Stop it first, or give this controller a database of its own.",
-        )
+        try:
+            with writer.begin():
+                writer.execute(PATIENCE)
+                writer.execute(TAKE, {"lock": LOCK})
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+                raise
+            with writer:
+                owner = writer.scalar(OWNER, {"lock": LOCK})
+            raise StoreRefused(
+                f"Another controller ({owner or 'just starting'}) owns {self.where}",
+                "Stop it first, or give this controller a database of its own.",
+            ) from None
+        return writer
 
     def close(self) -> None:
         self.engine.dispose()
@@ -75,6 +83,9 @@ class PostgresServer:
     def full_check(self, _connection: Connection) -> list[str]:
         return []
 
+    def settle(self, _connection: Connection) -> None:
+        pass
+
     def note(self, _head: Head) -> None:
         pass
 
@@ -87,14 +98,14 @@ class PostgresServer:
             "Keep a copy of the server's data directory, then restore the newest pg_dump or base backup.",
         )
 
-    def failure(self, error: DBAPIError) -> StoreFailure:
-        reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason given"
-        state: str = getattr(error.orig, "sqlstate", None) or ""
+    def failure(self, error: BaseException | None) -> StoreFailure:
+        reason = next(iter(str(error).splitlines()), "no reason given")
+        state: str = getattr(error, "sqlstate", None) or ""
         if state == DISK_FULL:
             return StoreFull(
                 f"The disk of {self.where} is full", "Free some space; nothing was lost or half written."
             )
-        if error.connection_invalidated or not state or state.startswith(("08", "57P")):
+        if not state or state.startswith(("08", "57P")):
             return StoreBroken(
                 f"{self.where} does not answer: {reason}",
                 "Check that the server runs and is reachable, then start the controller again.",

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Table, create_engine, event
 from sqlalchemy.dialects.sqlite import Insert, insert
-from sqlalchemy.exc import DBAPIError
 
 from controller.store.chain import Head
 from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreRefused
@@ -69,6 +68,15 @@ class SqliteFile:
     def full_check(self, connection: Connection) -> list[str]:
         return _check(connection, "integrity_check")
 
+    def settle(self, connection: Connection) -> None:
+        # An fsync of the log that failed under an earlier owner may have left pages that are right in memory
+        # and wrong on the disk; moving all of it into the file, with an fsync of its own, ends the doubt.
+        driver: Any = connection.connection.driver_connection
+        try:
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self.failure(error) from error
+
     def note(self, head: Head) -> None:
         self._note.write(head)
 
@@ -87,15 +95,17 @@ class SqliteFile:
             f"what can still be read comes out with: sqlite3 {self.path} .recover",
         )
 
-    def failure(self, error: DBAPIError) -> StoreFailure:
-        name: str = getattr(error.orig, "sqlite_errorname", "")
+    def failure(self, error: BaseException | None) -> StoreFailure:
+        name: str = getattr(error, "sqlite_errorname", "")
         if name in ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"):
             return StoreFull(
                 f"The disk that holds {self.where} is full",
                 "Free some space there; nothing was lost or half written.",
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
-            return self.damaged(str(error.orig))
+            return self.damaged(str(error))
+        if str(error).startswith("Could not decode"):  # by Python's sqlite3, with the whole text behind it
+            return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
             return StoreBroken(
                 f"Another program keeps {self.where} locked for over {BUSY_S} s",
@@ -103,11 +113,11 @@ class SqliteFile:
             )
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             return StoreBroken(
-                f"{self.where} cannot be written: {error.orig}",
+                f"{self.where} cannot be written: {error}",
                 "Check who owns the file and its directory, and that its disk is mounted for writing.",
             )
         return StoreBroken(
-            f"{self.where} failed: {error.orig} ({name or type(error.orig).__name__})",
+            f"{self.where} failed: {error} ({name or type(error).__name__})",
             "Look for disk errors in the kernel's log (dmesg) before starting again.",
         )
 
@@ -175,8 +185,9 @@ def _begin(connection: Connection) -> None:
 
 
 def _check(connection: Connection, pragma: str) -> list[str]:
-    found = [str(line) for line in connection.exec_driver_sql(f"PRAGMA {pragma}(20)").scalars()]
-    return [] if found == ["ok"] else found
+    found = connection.exec_driver_sql(f"PRAGMA {pragma}(20)").scalars()
+    lines = [line for text in found for line in str(text).splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
 
 
 def _make_directory(path: Path) -> None:

@@ -73,8 +73,9 @@ class Store:
                     raise place.damaged(problems[0])
                 migrate(writer, place.where)
                 store = cls(place, writer, keep)
+                place.settle(writer)
             except (DBAPIError, StoreFailure) as error:
-                failure = place.failure(error) if isinstance(error, DBAPIError) else error
+                failure = place.failure(error.orig) if isinstance(error, DBAPIError) else error
                 raise StoreRefused(failure.message, failure.hint) from error
             undo.pop_all()
         return store
@@ -121,7 +122,7 @@ class Store:
                 if nodes:
                     self._writer.execute(self._put_nodes, nodes)
         except DBAPIError as error:
-            failure = self._place.failure(error)
+            failure = self._place.failure(error.orig)
             if isinstance(failure, StoreBroken):
                 self._broken = failure
             raise failure from error
@@ -237,7 +238,7 @@ class Store:
             with self._place.engine.connect() as connection:
                 yield connection
         except DBAPIError as error:
-            raise self._place.failure(error) from error
+            raise self._place.failure(error.orig) from error
         except records.Unsealed as error:
             raise self._place.damaged(str(error)) from error
 

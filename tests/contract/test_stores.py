@@ -1,0 +1,356 @@
+"""What every store does, wherever it lives."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, make_url, text
+
+from controller.core.rows import Batch, Entry, JobRow, NodeRow
+from controller.store.failures import StoreBroken, StoreRefused
+from controller.store.store import Store
+from controller.store.tables import metadata
+from controller.store.verify import VerifyReport
+from tests.controller.store.samples import Model, batch, entry, history, job
+from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresUnderTest]:
+    try:
+        with postgres() as running:
+            yield running
+    except Absent as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
+    """The URL of a store that is not there yet."""
+    if request.param == "postgresql":
+        running: PostgresUnderTest = request.getfixturevalue("server")
+        return running.new_database
+    return lambda: f"sqlite:///{tmp_path_factory.mktemp('store')}/corral.db"
+
+
+@pytest.fixture
+def url(new_url: Callable[[], str]) -> str:
+    return new_url()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with closing(Store.open(url)) as opened:
+        yield opened
+
+
+def by_hand(url: str, statement: str, **values: object) -> None:
+    """Change the database behind the store's back."""
+    engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
+    with engine.begin() as connection:
+        assert connection.execute(text(statement), values).rowcount == 1
+    engine.dispose()
+
+
+def test_a_new_store_is_empty(store: Store) -> None:
+    loaded = store.load()
+    assert (loaded.last_seq, loaded.next_job) == (0, 1)
+    assert (loaded.jobs, loaded.ended, loaded.nodes) == ([], [], [])
+    assert store.journal(0, 10) == []
+    assert store.verify().good
+
+
+def test_what_was_committed_is_there_after_reopening(url: str) -> None:
+    model = Model()
+    for turn, _ in zip(history(1), range(30), strict=False):
+        with closing(Store.open(url)) as store:
+            store.commit(turn)
+            model.apply(turn)
+            model.check(store)
+    with closing(Store.open(url)) as store:
+        model.check(store)
+        assert store.verify().good
+
+
+def test_a_store_keeps_its_name(url: str) -> None:
+    with closing(Store.open(url)) as store:
+        name = store.load().meta["id"]
+    with closing(Store.open(url)) as store:
+        assert store.load().meta["id"] == name
+
+
+def test_a_row_without_spec_leaves_what_never_changes(store: Store) -> None:
+    first = job(1, user="ada", key="k", array=7, spec="{}", submitted_at=5.0)
+    store.commit(batch(first))
+    moved = replace(first, state="RUNNING", queue="gpu", project="p", name="n", body="{}", spec=None)
+    store.commit(batch(replace(moved, user="eve", key="other", array=9, submitted_at=6.0)))
+    assert store.job(1) == replace(moved, spec="{}")
+    assert store.jobs_of_key("ada", "k") == [replace(moved, spec="{}")]
+    assert store.verify().good
+
+
+def test_a_row_with_spec_replaces_the_whole_row(store: Store) -> None:
+    store.commit(batch(job(1)))
+    edited = job(1, user="bob", spec='{"command":["false"]}', key="k", state="CANCELLED", ended_at=3.0)
+    store.commit(batch(edited))
+    assert store.job(1) == edited
+
+
+def test_ended_jobs_come_back_newest_first_and_no_more_than_asked_for(url: str) -> None:
+    ends = {1: 50.0, 2: 10.0, 3: None, 4: 90.0, 5: 20.0}
+    with closing(Store.open(url, keep=2)) as store:
+        store.commit(batch(*(job(number, ended_at=end) for number, end in ends.items())))
+        loaded = store.load()
+        assert [row.id for row in loaded.jobs] == [3]
+        assert [row.id for row in loaded.ended] == [4, 1]
+        assert store.job(2) == job(2, ended_at=10.0)
+        assert store.job(6) is None
+
+
+def test_numbers_of_arrays_are_not_given_to_jobs(store: Store) -> None:
+    store.commit(batch(job(3), job(4, array=9)))
+    assert store.load().next_job == 10
+
+
+def test_the_journal_is_read_in_pages_of_all_or_of_one_job(store: Store) -> None:
+    entries = [entry(seq, job=seq % 3 or None) for seq in range(1, 11)]
+    store.commit(batch(*entries[:4]))
+    store.commit(batch(*entries[4:]))
+    assert store.journal(0, 3) == entries[:3]
+    assert store.journal(3, 100) == entries[3:]
+    assert store.journal(4, 2, job=2) == [entries[4], entries[7]]
+    assert store.journal(10, 100) == []
+
+
+def test_jobs_are_found_by_state_user_key_and_array(store: Store) -> None:
+    rows = [
+        job(1, user="ada", state="QUEUED", key="k1"),
+        job(2, user="bob", state="FAILED", ended_at=1.0, key="k1"),
+        job(3, user="ada", state="FAILED", ended_at=2.0, array=3, key="k2"),
+        job(4, user="ada", state="RUNNING", array=3, key="k2"),
+    ]
+    store.commit(batch(*rows))
+
+    def numbers(found: list[JobRow]) -> list[int]:
+        return [row.id for row in found]
+
+    assert numbers(store.jobs()) == [4, 3, 2, 1]
+    assert numbers(store.jobs(limit=2)) == [4, 3]
+    assert numbers(store.jobs(after=3, limit=2)) == [2, 1]
+    assert numbers(store.jobs(states=["FAILED"])) == [3, 2]
+    assert numbers(store.jobs(states=["FAILED", "QUEUED"], user="ada")) == [3, 1]
+    assert numbers(store.jobs(states=[])) == []
+    assert numbers(store.jobs_of_key("ada", "k1")) == [1]
+    assert numbers(store.jobs_of_key("ada", "k2")) == [3, 4]
+    assert numbers(store.jobs_of_key("ada", "")) == []
+    assert numbers(store.jobs_of_array(3)) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        batch(entry(3), job(2)),
+        batch(entry(1), job(2)),
+        batch(entry(2), entry(4), job(2)),
+        batch(entry(2), job(2, spec=None)),
+        batch(entry(2), job(2, spec=None), job(3)),
+        batch(entry(2), job(2, name="\ud800")),
+        batch(entry(2, body="\ud800"), job(2)),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused_whole(store: Store, wrong: Batch) -> None:
+    good = batch(entry(1), job(1))
+    store.commit(good)
+    with pytest.raises(ValueError, match=r"cannot follow|needs its spec|surrogates"):
+        store.commit(wrong)
+    model = Model()
+    model.apply(good)
+    model.check(store)
+    store.commit(batch(entry(2), job(2)))
+    assert store.verify().good
+
+
+def test_a_second_controller_is_refused_and_told_who_is_first(url: str, store: Store) -> None:
+    with pytest.raises(StoreRefused, match=rf"Another controller \(.*pid {os.getpid()} on "):
+        Store.open(url)
+    store.commit(batch(entry(1)))
+    store.close()
+    Store.open(url).close()
+
+
+def test_readers_see_whole_commits_while_the_writer_goes_on(store: Store) -> None:
+    reports: list[VerifyReport] = []
+    enough = threading.Event()
+
+    def read() -> None:
+        try:
+            while len({report.head.seq for report in reports}) < 5:
+                reports.append(store.verify())
+        finally:
+            enough.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    number = 0
+    while not enough.is_set():
+        number += 1
+        store.commit(batch(*(entry(7 * number - 6 + i, job=number) for i in range(7)), job(number)))
+    reader.join()
+    assert len(reports) >= 5
+    assert all(report.good and report.head.seq == 7 * report.jobs for report in reports)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "at = at + 1",
+        "kind = 'JobCancelled'",
+        "job = 2",
+        "job = NULL",
+        "node = 'n'",
+        "node = ''",
+        "body = '{}'",
+        "seq = 1000",
+    ],
+)
+def test_a_changed_entry_shows(url: str, store: Store, change: str) -> None:
+    for turn in range(1, 8):
+        store.commit(batch(entry(turn)))
+    assert store.verify().good
+    by_hand(url, f"UPDATE journal SET {change} WHERE seq = 4")
+    assert any("entry 4 of the journal" in problem for problem in store.verify().problems)
+    store.close()
+    with pytest.raises(StoreRefused, match="entry 4 of the journal"):
+        Store.open(url)
+
+
+def test_a_missing_entry_shows(url: str, store: Store) -> None:
+    store.commit(batch(*(entry(seq) for seq in range(1, 8))))
+    by_hand(url, "DELETE FROM journal WHERE seq = 4")
+    assert store.verify().problems == ("entry 4 of the journal is missing",)
+    store.close()
+    with pytest.raises(StoreRefused, match="entry 4 of the journal is missing"):
+        Store.open(url)
+
+
+def test_a_change_before_the_journal_s_tail_does_not_stop_a_start_but_shows(
+    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.store.store.TAIL", 5)
+    store.commit(batch(*(entry(seq) for seq in range(1, 21))))
+    by_hand(url, "UPDATE journal SET body = 'x' WHERE seq = 4")
+    store.close()
+    with closing(Store.open(url)) as store:
+        assert store.verify().problems == ("entry 4 of the journal is not what was written",)
+        store.commit(batch(entry(21)))
+
+
+@pytest.mark.parametrize("column", ["user", "project", "state", "submitted_at", "key", "spec", "body"])
+def test_a_changed_job_shows(url: str, store: Store, column: str) -> None:
+    store.commit(batch(entry(1), job(1), job(2)))
+    by_hand(
+        url, f'UPDATE jobs SET "{column}" = :value WHERE id = 2', value="7" if column != "submitted_at" else 7
+    )
+    assert store.verify().problems == ("the row of job 2 is not what was written",)
+    for read in (store.load, lambda: store.job(2), store.jobs):
+        with pytest.raises(StoreBroken, match="the row of job 2") as failure:
+            read()
+        assert failure.value.hint
+    assert store.job(1) == job(1)
+
+
+def test_a_changed_node_shows(url: str, store: Store) -> None:
+    store.commit(batch(NodeRow("n1", "up", "{}")))
+    by_hand(url, "UPDATE nodes SET state = 'drained'")
+    assert store.verify().problems == ("the row of node n1 is not what was written",)
+
+
+def test_a_database_of_a_newer_version_is_refused(url: str, store: Store) -> None:
+    store.close()
+    by_hand(url, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreRefused, match=r"written by a newer Corral \(tables 9999") as refused:
+        Store.open(url)
+    assert "newer version" in refused.value.hint
+
+
+def test_a_database_of_another_program_is_refused(url: str, store: Store, new_url: Callable[[], str]) -> None:
+    other = new_url()
+    engine = create_engine(make_url(other.replace("postgresql:", "postgresql+psycopg:")))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE birds (name TEXT)"))
+    engine.dispose()
+    with pytest.raises(StoreRefused, match="tables of another program"):
+        Store.open(other)
+
+
+def test_the_migrations_make_the_tables_the_statements_expect(url: str, store: Store) -> None:
+    store.close()
+    engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+times = st.floats(min_value=-1e12, max_value=1e12) | st.integers(0, 2**31).map(float)
+numbers = st.integers(1, 2**62)
+entries = st.builds(Entry, st.just(0), times, texts, st.none() | numbers, st.none() | texts, texts)
+jobs = st.builds(
+    JobRow,
+    id=st.integers(1, 6),
+    user=texts,
+    project=texts,
+    queue=texts,
+    name=texts,
+    state=texts,
+    submitted_at=times,
+    ended_at=st.none() | times,
+    key=texts,
+    array=st.none() | numbers,
+    spec=texts,
+    body=texts,
+)
+nodes = st.builds(NodeRow, texts, texts, texts)
+batches = st.builds(
+    Batch,
+    st.lists(entries, max_size=4).map(tuple),
+    st.lists(jobs, max_size=4, unique_by=lambda row: row.id).map(tuple),
+    st.lists(nodes, max_size=3, unique_by=lambda row: row.name).map(tuple),
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(batches, max_size=6), st.randoms(use_true_random=False))
+def test_whatever_was_committed_last_is_loaded(
+    new_url: Callable[[], str], given: list[Batch], chance
+) -> None:
+    url, model = new_url(), Model()
+    store = Store.open(url)
+    for turn in given:
+        seq = len(model.entries)
+        facts = tuple(replace(fact, seq=seq + place) for place, fact in enumerate(turn.entries, 1))
+        rows = []
+        for row in turn.jobs:
+            known = model.jobs.get(row.id)
+            if known is not None and chance.random() < 0.7:
+                origin = {name: getattr(known, name) for name in ("user", "submitted_at", "key", "array")}
+                row = replace(row, spec=None, **origin)
+            rows.append(row)
+        turn = Batch(facts, tuple(rows), turn.nodes)
+        store.commit(turn)
+        model.apply(turn)
+        if chance.random() < 0.3:
+            store.close()
+            store = Store.open(url)
+    model.check(store)
+    assert store.verify().good
+    store.close()

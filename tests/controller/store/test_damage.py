@@ -1,0 +1,247 @@
+"""A damaged store is refused with its evidence kept, or it is as it was: nothing in between."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.store.failures import StoreBroken, StoreFailure, StoreRefused
+from controller.store.store import Store
+from tests.controller.store.samples import Model, history
+
+SEED = 3
+IN_FILE, IN_LOG = 120, 30
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a killed controller leaves: most of the history in the file, the end of it in the log."""
+    at_work, left = tmp_path_factory.mktemp("at-work"), tmp_path_factory.mktemp("crashed")
+    turns = history(SEED)
+    with closing(Store.open(f"sqlite:///{at_work}/corral.db")) as store:
+        for turn in itertools.islice(turns, IN_FILE):
+            store.commit(turn)
+    with closing(Store.open(f"sqlite:///{at_work}/corral.db")) as store:
+        for turn in itertools.islice(turns, IN_LOG):
+            store.commit(turn)
+        for file in at_work.iterdir():
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, left)
+    assert (left / "corral.db-wal").stat().st_size > 100_000
+    return left
+
+
+@pytest.fixture
+def database(crashed: Path, tmp_path: Path) -> Path:
+    """A copy of it to be damaged."""
+    shutil.copytree(crashed, tmp_path / "state")
+    return tmp_path / "state" / "corral.db"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Model:
+    model = Model()
+    for turn in itertools.islice(history(SEED), IN_FILE + IN_LOG):
+        model.apply(turn)
+    return model
+
+
+def url(database: Path) -> str:
+    return f"sqlite:///{database}"
+
+
+def flip(path: Path, at: int) -> None:
+    """Change one bit."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1 << (at % 8)
+    path.write_bytes(content)
+
+
+def beside(database: Path, suffix: str) -> Path:
+    return Path(f"{database}{suffix}")
+
+
+def test_undamaged_it_is_whole(database: Path, whole: Model) -> None:
+    with closing(Store.open(url(database), keep=100_000)) as store:
+        whole.check(store)
+        assert store.verify().good
+
+
+def garbage(database: Path) -> None:
+    beside(database, "-wal").unlink()
+    database.write_bytes(random.Random(1).randbytes(100_000))
+
+
+def first_bit(database: Path) -> None:
+    beside(database, "-wal").unlink()
+    flip(database, 0)
+
+
+def empty_pages(database: Path) -> None:
+    content = bytearray(database.read_bytes())
+    content[4096 * 5 : 4096 * 9] = bytes(4096 * 4)
+    database.write_bytes(content)
+
+
+def truncated(database: Path) -> None:
+    beside(database, "-wal").unlink()
+    content = database.read_bytes()
+    database.write_bytes(content[: len(content) // 2])
+
+
+def short_by_a_page(database: Path) -> None:
+    beside(database, "-wal").unlink()
+    database.write_bytes(database.read_bytes()[:-4096])
+
+
+def log_gone(database: Path) -> None:
+    beside(database, "-wal").unlink()
+
+
+def log_of_garbage(database: Path) -> None:
+    beside(database, "-wal").write_bytes(random.Random(1).randbytes(100_000))
+
+
+def log_cut(database: Path) -> None:
+    log = beside(database, "-wal")
+    log.write_bytes(log.read_bytes()[:60_000])
+
+
+def log_one_bit(database: Path) -> None:
+    flip(beside(database, "-wal"), 50_000)
+
+
+def log_last_bit(database: Path) -> None:
+    log = beside(database, "-wal")
+    flip(log, log.stat().st_size - 1)
+
+
+def log_first_bit(database: Path) -> None:
+    flip(beside(database, "-wal"), 0)
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (garbage, "file is not a database"),
+        (first_bit, "file is not a database"),
+        (empty_pages, "is damaged: "),
+        (truncated, "is damaged: "),
+        (short_by_a_page, "is damaged: "),
+        (log_gone, "was acknowledged, but the journal ends at entry"),
+        (log_of_garbage, "was acknowledged, but the journal ends at entry"),
+        (log_cut, "was acknowledged, but the journal ends at entry"),
+        (log_one_bit, "was acknowledged, but the journal ends at entry"),
+        (log_last_bit, "was acknowledged, but the journal ends at entry"),
+        (log_first_bit, "was acknowledged, but the journal ends at entry"),
+    ],
+)
+def test_damage_is_refused_and_kept(database: Path, damage: Callable[[Path], None], what: str) -> None:
+    damage(database)
+    found = {path.name: path.read_bytes() for path in (database, beside(database, "-wal")) if path.exists()}
+    with pytest.raises(StoreRefused, match=what) as refused:
+        Store.open(url(database))
+    assert str(database) in refused.value.message
+    (kept,) = database.parent.glob("*.damaged-*Z")
+    assert str(kept) in refused.value.hint
+    assert kept.read_bytes() == found["corral.db"]
+    assert kept.stat().st_mode & 0o777 == 0o600
+    log = beside(kept, "-wal")
+    assert (log.read_bytes() if log.exists() else b"") == found.get("corral.db-wal", b"")
+
+
+def test_a_restart_loop_does_not_fill_the_disk_with_copies(database: Path) -> None:
+    garbage(database)
+    for _ in range(5):
+        with pytest.raises(StoreRefused):
+            Store.open(url(database))
+    assert len(list(database.parent.glob("*.damaged-*Z"))) == 1
+
+
+def test_damage_without_room_for_a_copy_says_so(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    garbage(database)
+    monkeypatch.setattr("controller.store.sqlite.shutil.copyfileobj", no_space)
+    with pytest.raises(StoreRefused) as refused:
+        Store.open(url(database))
+    assert "No copy of it could be kept (No space left on device)" in refused.value.hint
+
+
+def no_space(*_files: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(
+    database: Path, whole: Model, seed: int
+) -> None:
+    """Old history may open, but then it is named by verify()."""
+    chance = random.Random(seed)
+    suffix = chance.choice(("", "", "-wal"))
+    path = beside(database, suffix)
+    flip(path, chance.randrange(path.stat().st_size))
+    try:
+        store = Store.open(url(database), keep=100_000)
+    except StoreRefused as refused:
+        check_refusal(refused)
+        return
+    with closing(store):
+        try:
+            loaded = store.load()
+        except StoreBroken as broken:
+            check_refusal(broken)
+            return
+        assert loaded.last_seq == len(whole.entries)
+        assert {row.id: row for row in loaded.jobs + loaded.ended} == whole.jobs
+        if store.verify().good:
+            whole.check(store)
+
+
+def check_refusal(failure: StoreFailure) -> None:
+    assert "corral.db is damaged: " in failure.message
+    assert "kept as found in" in failure.hint
+    assert "\n" not in failure.message + failure.hint
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+def test_a_file_that_is_gone_is_not_taken_for_a_new_one(database: Path, how: str) -> None:
+    database.unlink()
+    if how == "emptied":
+        database.touch()
+    with pytest.raises(StoreRefused, match=r"is gone, but [0-9]+ entries in it were acknowledged") as refused:
+        Store.open(url(database))
+    beside(database, ".head").unlink()
+    assert f"delete {database}.head" in refused.value.hint
+    with closing(Store.open(url(database))) as store:
+        assert store.load().last_seq == 0
+
+
+def test_an_older_copy_in_its_place_is_refused_until_meant(database: Path, whole: Model) -> None:
+    backup = database.with_name("backup.db")
+    with closing(Store.open(url(database))) as store:
+        store.backup(backup)
+        more = next(itertools.islice(history(SEED), IN_FILE + IN_LOG, None))
+        store.commit(more)
+    aside = database.with_name("aside")
+    shutil.copy(backup, database)
+    with pytest.raises(StoreRefused, match="an older copy was put in its place") as refused:
+        Store.open(url(database))
+    assert f"move {database}* out of the way" in refused.value.hint
+    aside.mkdir()
+    for file in database.parent.glob("corral.db*"):
+        file.rename(aside / file.name)
+    backup.rename(database)
+    with closing(Store.open(url(database), keep=100_000)) as store:
+        whole.check(store)
+        assert store.verify().good
+
+
+def test_a_note_that_makes_no_sense_is_no_note(database: Path, whole: Model) -> None:
+    beside(database, ".head").write_bytes(bytes(86))
+    with closing(Store.open(url(database), keep=100_000)) as store:
+        whole.check(store)
