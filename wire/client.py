@@ -49,6 +49,12 @@ class Client:
         self._timeout_s = timeout_s
         self._transport = Transport(self.url, timeout_s, token or os.environ.get("CORRAL_TOKEN", ""))
 
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
     def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
         """Queue a job or an array; the key makes it one job however often the request must be sent."""
         request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)

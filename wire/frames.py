@@ -119,12 +119,13 @@ class GpuHealthChanged:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Part of an answer to ReadLog; `data` is base64, `end` closes the answer."""
+    """Part of an answer to ReadLog; `data` is base64 and begins at `offset`, `end` closes the answer."""
 
     request: int
     data: str = ""
     end: bool = False
     error: str = ""
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,8 @@ def unpack(line: bytes) -> Frame:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None
-    kind = _KINDS.get(data.pop("t", None)) if isinstance(data, dict) else None
+    name = data.pop("t", None) if isinstance(data, dict) else None
+    kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise Malformed("frame", "unknown kind of frame")
     frame: Frame = decode(kind, data)

@@ -176,14 +176,14 @@ class _Connection(http.client.HTTPConnection):
 
 def _address(url: str) -> Union[str, tuple[str, int]]:
     """The socket's path, or host and port."""
+    if url.startswith("unix:///") and len(url) > len("unix:///"):
+        return url[len("unix://") :]
     hint = "Write unix:///path/to/corral.sock or http://host:port."
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise Unreachable(url, f"not an address ({error})", hint) from None
-    if parts.scheme == "unix" and not parts.netloc and len(parts.path) > 1:
-        return url[len("unix://") :]
     if parts.scheme == "http" and parts.hostname and parts.path in ("", "/") and parts.username is None:
         return parts.hostname, port or 80
     raise Unreachable(url, "not an address", hint)

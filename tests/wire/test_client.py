@@ -1,0 +1,447 @@
+"""The client against a real socket whose other end behaves well, badly, or not at all."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.conftest import MakePeer
+from tests.wire.peer import CHUNKED, Line, response
+from wire import transport
+from wire.api import EventView, Health, JobList, NodeList, Problem, StreamBatch, Submitted
+from wire.client import Client, Refused, Unreachable
+from wire.codec import dumps, encode
+from wire.spec import JobSpec
+from wire.words import JobState
+
+HEALTH = Health("ok", "0.1.0", 1.0, 7, "ada", "user")
+SPEC = JobSpec(command=("true",))
+
+
+def answering(body: Any, status: int = 200) -> Callable[[Line], None]:
+    """Answers every request on the connection alike."""
+
+    def script(line: Line) -> None:
+        while True:
+            line.read()
+            line.answer(body, status)
+
+    return script
+
+
+def once(body: Any) -> Callable[[Line], None]:
+    """Answers one request, then closes."""
+
+    def script(line: Line) -> None:
+        line.read()
+        line.answer(body)
+
+    return script
+
+
+def hangs_up(line: Line) -> None:
+    """Reads a request and closes without a word."""
+    line.read()
+
+
+def sends(data: bytes) -> Callable[[Line], None]:
+    """Reads a request, sends exactly this, and closes."""
+
+    def script(line: Line) -> None:
+        line.read()
+        line.send(data)
+
+    return script
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the client would have paused before trying again."""
+    pauses: list[float] = []
+    monkeypatch.setattr(transport.time, "sleep", pauses.append)
+    return pauses
+
+
+def test_one_connection_serves_many_questions(peer: MakePeer) -> None:
+    server = peer(answering(HEALTH))
+    with Client(server.url) as client:
+        assert [client.health() for _ in range(3)] == [HEALTH] * 3
+    assert server.connections == 1
+    assert [request.target for request in server.requests] == ["/v1/health"] * 3
+
+
+def test_questions_are_asked_as_the_api_wants_them(peer: MakePeer) -> None:
+    server = peer(answering(JobList((), 1, 0)))
+    with Client(server.url, token="secret") as client:
+        client.jobs(states=[JobState.QUEUED, JobState.RUNNING], user="ada&bo", after=3, limit=5)
+    [request] = server.requests
+    assert request.method == "GET"
+    assert request.target == "/v1/jobs?state=QUEUED&state=RUNNING&user=ada%26bo&after=3&limit=5"
+    assert request.headers["authorization"] == "Bearer secret"
+    assert "content-length" not in request.headers
+
+
+@pytest.mark.parametrize("name", ["../health", "7/cancel", "a b", "?x=1", "#", "é"])
+def test_a_name_never_becomes_a_path(peer: MakePeer, name: str) -> None:
+    server = peer(answering(Problem("not_found", "no such job"), 404))
+    with Client(server.url) as client, pytest.raises(Refused):
+        client.job(name)
+    path = server.requests[0].target.removeprefix("/v1/jobs/")
+    assert not set(path) & set("/?# ")
+    assert path.isascii()
+
+
+def test_what_idled_away_is_replaced_before_anything_is_asked(peer: MakePeer) -> None:
+    closed = threading.Event()
+
+    def closes_after_one(line: Line) -> None:
+        once(HEALTH)(line)
+        line.wire.close()
+        closed.set()
+
+    server = peer(closes_after_one, answering(NodeList((), 1)))
+    with Client(server.url) as client:
+        client.health()
+        assert closed.wait(5)
+        # Neither question may be sent twice; both arrive, on a new connection.
+        client.nodes()
+    assert [request.target for request in server.requests] == ["/v1/health", "/v1/nodes"]
+
+
+def test_what_idled_away_does_not_lose_an_order_that_must_not_be_repeated(peer: MakePeer) -> None:
+    closed = threading.Event()
+
+    def closes_after_one(line: Line) -> None:
+        once(HEALTH)(line)
+        line.wire.close()
+        closed.set()
+
+    server = peer(closes_after_one, answering(Problem("conflict", "over"), 409))
+    with Client(server.url) as client:
+        client.health()
+        assert closed.wait(5)
+        with pytest.raises(Refused):
+            client.cancel(1)
+    assert [request.target for request in server.requests] == ["/v1/health", "/v1/jobs/1/cancel"]
+
+
+def test_a_question_is_asked_again_when_the_answer_got_lost(peer: MakePeer) -> None:
+    server = peer(hangs_up, answering(HEALTH))
+    with Client(server.url) as client:
+        assert client.health() == HEALTH
+    assert server.connections == 2
+
+
+def test_an_order_is_not_repeated_when_the_answer_got_lost(peer: MakePeer) -> None:
+    server = peer(hangs_up, answering(HEALTH))
+    with Client(server.url) as client, pytest.raises(Unreachable) as caught:
+        client.cancel(1)
+    assert "may have been carried out" in caught.value.hint
+    assert len(server.requests) == 1
+
+
+def test_a_submit_is_repeated_with_the_same_key(peer: MakePeer) -> None:
+    server = peer(hangs_up, hangs_up, answering(Submitted((5,), "5"), 201))
+    with Client(server.url) as client:
+        assert client.submit(SPEC, as_user="bo") == Submitted((5,), "5")
+    bodies = [json.loads(request.body) for request in server.requests]
+    assert len(bodies) == 3
+    assert len(bodies[0]["key"]) >= 16
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert bodies[0]["as_user"] == "bo"
+
+
+def test_a_submit_is_given_up_in_the_end(peer: MakePeer, no_pauses: list[float]) -> None:
+    server = peer(hangs_up)
+    with Client(server.url) as client, pytest.raises(Unreachable) as caught:
+        client.submit(SPEC, key="mine")
+    assert {json.loads(request.body)["key"] for request in server.requests} == {"mine"}
+    assert len(server.requests) == len(no_pauses) + 1
+    assert "may have been carried out" in caught.value.hint
+
+
+def test_two_submits_are_two_jobs(peer: MakePeer) -> None:
+    server = peer(answering(Submitted((5,), "5"), 201))
+    with Client(server.url) as client:
+        client.submit(SPEC)
+        client.submit(SPEC)
+    first, second = (json.loads(request.body)["key"] for request in server.requests)
+    assert first != second
+
+
+def test_a_refusal_brings_the_problem(peer: MakePeer) -> None:
+    problem = Problem("never_fits", "too many GPUs", "spec.gpus", "ask for fewer")
+    server = peer(answering(problem, 422))
+    with Client(server.url) as client, pytest.raises(Refused) as caught:
+        client.submit(SPEC)
+    assert (caught.value.status, caught.value.problem) == (422, problem)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\xff\xfe nonsense",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 abc OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000 + b"\r\n\r\n",
+        response(b"<html>Welcome to nginx</html>"),
+        response(b"<html>Not found</html>", 404),
+        response(b"", 502),
+        response(b"", 301),
+        response(b"null"),
+        response(b"\xff\xfe"),
+        response(b"[" * 100_000),
+        response(b'{"status": ' + b"9" * 5_000 + b"}"),
+        response({"status": "ok"}),
+        response({**encode(HEALTH), "seq": "7"}),
+        response({**encode(HEALTH), "surprise": 1}),
+    ],
+    ids=lambda data: repr(data[:40]),
+)
+def test_whatever_is_not_an_answer_of_ours_is_unreachable(peer: MakePeer, data: bytes) -> None:
+    server = peer(sends(data))
+    with Client(server.url) as client, pytest.raises(Unreachable) as caught:
+        client.health()
+    assert caught.value.url == server.url
+    assert caught.value.why
+    assert caught.value.hint
+
+
+def test_who_is_too_slow_is_unreachable_and_not_asked_again(peer: MakePeer) -> None:
+    done = threading.Event()
+
+    def never_answers(line: Line) -> None:
+        line.read()
+        done.wait(10)
+
+    server = peer(never_answers)
+    with Client(server.url, timeout_s=0.05) as client, pytest.raises(Unreachable, match="no answer within"):
+        client.health()
+    done.set()
+    assert len(server.requests) == 1
+
+
+def test_a_connection_that_failed_is_not_used_again(peer: MakePeer) -> None:
+    server = peer(sends(b"nonsense\r\n\r\n"), sends(b"nonsense\r\n\r\n"), answering(HEALTH))
+    with Client(server.url) as client:
+        with pytest.raises(Unreachable):
+            client.health()
+        assert client.health() == HEALTH
+
+
+# --- answers without end ---
+
+
+def batch(seq: int) -> StreamBatch:
+    """A commit with one event."""
+    return StreamBatch(seq, (EventView(seq, 1.5, "JobQueued", "job é queued", job=seq),))
+
+
+def told(each: StreamBatch) -> bytes:
+    """A commit as the server writes it."""
+    return f"id: {each.seq}\ndata: {dumps(encode(each))}\n\n".encode()
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_commits_and_heartbeats_arrive_however_they_are_cut(peer: MakePeer, size: int) -> None:
+    text = b": hello\n\n" + told(batch(1)) + b":\n\n" + told(batch(2)) + b"retry: 5\n\n"
+
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        for start in range(0, len(text), size):
+            line.chunk(text[start : start + size])
+        line.chunk(b"")
+
+    server = peer(script)
+    with Client(server.url) as client:
+        assert list(client.stream(after=0)) == [None, batch(1), None, batch(2)]
+    assert server.requests[0].target == "/v1/stream?rows=1&after=0"
+
+
+def test_windows_line_ends_and_split_data_are_server_sent_events_too(peer: MakePeer) -> None:
+    data = dumps(encode(batch(1)))
+    cut = data.index(",")
+    text = f"data:{data[:cut]}\r\ndata: {data[cut:]}\r\n\r\n".encode()
+
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(text)
+        line.chunk(b"")
+
+    with Client(peer(script).url) as client:
+        assert list(client.stream(rows=False)) == [batch(1)]
+
+
+def test_a_stream_from_now_names_no_place(peer: MakePeer) -> None:
+    server = peer(sends(CHUNKED + b"0\r\n\r\n"))
+    with Client(server.url) as client:
+        assert list(client.stream()) == []
+    assert server.requests[0].target == "/v1/stream?rows=1"
+
+
+def test_a_cut_stream_gives_what_came_and_then_says_so(peer: MakePeer) -> None:
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(told(batch(1)))
+        line.chunk(told(batch(2))[:20])
+
+    with Client(peer(script).url) as client:
+        commits = client.stream(after=0)
+        assert next(commits) == batch(1)
+        with pytest.raises(Unreachable, match="connection was lost"):
+            next(commits)
+
+
+def test_a_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wire.client.SILENCE_S", 0.05)
+    done = threading.Event()
+
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        done.wait(10)
+
+    with Client(peer(script).url) as client, pytest.raises(Unreachable, match="no answer within"):
+        list(client.stream())
+    done.set()
+
+
+def test_nonsense_in_a_stream_is_unreachable(peer: MakePeer) -> None:
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(b"data: {}\n\n")
+        line.read()
+
+    with Client(peer(script).url) as client, pytest.raises(Unreachable, match="not a StreamBatch"):
+        next(client.stream())
+
+
+def test_closing_wakes_a_thread_that_waits(peer: MakePeer) -> None:
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(b":\n\n")
+        line.read()
+
+    client = Client(peer(script).url)
+    waiting = threading.Event()
+    ended: list[BaseException] = []
+
+    def listen() -> None:
+        try:
+            for _ in client.stream():
+                waiting.set()
+        except Unreachable as error:
+            ended.append(error)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    assert waiting.wait(5)
+    client.close()
+    listener.join(5)
+    assert not listener.is_alive()
+    assert len(ended) == 1
+
+
+def test_questions_go_on_beside_a_stream(peer: MakePeer) -> None:
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(told(batch(1)))
+        line.read()
+
+    server = peer(script, answering(HEALTH))
+    with Client(server.url) as client:
+        commits = client.stream()
+        assert next(commits) == batch(1)
+        assert client.health() == HEALTH
+
+
+def test_logs_come_as_they_are_written(peer: MakePeer) -> None:
+    pieces = [b"a\n", b"\xff\x00", b"x" * 200_000]
+
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        for piece in pieces:
+            line.chunk(piece)
+        line.chunk(b"")
+
+    server = peer(script)
+    with Client(server.url) as client:
+        assert b"".join(client.logs("7_3", stream="stderr", follow=True, offset=-9)) == b"".join(pieces)
+    assert server.requests[0].target == "/v1/jobs/7_3/logs?stream=stderr&offset=-9&follow=1"
+
+
+def test_a_cut_log_is_not_taken_for_its_end(peer: MakePeer) -> None:
+    def script(line: Line) -> None:
+        line.read()
+        line.send(CHUNKED)
+        line.chunk(b"half of it")
+
+    with Client(peer(script).url) as client:
+        got = []
+        with pytest.raises(Unreachable):
+            got.extend(client.logs(7))
+
+
+def test_a_refused_log_brings_the_problem(peer: MakePeer) -> None:
+    server = peer(answering(Problem("node_away", "gpu01 is away"), 503))
+    with Client(server.url) as client, pytest.raises(Refused, match="gpu01 is away"):
+        list(client.logs(7))
+
+
+# --- addresses ---
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host",
+        "https://host:1",
+        "unix://relative.sock",
+        "unix:relative",
+        "unix:///",
+        "http://",
+        "http://host:99999",
+        "http://host:x",
+        "http://user@host:1",
+        "http://host:1/path",
+        "/var/run/corral.sock",
+        "http://[::1",
+        "x",
+    ],
+)
+def test_what_is_no_address_is_said_at_once(url: str) -> None:
+    with pytest.raises(Unreachable) as caught:
+        Client(url)
+    assert "unix:///" in caught.value.hint
+
+
+def test_nobody_there_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for url, why in [
+        (f"unix://{tmp_path}/none.sock", "no such socket"),
+        (f"unix://{tmp_path}/file", "nobody listens"),
+        (f"unix://{tmp_path}/{'x' * 200}", "too long"),
+        ("http://127.0.0.1:1", "nobody listens"),
+    ]:
+        with pytest.raises(Unreachable, match=why) as caught:
+            Client(url).health()
+        assert caught.value.hint

@@ -1,0 +1,137 @@
+"""What is wrong with a spec by itself is found, named by its field, and nothing else is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.spec import MAX_ARRAY, MAX_COMMAND, JobSpec, array_indices, gpus_text, problems
+
+GOOD = JobSpec(command=("true",))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"gpus": 0.25},
+        {"gpus": 0.001},
+        {"gpus": 8},
+        {"gpus": 16, "nodes": 2},
+        {"gpus": 0, "nodes": 3},
+        {"priority": 0},
+        {"priority": 100},
+        {"time_limit_s": 0.5},
+        {"grace_s": 0},
+        {"workdir": "/"},
+        {"array": "0-9"},
+        {"array": "1,3,7"},
+        {"array": "0-20:5"},
+        {"env": {"A": "", "B": "=", "C": "\n"}},
+        {"command": ("x" * MAX_COMMAND,)},
+        {"name": "ünïcode 名前"},
+    ],
+)
+def test_nothing_is_wrong(change: dict[str, Any]) -> None:
+    assert problems(replace(GOOD, **change)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"command": ()}, "command"),
+        ({"command": ("",)}, "command"),
+        ({"command": ("a\0b",)}, "command"),
+        ({"command": ("x" * (MAX_COMMAND + 1),)}, "command"),
+        ({"name": "x" * 201}, "name"),
+        ({"name": "a\0"}, "name"),
+        ({"project": ""}, "project"),
+        ({"queue": ""}, "queue"),
+        ({"queue": "x" * 201}, "queue"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 101}, "priority"),
+        ({"cpu_milli": 0}, "cpu_milli"),
+        ({"cpu_milli": -1}, "cpu_milli"),
+        ({"memory_mib": 0}, "memory_mib"),
+        ({"memory_mib": 1 << 31}, "memory_mib"),
+        ({"gpus": -1}, "gpus"),
+        ({"gpus": 1.5}, "gpus"),
+        ({"gpus": 0.0005}, "gpus"),
+        ({"gpus": math.nan}, "gpus"),
+        ({"gpus": math.inf}, "gpus"),
+        ({"gpus": 1e9}, "gpus"),
+        ({"nodes": 0}, "nodes"),
+        ({"nodes": 10_001}, "nodes"),
+        ({"gpus": 7, "nodes": 2}, "gpus"),
+        ({"gpus": 0.5, "nodes": 2}, "gpus"),
+        ({"time_limit_s": 0}, "time_limit_s"),
+        ({"time_limit_s": -5}, "time_limit_s"),
+        ({"time_limit_s": math.nan}, "time_limit_s"),
+        ({"time_limit_s": math.inf}, "time_limit_s"),
+        ({"grace_s": -1}, "grace_s"),
+        ({"grace_s": math.nan}, "grace_s"),
+        ({"grace_s": 3_601}, "grace_s"),
+        ({"workdir": "relative"}, "workdir"),
+        ({"workdir": ""}, "workdir"),
+        ({"env": {"": "x"}}, "env."),
+        ({"env": {"A=B": "x"}}, "env.A=B"),
+        ({"env": {"A": "\0"}}, "env.A"),
+        ({"array": ""}, "array"),
+        ({"array": "a"}, "array"),
+        ({"array": "5-1"}, "array"),
+        ({"array": "1-5:0"}, "array"),
+        ({"array": "-1"}, "array"),
+        ({"array": "1-"}, "array"),
+        ({"array": "1--2"}, "array"),
+        ({"array": "²"}, "array"),
+        ({"array": "0-10000"}, "array"),
+        ({"array": "0-999999999"}, "array"),
+        ({"array": ",".join(["0-9999", "10000-19999"])}, "array"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
+    assert [found for found, _ in problems(replace(GOOD, **change))] == [where]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    spec = replace(GOOD, command=(), priority=500, cpu_milli=0)
+    assert [where for where, _ in problems(spec)] == ["command", "priority", "cpu_milli"]
+
+
+@pytest.mark.parametrize(
+    ("text", "indices"),
+    [
+        ("3", [3]),
+        ("0-3", [0, 1, 2, 3]),
+        ("3,1,1", [1, 3]),
+        ("0-10:5", [0, 5, 10]),
+        ("0-2, 2-4", [0, 1, 2, 3, 4]),
+        ("007", [7]),
+    ],
+)
+def test_indices_come_in_order_and_once(text: str, indices: list[int]) -> None:
+    assert array_indices(text) == indices
+
+
+@given(st.lists(st.integers(0, 10**9 - 1), min_size=1, max_size=50))
+def test_any_list_of_indices_is_read_back(numbers: list[int]) -> None:
+    assert array_indices(",".join(map(str, numbers))) == sorted(set(numbers))
+
+
+@given(st.text(alphabet="0123456789-,: ", max_size=40))
+def test_any_text_is_few_indices_or_a_complaint(text: str) -> None:
+    try:
+        found = array_indices(text)
+    except ValueError:
+        return
+    assert 1 <= len(found) <= MAX_ARRAY
+
+
+@pytest.mark.parametrize(("gpus", "text"), [(8, "8"), (8.0, "8"), (0.25, "0.25"), (0, "0")])
+def test_gpus_are_written_as_people_do(gpus: float, text: str) -> None:
+    assert gpus_text(gpus) == text

@@ -1,0 +1,52 @@
+"""What must never reach a terminal does not, and amounts read well."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.text import duration, memory, plain
+
+
+@given(st.text(st.characters(categories=["C", "Z", "L", "M"]), max_size=300))
+def test_nothing_that_moves_a_cursor_is_left(text: str) -> None:
+    clean = plain(text)
+    assert len(clean) <= 200
+    assert not [mark for mark in clean if unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp")]
+
+
+@pytest.mark.parametrize(
+    "mark", ["\x1b", "\n", "\r", "\t", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\x7f"]
+)
+def test_hostile_marks_become_visible(mark: str) -> None:
+    assert plain(f"a{mark}b") == "a\ufffdb"
+
+
+def test_a_long_text_says_that_it_was_cut() -> None:
+    assert plain("x" * 300, 10) == "xxxxxxxxx…"
+    assert plain("x" * 10, 10) == "x" * 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0s"),
+        (-5, "0s"),
+        (59.9, "59s"),
+        (60, "1m00s"),
+        (185, "3m05s"),
+        (7_800, "2h10m"),
+        (352_800, "4d02h"),
+    ],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("mib", "text"), [(512, "512M"), (1536, "1.5G"), (16384, "16G"), (2 << 20, "2T")])
+def test_memory(mib: int, text: str) -> None:
+    assert memory(mib) == text
