@@ -1,0 +1,162 @@
+"""corral demo: four simulated 8-GPU hosts and forty jobs from nothing, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import termios
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Annotated
+
+import typer
+
+from cli import exits, summary
+from cli.cast import PARTS, Part, encore
+from cli.cluster import Cluster
+from cli.commands import application, examples
+from cli.exits import Mistake
+from cli.interrupts import Interrupted, Interrupts
+from cli.messages import note, say
+from cli.output import write
+from cli.selection import ACTIVE, pages
+from wire.api import JobView
+from wire.client import Client, Refused
+from wire.text import plain
+from wire.words import JobState
+
+NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
+ALL_ENDED_S = 90.0
+STRETCH, CROWD = 6.0, 24
+"""With somebody watching, jobs last longer, and so many are kept going."""
+
+RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
+
+app = application()
+
+
+@app.command(epilog=examples("corral demo", "corral demo --no-tui"))
+def demo(
+    no_tui: Annotated[
+        bool, typer.Option("--no-tui", help="Show progress and a summary instead of the terminal UI.")
+    ] = False,
+) -> int:
+    """See a cluster at work: a controller, four simulated 8-GPU hosts, forty jobs of five people.
+
+    Everything happens in a temporary directory and ends with the demo. On a terminal it opens the
+    terminal UI; without one it ends by itself within a minute.
+    """
+    watched = not no_tui and sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        with Interrupts() as interrupts, Cluster(interrupts, NODES) as cluster:
+            _tell(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
+            cluster.await_ready()
+            _tell(f"{', '.join(NODES)} are up, with 8 GPUs each.")
+            play = _watch if watched else _report
+            return play(cluster, interrupts)
+    except Interrupted as interrupted:
+        with suppress(OSError):  # the terminal may be gone
+            note("corral: demo ended; nothing is left of it")
+        return 128 + interrupted.number
+
+
+def _report(cluster: Cluster, interrupts: Interrupts) -> int:
+    """Progress lines, a summary, and whether everything ended as it should."""
+    began = time.monotonic()
+    with cluster.client() as client:
+        expected = _submit_all(cluster, client)
+        while True:
+            jobs = list(pages(client))
+            _cancel_forgotten(client, jobs, expected)
+            _tell(_progress(jobs, time.monotonic() - began))
+            if all(job.state.terminal for job in jobs):
+                break
+            if time.monotonic() - began > ALL_ENDED_S:
+                raise Mistake(f"not all jobs have ended within {ALL_ENDED_S:g} s", code=exits.FAILED)
+            cluster.check()
+            interrupts.nap(1.0)
+    summary.show(jobs, time.monotonic() - began)
+    wrong = [job for job in jobs if job.state is not expected[job.id]]
+    for job in wrong:
+        say(f"{job.label} {job.name}: {job.state.value} ({job.detail}), not {expected[job.id].value}")
+    return exits.FAILED if wrong else 0
+
+
+def _watch(cluster: Cluster, interrupts: Interrupts) -> int:
+    """The terminal UI on a cluster that stays busy, until it is quit."""
+    more = encore()
+    with cluster.client() as client, _terminal():
+        _submit_all(cluster, client, STRETCH)
+        tui = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cli", "tui"],
+            env={**cluster.environment(), "CORRAL_URL": cluster.url},
+        )
+        try:
+            while tui.poll() is None:
+                cluster.check([tui.pid])
+                if client.jobs(states=ACTIVE, limit=1).total < CROWD:
+                    part = next(more)
+                    client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
+                interrupts.nap(0.5)
+        finally:
+            tui.terminate()
+            tui.wait()
+    return tui.returncode
+
+
+def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
+    """The whole cast; how each job has to end."""
+    expected: dict[int, JobState] = {}
+    for part in PARTS:
+        try:
+            submitted = client.submit(part.spec(cluster.workdir, stretch), as_user=part.user)
+        except Refused as refused:
+            if part.ends is not None:
+                raise
+            _tell(f"{part.user:<5} {part.name}: refused at once, as it should be: {refused.problem.message}")
+            continue
+        if part.ends is None:
+            raise Mistake(f"{part.name} should have been refused", code=exits.FAILED)
+        expected.update(dict.fromkeys(submitted.ids, part.ends))
+        _tell(f"{part.user:<5} {part.name}: {_asked(part)}, job {submitted.label}")
+    return expected
+
+
+def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
+    for job in jobs:
+        if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
+            with suppress(Refused):  # it is being cancelled already
+                client.cancel(job.id)
+
+
+def _asked(part: Part) -> str:
+    gpus = f"{part.gpus:g} GPU{'s' * (part.gpus > 1)}" if part.gpus else f"{part.cpus} CPUs"
+    nodes = f" on {part.nodes} nodes" if part.nodes else ""
+    return gpus + nodes + (f" each, array {part.array}" if part.array else "")
+
+
+def _progress(jobs: list[JobView], seconds: float) -> str:
+    count = Counter(job.state for job in jobs)
+    used = sum(job.gpus for job in jobs if job.state is JobState.RUNNING)
+    told = ", ".join(f"{count[state]} {state.value.lower()}" for state in JobState if count[state])
+    return f"{seconds:3.0f} s  {used:4g} of {8 * len(NODES)} GPUs busy  {told}"
+
+
+def _tell(line: str) -> None:
+    write(plain(line, 500) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _terminal() -> Iterator[None]:
+    """Give the terminal back as it was, however the terminal UI ended."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):
+            write(RESET)
+            sys.stdout.flush()
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

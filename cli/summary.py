@@ -1,0 +1,67 @@
+"""What came of the demo's jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.output import Column, Table, terminal_width, write
+from wire.api import JobView
+from wire.text import duration
+from wire.words import JobState
+
+
+@dataclass(frozen=True)
+class Line:
+    """The jobs of one user, or of all."""
+
+    user: str
+    jobs: Sequence[JobView]
+
+    def count(self, state: JobState) -> str:
+        """How many ended so."""
+        return str(sum(job.state is state for job in self.jobs))
+
+    @property
+    def waited(self) -> str:
+        """Mean time from submit to start, of those that started."""
+        waits = [job.started_at - job.submitted_at for job in self.jobs if job.started_at is not None]
+        return f"{sum(waits) / len(waits):.1f}s" if waits else "-"
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times the hours they were held."""
+        return sum(
+            job.gpus * (job.ended_at - job.started_at) / 3_600
+            for job in self.jobs
+            if job.started_at is not None and job.ended_at is not None
+        )
+
+
+def table() -> Table[Line]:
+    """One line a user, and one for all."""
+    return Table(
+        [
+            Column("USER", lambda line: line.user),
+            Column("JOBS", lambda line: str(len(line.jobs)), right=True),
+            Column("COMPLETED", lambda line: line.count(JobState.COMPLETED), right=True),
+            Column("FAILED", lambda line: line.count(JobState.FAILED), right=True),
+            Column("CANCELLED", lambda line: line.count(JobState.CANCELLED), right=True),
+            Column("MEAN WAIT", lambda line: line.waited, right=True),
+            Column("GPU-HOURS", lambda line: f"{line.gpu_hours:.3f}", right=True),
+        ],
+        name=lambda line: line.user,
+    )
+
+
+def show(jobs: Sequence[JobView], seconds: float) -> None:
+    """The summary on stdout."""
+    by_user = defaultdict(list)
+    for job in jobs:
+        by_user[job.user].append(job)
+    lines = [Line(user, by_user[user]) for user in sorted(by_user)] + [Line("all", jobs)]
+    write("\n")
+    for line in table().lines(lines, terminal_width()):
+        write(line + "\n")
+    write(f"\n{len(jobs)} jobs in {duration(seconds)}.\n")
