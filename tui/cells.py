@@ -1,0 +1,111 @@
+"""How values look in a column: a text, and the part it plays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import groupby
+
+from tui import glyphs
+from tui.model import where
+from tui.paint import Piece, level
+from wire.api import GpuView, JobView, NodeView
+from wire.spec import gpus_text
+from wire.text import duration, plain
+from wire.words import WHOLE_GPU, GpuHealth, JobState, NodeState, Reason, priority_name
+
+_QUIET_REASONS = (Reason.NONE, Reason.NEW)
+
+
+def job_part(job: JobView) -> str:
+    """The part a job's state plays."""
+    return "held" if job.reason is Reason.HELD else job.state.value.lower()
+
+
+def job_state(job: JobView) -> Piece:
+    """● running; a held job says so."""
+    held = job.reason is Reason.HELD
+    sign = glyphs.HELD if held else glyphs.JOB[job.state]
+    return (f"{sign} {'held' if held else job.state.value.lower()}", job_part(job))
+
+
+def job_place(job: JobView) -> Piece:
+    """Where it is, or why it is not."""
+    if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
+        return ("", "muted")
+    return (plain(where(job)), "text" if job.held else "failed" if job.state is JobState.FAILED else "muted")
+
+
+def job_time(job: JobView, now: float) -> Piece:
+    """How long it runs, ran, or has been waiting."""
+    if job.state.terminal:
+        ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
+        return (duration(ran), "muted")
+    if job.started_at is not None:
+        return (duration(now - job.started_at), "text")
+    return (duration(now - job.submitted_at), "muted")
+
+
+def text_part(job: JobView) -> str:
+    """What is over steps back."""
+    return "muted" if job.state.terminal else "text"
+
+
+def gpus(job: JobView) -> Piece:
+    """8, 0.25, or a point."""
+    return (gpus_text(job.gpus), text_part(job)) if job.gpus else ("·", "faint")
+
+
+def priority(job: JobView) -> Piece:
+    """The class; only what is out of the ordinary stands out."""
+    name = priority_name(job.priority).lower()
+    return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
+
+
+def clock(at: float | None, now: float) -> str:
+    """The time of day, or the date of another day."""
+    if at is None:
+        return "-"
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%d %b %H:%M", then)
+
+
+def node_state(node: NodeView) -> Piece:
+    """▲ up."""
+    return (f"{glyphs.NODE[node.state]} {node.state.value}", node.state.value)
+
+
+def gpu_kind(gpu: GpuView) -> str:
+    """busy, share, free or sick."""
+    if gpu.health is not GpuHealth.OK:
+        return "sick"
+    if gpu.free_milli >= WHOLE_GPU:
+        return "free"
+    return "share" if gpu.free_milli > 0 or len(gpu.jobs) > 1 else "busy"
+
+
+def gpu_map(node: NodeView) -> Sequence[Piece]:
+    """The GPUs of a node, NUMA node by NUMA node: first what each is, then how hard each works."""
+    away = node.state is NodeState.AWAY
+    kinds: list[Piece] = []
+    loads: list[Piece] = []
+    for _, group in groupby(by_numa(node), key=lambda gpu: gpu.numa):
+        if kinds:
+            kinds.append((" ", "text"))
+            loads.append((" ", "text"))
+        for gpu in group:
+            kind = gpu_kind(gpu)
+            kinds.append((glyphs.GPU[kind], "faint" if away else kind))
+            idle = away or not gpu.utilisation
+            loads.append(("·" if idle else level(gpu.utilisation), "faint"))
+    return [*kinds, ("  ", "text"), *loads] if kinds else [("none", "faint")]
+
+
+def by_numa(node: NodeView) -> list[GpuView]:
+    """The GPUs in the order in which they are drawn."""
+    return sorted(node.gpus, key=lambda gpu: (gpu.numa, gpu.index))
+
+
+def gpus_used(node: NodeView) -> float:
+    """How many GPUs' worth is taken."""
+    return sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus) / WHOLE_GPU

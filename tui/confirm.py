@@ -1,0 +1,126 @@
+"""What a change would do, spelled out before it is done."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tui import cells
+from tui.paint import Piece
+from wire.api import JobView, NodeView
+from wire.spec import gpus_text
+from wire.text import plain
+from wire.words import JobState
+
+TYPED_ABOVE: Final = 20
+"""From so many jobs on, the number has to be typed."""
+
+LISTED: Final = 6
+
+
+@dataclass(frozen=True)
+class Question:
+    """A dialog: what would happen, the button that does it, and what must or may be typed first."""
+
+    title: str
+    lines: tuple[Sequence[Piece], ...]
+    button: str
+    command: str
+    must_type: str = ""
+    may_type: str = ""
+
+
+def cancel(jobs: Sequence[JobView], now: float) -> Question:
+    """Ending jobs."""
+    number = counted(len(jobs), "job")
+    running = [job for job in jobs if job.started_at is not None]
+    lines: list[Sequence[Piece]] = [_row(job, now) for job in jobs[:LISTED]]
+    if len(jobs) > LISTED:
+        lines.append([(f"  … and {len(jobs) - LISTED:,} more", "muted")])
+    lines += [[], [("Owners   ", "muted"), (_owners(jobs), "text")]]
+    waiting = len(jobs) - len(running)
+    if running:
+        held = sum(job.gpus for job in running)
+        spent = sum(job.gpus * (now - (job.started_at or now)) for job in running) / 3600
+        lines.append(
+            [
+                ("Running  ", "muted"),
+                (f"{len(running):,} to get SIGTERM now, SIGKILL after the grace time", "text"),
+            ]
+        )
+        lines.append([("Lost     ", "muted"), (_lost(held, spent), "warn")])
+    if waiting:
+        lines.append([("Waiting  ", "muted"), (f"{waiting:,} to leave the queue", "text")])
+    return Question(
+        f"Cancel {number}?",
+        tuple(lines),
+        f"Cancel {number}",
+        job_command("cancel", jobs),
+        must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+    )
+
+
+def drain(nodes: Sequence[NodeView]) -> Question:
+    """Emptying nodes."""
+    names = ", ".join(plain(node.name, 40) for node in nodes)
+    jobs = sum(len(node.jobs) for node in nodes)
+    free = gpus_text(round(sum(len(node.gpus) - cells.gpus_used(node) for node in nodes), 2))
+    return Question(
+        f"Drain {names}?",
+        (
+            [("Running  ", "muted"), (f"{counted(jobs, 'job')} finish undisturbed", "text")],
+            [("Effect   ", "muted"), (f"nothing new starts there; {free} free GPUs are closed", "warn")],
+        ),
+        "Drain",
+        f"corral nodes drain {shlex.join(plain(node.name) for node in nodes)}",
+        may_type="Why?",
+    )
+
+
+def job_command(verb: str, jobs: Sequence[JobView]) -> str:
+    """The same thing for a shell."""
+    return f"corral job {verb} {' '.join(shlex.quote(plain(job.label)) for job in jobs)}"
+
+
+def counted(number: int, thing: str) -> str:
+    """1 job, 2 jobs, 1,000 jobs."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _row(job: JobView, now: float) -> Sequence[Piece]:
+    state, part = cells.job_state(job)
+    gpus = f"{gpus_text(job.gpus)} GPU{'' if job.gpus <= 1 else 's'}" if job.gpus else "no GPU"
+    since = cells.job_time(job, now)[0]
+    return [
+        (f"{state}  ", part),
+        (f"{plain(job.label)} ", "strong"),
+        (f"{plain(job.name, 24)}  ", "text"),
+        (f"{plain(job.user, 16)} · {gpus} · {since}", "muted"),
+    ]
+
+
+def _owners(jobs: Sequence[JobView]) -> str:
+    owners = Counter(plain(job.user, 24) for job in jobs).most_common()
+    shown = ", ".join(
+        f"{user} ({number:,})" if number > 1 and len(owners) > 1 else user for user, number in owners[:5]
+    )
+    return shown + (f" and {len(owners) - 5:,} more" if len(owners) > 5 else "")
+
+
+def _lost(held: float, spent: float) -> str:
+    if not held:
+        return "their work since they started"
+    return f"{spent:,.1f} GPU-hours since they started, on {gpus_text(round(held, 2))} GPUs"
+
+
+def cancellable(job: JobView) -> bool:
+    """Whether there is still something to cancel."""
+    return not job.state.terminal
+
+
+def holdable(job: JobView) -> bool:
+    """Only what waits can be held."""
+    return job.state in (JobState.QUEUED, JobState.PREEMPTED)

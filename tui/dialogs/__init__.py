@@ -1,0 +1,1 @@
+"""What opens over a view and asks something."""

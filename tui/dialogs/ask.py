@@ -1,0 +1,109 @@
+"""The question before a change; the focus is on the button that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Input
+
+from tui.confirm import Question
+from tui.dialogs.dialog import Command, Dialog, Says
+from tui.stage import stage
+from wire.text import plain
+
+
+class Ask(Dialog[str]):
+    """Answers None for no; for yes what was typed (often nothing).
+
+    `question` is asked again whenever the cluster changes; when it has become pointless it returns None
+    and the dialog closes by itself.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "app.focus_previous", show=False),
+        Binding("right,l", "app.focus_next", show=False),
+        Binding("y", "copy", show=False),
+        Binding("q,n", "leave", show=False),
+    ]
+
+    def __init__(self, question: Callable[[], Question | None], first: Question) -> None:
+        super().__init__()
+        self._question, self._asked = question, first
+
+    def compose(self) -> ComposeResult:
+        """What would happen, the command, the buttons."""
+        asked = self._asked
+        with Vertical(classes="box ask") as box:
+            box.border_title = plain(asked.title, 60)
+            with VerticalScroll(classes="facts", can_focus=False):
+                for line in asked.lines:
+                    yield Says(line)
+            yield Command(self.command)
+            if asked.must_type or asked.may_type:
+                prompt = asked.may_type or f"type {asked.must_type} to go on"
+                yield Input(placeholder=prompt, compact=True)
+            with Horizontal(classes="buttons"):
+                yield Button("Back", id="back", compact=True)
+                yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
+
+    def on_mount(self) -> None:
+        """Nothing happens by accident."""
+        target = Input if self._asked.may_type else Button
+        self.query(target).first().focus()
+
+    @property
+    def command(self) -> str:
+        """The same for a shell, with what has been typed."""
+        return self._asked.command
+
+    @property
+    def typed(self) -> str:
+        """What stands in the input, if there is one."""
+        return next((field.value.strip() for field in self.query(Input)), "")
+
+    @on(Input.Changed)
+    def check(self) -> None:
+        """The number must be right before the button works."""
+        if self._asked.must_type:
+            self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
+
+    @on(Input.Submitted)
+    def submitted(self) -> None:
+        """Enter behind a reason means yes; behind a number it goes to the button."""
+        if self._asked.may_type:
+            self.dismiss(self.typed)
+        elif self.typed == self._asked.must_type:
+            self.query_one("#do", Button).focus()
+
+    @on(Button.Pressed, "#back")
+    def back(self) -> None:
+        """Do nothing."""
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#do")
+    def do(self) -> None:
+        """Do it."""
+        self.dismiss(self.typed)
+
+    def action_copy(self) -> None:
+        """The command, for the shell."""
+        stage(self).copy(self.command)
+
+    def changed(self) -> None:
+        """Ask again with what is true now."""
+        question = self._question()
+        if question is None:
+            stage(self).say("nothing left to do: it has changed meanwhile", "warn")
+            self.dismiss(None)
+        elif stage(self).model.stale:
+            stage(self).say("the connection is lost: changes have to wait", "warn")
+            self.dismiss(None)
+        elif question.title != self._asked.title:
+            self._asked = question
+            self.refresh(recompose=True)
+            self.call_after_refresh(self.on_mount)

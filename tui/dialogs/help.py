@@ -1,0 +1,107 @@
+"""All keys of a view, made from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.strip import Strip
+
+from tui.actions import LISTS, Action, actions_of, shown_key
+from tui.dialogs.dialog import Dialog
+from tui.paint import Piece, fit
+from tui.stage import stage
+from tui.widgets.pane import Pane
+
+_FILTERS = (
+    ("train", "a regex, looked for in everything the row says"),
+    ("!done", "everything but that"),
+    ("user:alice", "in one field; its beginning is enough: us:alice"),
+    ("gpus:>=4", "numbers compare"),
+    ("state:run !node:n1", "all of several"),
+)
+
+
+def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[list[Piece]]:
+    """The text of the help screen."""
+    actions = actions_of(view, read_only)
+    here = [action for action in actions if len(action.views) < 5 and not action.changes]
+    lines = _section(f"In {view}", here)
+    lines += _section(
+        "Changing something (capital letters)", [action for action in actions if action.changes]
+    )
+    lines += _section(
+        "Everywhere", [action for action in actions if len(action.views) == 5 and not action.changes]
+    )
+    if view in LISTS:
+        lines += [[], [(" Filters", "sorted")]]
+        lines += [
+            [("   ", "text"), (fit(example, 22), "accent"), (text, "muted")] for example, text in _FILTERS
+        ]
+        lines.append([("   ", "text"), (fit("fields", 22), "muted"), (", ".join(fields), "muted")])
+    return lines[1:]
+
+
+def _section(title: str, actions: Sequence[Action]) -> list[list[Piece]]:
+    if not actions:
+        return []
+    lines: list[list[Piece]] = [[], [(f" {title}", "sorted")]]
+    for action in actions:
+        keys = " ".join(shown_key(key) for key in action.keys)
+        lines.append(
+            [("   ", "text"), (fit(keys, 15), "key"), (fit(action.title, 14), "text"), (action.help, "muted")]
+        )
+        if action.command:
+            command = action.command.format(jobs="JOB…", nodes="NODE…", why="WHY")
+            lines.append([(" " * 32, "text"), (f"$ {command}", "faint")])
+    return lines
+
+
+class HelpText(Pane):
+    """The lines, scrolled."""
+
+    def __init__(self, lines: list[list[Piece]]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    @property
+    def total(self) -> int:
+        """Lines of help."""
+        return len(self._lines)
+
+    def paint_line(self, index: int, width: int) -> Strip:
+        """One of them."""
+        return stage(self).paint.strip(self._lines[index], width)
+
+
+class Help(Dialog[None]):
+    """Scrolls like everything else."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "step(1)", show=False),
+        Binding("k,up", "step(-1)", show=False),
+        Binding("space,pagedown,ctrl+d,ctrl+f", "step(12)", show=False),
+        Binding("pageup,ctrl+u,ctrl+b", "step(-12)", show=False),
+        Binding("g,home", "step(-9999)", show=False),
+        Binding("G,end", "step(9999)", show=False),
+        Binding("q,question_mark,f1,enter", "leave", show=False),
+    ]
+
+    def __init__(self, view: str, lines: list[list[Piece]]) -> None:
+        super().__init__()
+        self._view, self._lines = view, lines
+
+    def compose(self) -> ComposeResult:
+        """One box."""
+        with Vertical(classes="box help") as box:
+            box.border_title = f"Help: {self._view}"
+            box.border_subtitle = "esc closes"
+            self._text = HelpText(self._lines)
+            yield self._text
+
+    def action_step(self, by: int) -> None:
+        """Scroll."""
+        self._text.step(by)

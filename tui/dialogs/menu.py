@@ -1,0 +1,169 @@
+"""A list to choose from, with a line to search it: palette, orders, commands, themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.fuzzy import FuzzySearch
+from textual.strip import Strip
+from textual.widgets import Input
+
+from tui import glyphs
+from tui.dialogs.dialog import Dialog
+from tui.paint import Piece, both_ends, fit
+from tui.stage import stage
+from tui.widgets.pane import Pane
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One choice; `wrong` says why it cannot be chosen now."""
+
+    name: str
+    title: str
+    detail: str = ""
+    key: str = ""
+    wrong: str = ""
+
+
+class Choices(Pane):
+    """The entries that match, one of them under the cursor."""
+
+    def __init__(self, entries: Sequence[Entry], at: str, on_pick: Callable[[], None]) -> None:
+        super().__init__()
+        self.entries = list(entries)
+        self.index = next((place for place, entry in enumerate(entries) if entry.name == at), 0)
+        self._wide = max((len(entry.title) for entry in entries), default=0)
+        self._on_pick = on_pick
+
+    @property
+    def total(self) -> int:
+        """Entries that match."""
+        return len(self.entries)
+
+    @property
+    def entry(self) -> Entry | None:
+        """The one under the cursor."""
+        return self.entries[self.index] if self.entries else None
+
+    def show(self, entries: Sequence[Entry]) -> None:
+        """Others match now; the best is first."""
+        self.entries, self.index, self.top = list(entries), 0, 0
+        self.refresh()
+
+    def step(self, by: int) -> None:
+        """The cursor."""
+        self.jump(self.index + by)
+
+    def jump(self, index: int) -> None:
+        """The cursor, and the window after it."""
+        self.index = max(0, min(index, self.total - 1))
+        self.top = max(min(self.top, self.index), self.index - self.page + 1)
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click chooses."""
+        if (index := self.top + event.y) < self.total:
+            self.jump(index)
+            self._on_pick()
+
+    def on_resize(self) -> None:
+        """Keep the cursor in sight."""
+        self.jump(self.index)
+
+    def paint_line(self, index: int, width: int) -> Strip:
+        """An entry: title, detail, key."""
+        entry, here = self.entries[index], index == self.index
+        title = "faint" if entry.wrong else "strong" if here else "text"
+        left: list[Piece] = [
+            (glyphs.CURSOR if here else " ", "edge"),
+            (fit(f" {entry.title}", min(self._wide + 3, width)), title),
+            (entry.wrong or entry.detail, "warn" if entry.wrong else "muted"),
+        ]
+        right: list[Piece] = [(f" {entry.key} ", "key")] if entry.key else []
+        return stage(self).paint.strip(both_ends(left, right, width), width, "cursor" if here else "")
+
+
+class Menu(Dialog[str]):
+    """Choose one; with `search` by typing, else also with j and k."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+n", "step(1)", show=False),
+        Binding("up,ctrl+p", "step(-1)", show=False),
+        Binding("pagedown,ctrl+d", "step(10)", show=False),
+        Binding("pageup,ctrl+u", "step(-10)", show=False),
+        Binding("j", "step(1)", show=False),
+        Binding("k", "step(-1)", show=False),
+        Binding("g,home", "step(-9999)", show=False),
+        Binding("G,end", "step(9999)", show=False),
+        Binding("enter", "pick", show=False),
+        Binding("q", "leave", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        entries: Sequence[Entry],
+        *,
+        at: str = "",
+        search: bool = False,
+        extra: Callable[[str], Entry | None] = lambda _: None,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__()
+        self._title, self._entries = title, entries
+        self._search, self._extra, self._on_step = search, extra, on_step
+        self._choices = Choices(entries, at, self.action_pick)
+
+    def compose(self) -> ComposeResult:
+        """A search line, and the choices."""
+        with Vertical(classes="box menu") as box:
+            box.border_title = self._title
+            if self._search:
+                yield Input(placeholder="type to search", compact=True, select_on_focus=False)
+            self._choices.styles.height = min(len(self._entries), 18)
+            yield self._choices
+
+    def on_mount(self) -> None:
+        """Typing searches; without search the keys move."""
+        (self.query_one(Input) if self._search else self._choices).focus()
+
+    @on(Input.Changed)
+    def search(self, event: Input.Changed) -> None:
+        """The best matches first."""
+        extra = self._extra(event.value.strip())
+        found = self._matching(event.value.strip())
+        self._choices.show([*([extra] if extra else []), *found])
+
+    def _matching(self, text: str) -> Sequence[Entry]:
+        if not text:
+            return self._entries
+        match = FuzzySearch().match
+        scored = [
+            (max(match(text, entry.title)[0] * 1.5, match(text, entry.detail)[0]), entry)
+            for entry in self._entries
+        ]
+        return [entry for score, entry in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
+
+    @on(Input.Submitted)
+    def submitted(self) -> None:
+        """Enter in the search line."""
+        self.action_pick()
+
+    def action_step(self, by: int) -> None:
+        """Move the cursor."""
+        self._choices.step(by)
+        if self._choices.entry:
+            self._on_step(self._choices.entry.name)
+
+    def action_pick(self) -> None:
+        """Choose, unless it cannot be chosen now."""
+        entry = self._choices.entry
+        if entry is not None and not entry.wrong:
+            self.dismiss(entry.name)

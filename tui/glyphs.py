@@ -1,0 +1,71 @@
+"""The signs of the screen. Each differs from the others by shape, also without colour and in plain ASCII."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wire.words import JobState, NodeState
+
+JOB: Final = {
+    JobState.QUEUED: "○",
+    JobState.SCHEDULED: "◐",
+    JobState.RUNNING: "●",
+    JobState.PREEMPTED: "↺",
+    JobState.COMPLETED: "✓",
+    JobState.FAILED: "✗",
+    JobState.CANCELLED: "⊘",
+}
+HELD: Final = "‖"
+NODE: Final = {NodeState.UP: "▲", NodeState.DRAINED: "▽", NodeState.AWAY: "✗"}
+GPU: Final = {"busy": "■", "share": "◧", "free": "□", "sick": "✗"}
+LEVELS: Final = "▁▂▃▄▅▆▇█"
+MARK: Final = "◆"
+CURSOR: Final = "▌"
+ASCENDING: Final = "▴"
+DESCENDING: Final = "▾"
+LIVE: Final = "●"
+STALE: Final = "◌"
+
+ASCII: Final = {
+    ord(sign): plain
+    for signs, plain in (
+        ("○", "o"),
+        ("◐", "%"),
+        ("●", "*"),
+        ("↺", "@"),
+        ("✓", "+"),
+        ("✗", "x"),
+        ("⊘", "-"),
+        ("‖", "="),
+        ("▲▴", "^"),
+        ("▽▾", "v"),
+        ("■", "#"),
+        ("◧", "%"),
+        ("□", "."),
+        ("▁▂", "_"),
+        ("▃▄", "-"),
+        ("▅▆", "="),
+        ("▇█", "#"),
+        ("━╸", "="),
+        ("─┈", "-"),
+        ("│┃▐▌▏▎▍▋▊▉", "|"),
+        ("╭╮╰╯┌┐└┘├┤┼┬┴", "+"),
+        ("◆", "#"),
+        ("◌", "?"),
+        ("›", ">"),
+        ("·", "."),
+        ("…", "~"),
+        ("⏎", "<"),
+        ("␣", "_"),
+        ("→", ">"),
+        ("←", "<"),
+        ("↑", "^"),
+        ("↓", "v"),
+        ("×", "x"),
+        ("°", "C"),
+        ("“”", '"'),
+        ("’", "'"),
+    )
+    for sign in signs
+}
+"""What stands for a sign where only ASCII can be shown; anything else becomes a question mark."""

@@ -1,0 +1,127 @@
+"""What is known about a job, as lines."""
+
+from __future__ import annotations
+
+import shlex
+
+from tui import cells, glyphs
+from tui.model import Model
+from tui.paint import Piece, bar
+from wire.api import FilterLoss, Held, JobDetail, JobView, Why
+from wire.spec import JobSpec, gpus_text
+from wire.text import duration, memory, plain
+from wire.words import JobState, priority_name
+
+LABEL = 10
+
+
+def job_facts(job: JobView, detail: JobDetail | None, model: Model, width: int) -> list[list[Piece]]:
+    """The lines, the most important first."""
+    lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
+    lines += [_held(held, model) for held in job.held]
+    if job.state.terminal or job.state is JobState.RUNNING:
+        if job.detail:
+            lines.append(
+                _line(
+                    "detail", (plain(job.detail, 400), "failed" if job.state is JobState.FAILED else "text")
+                )
+            )
+    elif detail is not None:
+        lines += _why(detail.why)
+    elif job.detail:
+        lines.append(_line("why", (plain(job.detail, 400), "text")))
+    if detail is not None:
+        lines.append(_line("command", (plain(shlex.join(detail.spec.command), 1000), "text")))
+        if width >= 100 and detail.spec.workdir:
+            lines.append(_line("in", (plain(detail.spec.workdir, 300), "muted")))
+    return lines
+
+
+def _line(label: str, *pieces: Piece) -> list[Piece]:
+    return [(f" {label:<{LABEL}}", "muted"), *pieces]
+
+
+def _head(job: JobView) -> list[Piece]:
+    parts = (job.user, f"project {job.project}", f"queue {job.queue}", priority_name(job.priority).lower())
+    said = " · ".join(plain(part, 40) for part in parts)
+    state, part = cells.job_state(job)
+    end: list[Piece] = []
+    if job.exit_code is not None and job.exit_code != 0:
+        end = [(f" exit {job.exit_code}", "failed")]
+    elif job.signal is not None:
+        end = [(f" signal {job.signal}", "failed")]
+    return [(f" {state}", part), *end, ("   ", "text"), (said, "text")]
+
+
+def _times(job: JobView, now: float, width: int) -> list[Piece]:
+    waited = (job.started_at or job.ended_at or now) - job.submitted_at
+    pieces: list[Piece] = [
+        (f"submitted {cells.clock(job.submitted_at, now)}", "text"),
+        (f" · waited {duration(waited)}", "muted"),
+    ]
+    if job.started_at is not None:
+        ran = (job.ended_at or now) - job.started_at
+        pieces.append((f" · {'ran' if job.ended_at else 'running'} {duration(ran)} ", "muted"))
+        if job.time_limit_s and not job.ended_at:
+            share = ran / job.time_limit_s
+            pieces += bar(share, 16 if width >= 100 else 8, "warn" if share > 0.9 else "bar")
+    if job.time_limit_s:
+        pieces.append((f" limit {duration(job.time_limit_s)}", "muted"))
+    if job.attempt > 1:
+        pieces.append((f" · attempt {job.attempt}", "warn"))
+    return _line("time", *pieces)
+
+
+def _wants(job: JobView, spec: JobSpec | None) -> list[Piece]:
+    models = f" {'/'.join(plain(model, 20) for model in spec.gpu_models)}" if spec and spec.gpu_models else ""
+    gpus = f"{gpus_text(job.gpus)} GPU{'' if job.gpus <= 1 else 's'}{models}" if job.gpus else "no GPU"
+    nodes = f" over {job.nodes} nodes, each" if job.nodes > 1 else " with"
+    pieces: list[Piece] = [
+        (gpus, "strong"),
+        (f"{nodes} {job.cpu_milli / 1000:g} cores, {memory(job.memory_mib)}", "text"),
+    ]
+    if spec and spec.selector:
+        wanted = ", ".join(plain(f"{name}={value}", 60) for name, value in spec.selector.items())
+        pieces.append((f" · only {wanted}", "muted"))
+    return _line("wants", *pieces)
+
+
+def _held(held: Held, model: Model) -> list[Piece]:
+    node = model.nodes.rows.get(held.node)
+    gpus = {gpu.index: gpu for gpu in node.gpus} if node else {}
+    pieces: list[Piece] = [(f"{plain(held.node, 30)}  ", "accent")]
+    for share in held.gpus:
+        gpu = gpus.get(share.index)
+        part = f" {share.milli / 1000:g}" if share.milli < 1000 else ""
+        pieces.append(
+            (
+                f"{glyphs.GPU['share' if part else 'busy']} {share.index}{part}",
+                "share" if part else "busy",
+            )
+        )
+        pieces.append((f" {gpu.utilisation}%  " if gpu else "  ", "muted"))
+    return _line("holds", *pieces)
+
+
+def _why(why: Why) -> list[list[Piece]]:
+    place = f"   {_ordinal(why.position)} in the queue" if why.position is not None else ""
+    lines = [_line("why", (plain(why.sentence, 400), "strong"), (place, "muted"))]
+    lines += [_line("", *_loss(loss)) for loss in why.losses]
+    if why.losses:
+        lines.append(_line("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted")))
+    return lines
+
+
+def _loss(loss: FilterLoss) -> list[Piece]:
+    shown = ", ".join(plain(example, 30) for example in loss.examples[:3])
+    return [
+        (f"{-loss.lost:>5}  ", "warn"),
+        (f"{plain(loss.filter, 16):<12} ", "accent"),
+        (plain(loss.message, 160), "text"),
+        (f"  {shown}" if shown else "", "faint"),
+    ]
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{suffix}"

@@ -1,0 +1,153 @@
+"""Changes people ask for: confirmed, carried out by the desk, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tui import confirm
+from tui.desk import Failure, sentence
+from tui.dialogs.ask import Ask
+from tui.dialogs.submit import SubmitForm
+from tui.stage import Stage
+from wire.api import JobView, NodeView, Submitted
+from wire.client import Client, Refused, Unreachable
+from wire.spec import JobSpec
+from wire.text import plain
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Thing]):
+    """What became of an order about several things."""
+
+    done: tuple[Thing, ...]
+    failed: tuple[tuple[Thing, Failure], ...]
+
+
+class Orders:
+    """One method for each action that changes something."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def submit(self) -> None:
+        """Fill in the form, then queue the job."""
+
+        def send(spec: JobSpec | None) -> None:
+            if spec is not None:
+                self._stage.desk.ask(lambda client: client.submit(spec), self._submitted)
+
+        self._stage.push_screen(SubmitForm(), send)
+
+    def cancel(self) -> None:
+        """Cancel the chosen jobs, after asking."""
+
+        def still() -> list[JobView]:
+            rows = self._stage.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and confirm.cancellable(rows[job])]
+
+        def question() -> confirm.Question | None:
+            jobs = still()
+            return confirm.cancel(jobs, self._stage.model.now()) if jobs else None
+
+        ids = [job.id for job in self._chosen(confirm.cancellable)]
+        first = question()
+        if first is None:
+            self._stage.say("nothing to cancel: it has ended", "warn")
+            return
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._each("cancelled", still(), lambda client, job: client.cancel(job.id))
+
+        self._stage.push_screen(Ask(question, first), answered)
+
+    def hold(self) -> None:
+        """Hold the chosen jobs."""
+        self._waiting("held", "hold", lambda client, job: client.hold(job.id))
+
+    def release(self) -> None:
+        """Release the chosen jobs."""
+        self._waiting("released", "release", lambda client, job: client.release(job.id))
+
+    def drain(self) -> None:
+        """Drain the chosen nodes, after asking why."""
+        nodes = self._stage.view.nodes()
+        if not nodes:
+            return
+
+        def question() -> confirm.Question | None:
+            rows = self._stage.model.nodes.rows
+            there = [rows[node.name] for node in nodes if node.name in rows]
+            return confirm.drain(there) if there else None
+
+        def answered(why: str | None) -> None:
+            if why is not None:
+                self._each("drained", nodes, lambda client, node: client.drain(node.name, why))
+
+        self._stage.push_screen(Ask(question, confirm.drain(nodes)), answered)
+
+    def resume(self) -> None:
+        """Resume the chosen nodes."""
+        self._each("resumed", self._stage.view.nodes(), lambda client, node: client.resume(node.name))
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
+        return [job for job in self._stage.view.jobs() if possible(job)]
+
+    def _waiting(self, done: str, verb: str, order: Callable[[Client, JobView], object]) -> None:
+        jobs = self._chosen(confirm.holdable)
+        if jobs:
+            self._each(done, jobs, order)
+        else:
+            self._stage.say(f"nothing to {verb}: only jobs that wait can be held", "warn")
+
+    def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
+        def carry_out(client: Client) -> Outcome[Thing]:
+            good: list[Thing] = []
+            bad: list[tuple[Thing, Failure]] = []
+            for thing in things:
+                try:
+                    order(client, thing)
+                    good.append(thing)
+                except (Refused, Unreachable) as failure:
+                    bad.append((thing, failure))
+            return Outcome(tuple(good), tuple(bad))
+
+        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
+
+    def _report(self, done: str, outcome: Outcome[Thing] | Failure) -> None:
+        """What failed is said, and stays marked."""
+        if not isinstance(outcome, Outcome):
+            self._stage.say(sentence(outcome), "bad")
+            return
+        marks = self._stage.model.jobs.marks
+        marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
+        names = [_name(thing) for thing in outcome.done]
+        about = names[0] if len(names) == 1 else f"{len(names):,}"
+        if not outcome.failed:
+            self._stage.say(f"{about} {done}", "good")
+        else:
+            thing, failure = outcome.failed[0]
+            first = f"{_name(thing)}: {sentence(failure)}"
+            self._stage.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}", "bad")
+        self._stage.refresh_view()
+
+    def _submitted(self, answer: Submitted | Failure) -> None:
+        if not isinstance(answer, Submitted):
+            self._stage.say(sentence(answer), "bad")
+            return
+        many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
+        self._stage.say(f"submitted {plain(answer.label)}{many}", "good")
+        self._stage.model.jobs.follow(answer.ids[0])
+        self._stage.refresh_view()
+
+
+def _name(thing: object) -> str:
+    return plain(
+        thing.label if isinstance(thing, JobView) else thing.name if isinstance(thing, NodeView) else "", 40
+    )

@@ -1,0 +1,1 @@
+"""What fills the screen between header and footer, one file per view."""

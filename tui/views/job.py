@@ -1,0 +1,232 @@
+"""One job: what it is, why it is where it is, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui import actions
+from tui.desk import Failure, sentence
+from tui.feed import Changes
+from tui.jobfacts import job_facts
+from tui.logtail import LogTail
+from tui.paint import Piece
+from tui.stage import stage
+from tui.views.view import View, bindings
+from tui.widgets.line import Line
+from tui.widgets.logpane import LogPane
+from wire.api import JobDetail, JobView
+from wire.client import Refused, Unreachable
+from wire.text import plain
+from wire.words import JobState
+
+REASK_S: Final = 5
+
+
+class Facts(Widget):
+    """The lines above the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[list[Piece]] = []
+
+    def update(self, lines: list[list[Piece]]) -> None:
+        """Other facts."""
+        if len(lines) != len(self._lines):
+            self.styles.height = len(lines)
+        self._lines = lines
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for one line."""
+        pieces = self._lines[y] if y < len(self._lines) else []
+        return stage(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)
+
+
+class LogTitle(Line):
+    """Which stream, how much of it, and whether it is followed."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """── stdout  stderr ── 1,204 lines ── following ──."""
+        job, log = self._job, self._job.output
+        pieces: list[Piece] = [("── ", "line")]
+        for name in ("stdout", "stderr"):
+            pieces += [(name, "sorted" if name == job.stream else "faint"), ("  ", "text")]
+        told = f"{log.count:,} lines" + ("  following" if log.following and not job.output_over else "")
+        told += "  wrapped" if log.wrapping else ""
+        told += f"  /{plain(log.filter_text, 30)}" if log.filter_text else ""
+        pieces += [(told, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
+        return [*pieces, (" ", "text"), ("─" * width, "line")]
+
+
+class Job(View):
+    """A job by its id; the row comes from the feed, what it asked for and why it waits from a question."""
+
+    NAME = actions.JOB
+    BINDINGS: ClassVar[list[BindingType]] = bindings(actions.JOB)
+
+    def __init__(self, job: int) -> None:
+        super().__init__()
+        self.job = job
+        self.stream = "stdout"
+        self.output = LogPane()
+        self.output_note, self.output_over = "", False
+        self._facts = Facts()
+        self._title = LogTitle(self)
+        self._detail: JobDetail | None = None
+        self._wrong = ""
+        self._tail: LogTail | None = None
+        self._ticks = 0
+        self._shape: tuple[JobState, int, str] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Facts above, the log below."""
+        yield self._facts
+        yield self._title
+        yield self.output
+
+    def on_mount(self) -> None:
+        """Ask for what the feed does not tell."""
+        self._ask()
+        self._follow_log()
+
+    def close(self) -> None:
+        """Nobody reads the log any more."""
+        if self._tail is not None:
+            self._tail.stop()
+
+    # -- what it shows ------------------------------------------------------------------
+
+    @property
+    def pane(self) -> LogPane:
+        """The log."""
+        return self.output
+
+    @property
+    def row(self) -> JobView | None:
+        """The job as last heard."""
+        row = stage(self).model.jobs.rows.get(self.job)
+        return row or (self._detail.job if self._detail else None)
+
+    def jobs(self) -> list[JobView]:
+        """This one."""
+        return [self.row] if self.row else []
+
+    def title(self) -> str:
+        """Its label and name."""
+        row = self.row
+        return plain(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
+
+    def status(self) -> Sequence[Piece]:
+        """What could not be found out."""
+        return [(self._wrong, "warn")] if self._wrong else []
+
+    def changed(self, _changes: Changes) -> None:
+        """Another state may have another reason, and a log."""
+        row = self.row
+        shape = (row.state, row.attempt, row.detail) if row else None
+        if shape != self._shape:
+            begun = self._shape is None or (shape and self._shape and shape[:2] != self._shape[:2])
+            self._shape = shape
+            self._ask()
+            if begun and (self._tail is None or self.output_over):
+                self._follow_log()
+        self._redraw()
+
+    def tick(self) -> None:
+        """Times go on; why it waits changes with the cluster."""
+        self._ticks += 1
+        row = self.row
+        if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
+            self._ask()
+        self._redraw()
+
+    def on_resize(self) -> None:
+        """Other widths, other lines."""
+        self._redraw()
+
+    def _redraw(self) -> None:
+        row, width = self.row, self.size.width
+        most = max(3, self.size.height * 3 // 5)
+        if row is not None and width:
+            lines = job_facts(row, self._detail, stage(self).model, width)
+            self._facts.update(lines[:most])
+        self._title.refresh()
+
+    # -- questions ----------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        stage(self).desk.ask(lambda client: client.job(self.job), self._answered)
+
+    def _answered(self, answer: JobDetail | Failure) -> None:
+        if not self.is_attached:
+            return
+        if isinstance(answer, (Unreachable, Refused)):
+            self._wrong = sentence(answer)
+        else:
+            self._detail, self._wrong = answer, ""
+            self._redraw()
+        stage(self).refresh_lines()
+
+    def _follow_log(self) -> None:
+        if self._tail is not None:
+            self._tail.stop()
+        on_stage = stage(self)
+        tail = LogTail(
+            on_stage.connect, self.job, self.stream, lambda: on_stage.deliver(lambda: self._arrived(tail))
+        )
+        self._tail, self.output_over, self.output_note = tail, False, ""
+        tail.start()
+
+    def _arrived(self, tail: LogTail) -> None:
+        if tail is not self._tail or not self.is_attached:
+            return
+        piece = tail.take()
+        self.output.add(piece)
+        self.output_note, self.output_over = plain(piece.note, 80), piece.over
+        self._title.refresh()
+
+    # -- actions ------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        """The filter of the log."""
+        return self.output.filter_text
+
+    def narrow(self, text: str) -> str:
+        """Filter the log."""
+        wrong = self.output.filter(text)
+        self._title.refresh()
+        return wrong
+
+    def act_output(self) -> None:
+        """The other stream."""
+        self.stream = "stderr" if self.stream == "stdout" else "stdout"
+        self.output.following = True
+        self._follow_log()
+        self._title.refresh()
+
+    def act_follow(self) -> None:
+        """To the end, and stay there."""
+        self.output.jump(self.output.total)
+        self._title.refresh()
+
+    def act_wrap(self) -> None:
+        """Wrap or cut."""
+        self.output.toggle_wrap()
+        self._title.refresh()
+
+    def act_error(self) -> None:
+        """The next line that speaks of an error."""
+        if not self.output.next_trouble():
+            stage(self).say("no error further on")
+        self._title.refresh()

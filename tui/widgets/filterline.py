@@ -1,0 +1,69 @@
+"""The line in which a filter is typed; the list narrows with every key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from tui.dialogs.dialog import Says
+
+
+class FilterLine(Horizontal):
+    """Hidden until wanted. Enter keeps the filter, escape puts back the one there was."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", show=False),
+        Binding("ctrl+c", "give_up", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._narrow: Callable[[str], str] = lambda _: ""
+        self._done: Callable[[], None] = lambda: None
+        self._before = ""
+
+    def compose(self) -> ComposeResult:
+        """A slash, the line, what is wrong with it."""
+        yield Says([(" /", "key")], classes="slash")
+        yield Input(compact=True, select_on_focus=False, placeholder="word  !word  user:alice  gpus:>=4")
+        yield Says(classes="wrong")
+
+    def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
+        """Begin with a text; `narrow` takes every change and says what is wrong with it."""
+        self._narrow, self._done, self._before = narrow, done, text
+        self.display = True
+        field = self.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
+        field.focus()
+
+    @on(Input.Changed)
+    def changed(self, event: Input.Changed) -> None:
+        """Narrow the list."""
+        event.stop()
+        self._try(event.value)
+
+    @on(Input.Submitted)
+    def keep(self, event: Input.Submitted) -> None:
+        """Leave the line, keep what it did."""
+        event.stop()
+        self._close()
+
+    def action_give_up(self) -> None:
+        """Leave the line as if it had never been opened."""
+        self._try(self._before)
+        self._close()
+
+    def _try(self, text: str) -> None:
+        wrong = self._narrow(text)
+        self.query(".wrong").first(Says).update([(wrong, "bad")])
+
+    def _close(self) -> None:
+        self.display = False
+        self._done()

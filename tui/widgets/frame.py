@@ -1,0 +1,154 @@
+"""The lines around every view: header, trail, status, keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from tui import glyphs
+from tui.actions import footer_of, shown_key
+from tui.paint import Piece, bar, both_ends, length
+from tui.stage import stage
+from tui.views.view import View
+from tui.widgets.line import Line
+from wire.spec import gpus_text
+from wire.text import duration, plain
+from wire.words import JobState, NodeState
+
+
+class Header(Line):
+    """The cluster in one line."""
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """Name, GPUs in use, jobs, and how fresh all this is."""
+        model = stage(self).model
+        left: list[Piece] = [
+            (" corral ", "brand"),
+            (plain(model.name, 24), "strong"),
+            ("   " if width >= 100 else "  ", "text"),
+        ]
+        used, total = round(model.gpus_used, 2), model.gpus
+        length_of_bar = 24 if width >= 120 else 14 if width >= 76 else 8
+        left += bar(used / total if total else 0, length_of_bar)
+        left += [(f" {gpus_text(used)}/{total}", "strong"), (" GPUs" if width >= 70 else "", "muted")]
+        left += self._jobs(width)
+        return both_ends(left, [*self.connection(), (" ", "text")], width)
+
+    def _jobs(self, width: int) -> list[Piece]:
+        model = stage(self).model
+        shown = [(JobState.RUNNING, 0), (JobState.QUEUED, 0), (JobState.SCHEDULED, 110)]
+        shown += [(JobState.FAILED, 130), (JobState.COMPLETED, 150)]
+        pieces: list[Piece] = []
+        for state, needed in shown:
+            if width >= needed:
+                part = state.value.lower()
+                word = f" {part}" if width >= 76 else ""
+                pieces += [
+                    ("   " if width >= 100 else "  ", "text"),
+                    (f"{glyphs.JOB[state]} {model.counts[state]:,}", part),
+                    (word, "muted"),
+                ]
+        if width >= 170:
+            up = sum(node.state is NodeState.UP for node in model.nodes.rows.values())
+            sign = glyphs.NODE[NodeState.UP]
+            pieces += [("   ", "text"), (f"{sign} {up}/{len(model.nodes.rows)}", "up"), (" nodes", "muted")]
+        return pieces
+
+    def connection(self) -> list[Piece]:
+        """Live, or how old what is shown is."""
+        model = stage(self).model
+        if model.connection.state == "loading":
+            return [(f"{glyphs.STALE} loading", "warn")]
+        if not model.stale:
+            return [(f"{glyphs.LIVE} live", "good")]
+        return [(f"{glyphs.STALE} stale {duration(model.silent_s())}", "bad")]
+
+
+class Trail(Line):
+    """The views, where we are, and how the list is arranged."""
+
+    def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
+        super().__init__()
+        self._roots, self._trail = roots, trail
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """1 Queue › job 17    2 Nodes    3 Events."""
+        trail = self._trail()
+        left: list[Piece] = [(" ", "text")]
+        for number, root in enumerate(self._roots, 1):
+            here = root is trail[0]
+            left += [
+                (f"{number} ", "key" if here else "faint"),
+                (root.title(), "tab" if here and len(trail) == 1 else "text" if here else "muted"),
+            ]
+            if here:
+                for view in trail[1:]:
+                    left += [(" › ", "faint"), (view.title(), "tab" if view is trail[-1] else "text")]
+            left.append(("   ", "text"))
+        note = list(trail[-1].note())
+        if length(note) > width // 2:
+            note = note[-3:]
+        return both_ends(left, note, width)
+
+
+class Status(Line):
+    """What was just said, else what the view says about what is under the cursor."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        super().__init__()
+        self._view = view
+        self._said: Piece | None = None
+        self._until = 0.0
+
+    def say(self, text: str, part: str, seconds: float) -> None:
+        """Show this for a while."""
+        self._said, self._until = (plain(text, 1000), part), time.monotonic() + seconds
+        self.refresh()
+
+    def tick(self) -> None:
+        """What was said has been read."""
+        if self._said is not None and time.monotonic() > self._until:
+            self._said = None
+            self.refresh()
+
+    def pieces(self, _width: int) -> Sequence[Piece]:
+        """One sentence."""
+        said = [self._said] if self._said else self._view().status()
+        return [(" ", "text"), *said]
+
+
+class Keys(Line):
+    """The footer: keys that matter here."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        super().__init__()
+        self._view = view
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """As many as fit; help and menu always."""
+        on_stage = stage(self)
+        actions = footer_of(self._view().NAME, on_stage.read_only)
+        right: list[Piece] = [("read-only ", "warn")] if on_stage.read_only else []
+        shown = [
+            [
+                (shown_key(action.keys[0]), "faint" if on_stage.allowed(action) else "key"),
+                (f" {action.title}", "faint" if on_stage.allowed(action) else "muted"),
+            ]
+            for action in actions
+        ]
+        return both_ends(_fitting(shown, width - length(right) - 1), right, width)
+
+
+def _fitting(items: list[list[Piece]], width: int) -> list[Piece]:
+    """The first ones, but menu, help and quit (the last three) always."""
+    gap: Piece = ("  ", "text")
+    last = items[-3:]
+    room = width - sum(length(item) + 2 for item in last)
+    pieces: list[Piece] = [(" ", "text")]
+    for item in items[:-3]:
+        if (room := room - length(item) - 2) < 0:
+            break
+        pieces += [*item, gap]
+    for item in last:
+        pieces += [*item, gap]
+    return pieces

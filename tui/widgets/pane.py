@@ -1,0 +1,109 @@
+"""A window on any number of lines, each painted only when it is seen."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.stage import stage
+
+WHEEL = 3
+
+
+class Pane(Widget, can_focus=True):
+    """Scrolls by itself: nothing is laid out, and a million lines cost as much as forty."""
+
+    ALLOW_SELECT = False
+    HEAD = 0
+    """Lines at the top that stay."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.top = 0
+
+    # -- to be said by each pane --------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def paint_line(self, index: int, width: int) -> Strip:
+        """The line at this place."""
+        raise NotImplementedError
+
+    def paint_head(self, y: int, width: int) -> Strip:
+        """A line of the head."""
+        raise NotImplementedError
+
+    # -- scrolling ----------------------------------------------------------------------
+
+    @property
+    def page(self) -> int:
+        """How many lines are seen at once."""
+        return max(1, self.size.height - self.HEAD)
+
+    @property
+    def at_end(self) -> bool:
+        """True when the last line is seen."""
+        return self.top >= self.total - self.page
+
+    def scroll_lines(self, top: int) -> None:
+        """Make this the first line seen, as far as there are lines."""
+        top = max(0, min(top, self.total - self.page))
+        if top != self.top:
+            self.top = top
+            self.refresh()
+
+    def refresh_line(self, index: int) -> None:
+        """Paint one line anew."""
+        y = index - self.top + self.HEAD
+        if self.HEAD <= y < self.size.height:
+            self.refresh(Region(0, y, self.size.width, 1))
+
+    def step(self, by: int) -> None:
+        """Some lines further, or back."""
+        self.scroll_lines(self.top + by)
+
+    def jump(self, index: int) -> None:
+        """To a line."""
+        self.scroll_lines(index)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel, towards us."""
+        event.stop()
+        self.step(WHEEL)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel, away from us."""
+        event.stop()
+        self.step(-WHEEL)
+
+    def on_resize(self) -> None:
+        """Keep the window inside the lines."""
+        self.scroll_lines(self.top)
+
+    # -- painting -----------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for one line of the window."""
+        return self._window_line(y).apply_style(self.rich_style)
+
+    def _window_line(self, y: int) -> Strip:
+        width = self.size.width
+        index = self.top + y - self.HEAD
+        if y < self.HEAD:
+            return self.paint_head(y, width)
+        scrolls = self.total > self.page
+        inner = width - 1 if scrolls else width
+        strip = self.paint_line(index, inner) if index < self.total else Strip.blank(inner)
+        return Strip([*strip, self._bar(y - self.HEAD)], width) if scrolls else strip
+
+    def _bar(self, y: int) -> Segment:
+        size = max(1, self.page * self.page // self.total)
+        start = (self.page - size) * self.top // max(1, self.total - self.page)
+        thumb = start <= y < start + size
+        return Segment("▐" if thumb else " ", stage(self).paint.style("muted" if thumb else "text"))
