@@ -45,16 +45,12 @@ class Place(Protocol):
         """What is wrong with the structure of the database, read whole."""
         ...
 
-    def settle(self, connection: Connection) -> None:
-        """Everything was checked: finish what an earlier owner left undone."""
+    def settle(self, connection: Connection, head: Head) -> None:
+        """The store is sound by itself: compare it with what was noted, and finish what was left undone."""
         ...
 
     def note(self, head: Head) -> None:
         """Remember outside of the database that the journal is durable up to here."""
-        ...
-
-    def noted(self) -> Head | None:
-        """The last note, if there is one."""
         ...
 
     def damaged(self, what: str) -> StoreFailure:

@@ -83,14 +83,11 @@ class PostgresServer:
     def full_check(self, _connection: Connection) -> list[str]:
         return []
 
-    def settle(self, _connection: Connection) -> None:
+    def settle(self, _connection: Connection, _head: Head) -> None:
         pass
 
     def note(self, _head: Head) -> None:
         pass
-
-    def noted(self) -> Head | None:
-        return None
 
     def damaged(self, what: str) -> StoreFailure:
         return StoreBroken(

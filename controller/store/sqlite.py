@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Table, create_engine, event
+from sqlalchemy import URL, Connection, Table, create_engine, event, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from controller.store.chain import Head
 from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreRefused
 from controller.store.sidecars import HeadNote, OwnerLock
+from controller.store.tables import journal
 
 BUSY_S = 10
 WAL_LIMIT = 64 << 20
@@ -68,7 +69,13 @@ class SqliteFile:
     def full_check(self, connection: Connection) -> list[str]:
         return _check(connection, "integrity_check")
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: Connection, head: Head) -> None:
+        noted = self._note.read()
+        if noted and noted.seq:
+            with connection.begin():
+                there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
+            if there != noted.hash:
+                raise self._rewound(noted.seq, head.seq)
         # An fsync of the log that failed under an earlier owner may have left pages that are right in memory
         # and wrong on the disk; moving all of it into the file, with an fsync of its own, ends the doubt.
         driver: Any = connection.connection.driver_connection
@@ -76,12 +83,10 @@ class SqliteFile:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             raise self.failure(error) from error
+        self._note.write(head)
 
     def note(self, head: Head) -> None:
         self._note.write(head)
-
-    def noted(self) -> Head | None:
-        return self._note.read()
 
     def damaged(self, what: str) -> StoreFailure:
         try:
@@ -155,6 +160,15 @@ class SqliteFile:
             )
         os.close(_private(self.where, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC))
         _sync(self.path.parent)
+
+    def _rewound(self, noted: int, last: int) -> StoreFailure:
+        damage = self.damaged(
+            f"entry {noted} was acknowledged, but the journal ends at entry {last} without it; "
+            "its write-ahead log was lost, or an older copy was put in its place"
+        )
+        return StoreBroken(
+            damage.message, f"{damage.hint} To go on without the lost entries, delete {self._note.path}."
+        )
 
     def _keep(self) -> Path:
         """Copy file and log aside once: a restart loop must not fill the disk with copies."""

@@ -73,7 +73,7 @@ class Store:
                     raise place.damaged(problems[0])
                 migrate(writer, place.where)
                 store = cls(place, writer, keep)
-                place.settle(writer)
+                place.settle(writer, store._head)
             except (DBAPIError, StoreFailure) as error:
                 failure = place.failure(error.orig) if isinstance(error, DBAPIError) else error
                 raise StoreRefused(failure.message, failure.hint) from error
@@ -205,26 +205,17 @@ class Store:
         return facts
 
     def _find_head(self) -> Head:
-        """Follow the chain's end, and refuse a journal that ends before what was acknowledged."""
-        journal = tables.journal
+        """Follow the chain's end."""
+        newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
         with self._writer.begin():
-            newest = records.ENTRIES.order_by(journal.c.seq.desc()).limit(TAIL + 1)
             tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
-            noted = self._place.noted()
-            there = noted and self._writer.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
         start = chain.genesis(self._meta["id"])
         if len(tail) > TAIL:
-            first, digest = tail.pop(0)
-            start = Head(first.seq, digest)
+            before, digest = tail.pop(0)
+            start = Head(before.seq, digest)
         head = chain.follow(start, tail)
         if isinstance(head, Broken):
             raise self._place.damaged(head.how)
-        if noted and noted.seq and noted.hash != there:
-            raise self._place.damaged(
-                f"entry {noted.seq} was acknowledged, but the journal ends at entry {head.seq} without it; "
-                "its write-ahead log was lost, or an older copy was put in its place"
-            )
-        self._place.note(head)
         return head
 
     def _jobs(self, query: Select[Any]) -> list[JobRow]:

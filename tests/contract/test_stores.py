@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from controller.store.store import Store
 from controller.store.tables import metadata
 from controller.store.verify import VerifyReport
 from tests.controller.store.samples import Model, batch, entry, history, job
+from tests.controller.store.scratch import scratch
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
 
 
@@ -34,12 +36,15 @@ def server() -> Iterator[PostgresUnderTest]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
-    """The URL of a store that is not there yet."""
+def new_url(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Gives the URLs of stores that are not there yet."""
     if request.param == "postgresql":
         running: PostgresUnderTest = request.getfixturevalue("server")
-        return running.new_database
-    return lambda: f"sqlite:///{tmp_path_factory.mktemp('store')}/corral.db"
+        yield running.new_database
+        return
+    with scratch() as directory:
+        names = itertools.count()
+        yield lambda: f"sqlite:///{directory}/{next(names)}.db"
 
 
 @pytest.fixture

