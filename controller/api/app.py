@@ -1,0 +1,156 @@
+"""The API's front: from a request to its route and back, and the sockets it all comes through."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any, cast
+
+from aiohttp import web
+from multidict import MultiMapping
+from pydantic import TypeAdapter, ValidationError
+
+from controller.api.call import Call, Route
+from controller.api.errors import Rejected, explain, misread
+from controller.api.identity import Caller, Identity, read_token
+from controller.api.protocol import Connection, Connections, Door
+from controller.api.routes import find
+from controller.api.sockets import UnixSocket, open_tcp
+from controller.api.stream import Streams
+from controller.core.inputs import Refusal
+from controller.daemon import Daemon
+
+BODY_S = 10.0
+"""So long a body may take to arrive."""
+
+GRACE_S = 1.0
+"""So long requests that are being answered may take to finish when the server closes."""
+
+
+async def serve(daemon: Daemon) -> Server:
+    """Listen where the configuration says. Raises OSError with a sentence if that cannot be."""
+    server = Server(daemon)
+    await server.open()
+    return server
+
+
+class Server:
+    """The API of one daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        config = daemon.config
+        self._daemon = daemon
+        self._listen = config.api.listen
+        token = read_token(config.state_dir / "token") if self._listen else ""
+        self._identity = Identity(config, token)
+        self._streams = Streams(daemon)
+        self._connections = Connections(self._answer, Door(self._identity, config.api.max_connections))
+        self._max_body = config.api.max_body
+        self._listeners: list[asyncio.Server] = []
+        self._unix: UnixSocket | None = None
+        self.url = f"unix://{config.socket}"
+        self.tcp_url = ""
+
+    async def open(self) -> None:
+        """Start to listen."""
+        loop = asyncio.get_running_loop()
+        if self._listen:
+            line = open_tcp(self._listen)
+            host, port = line.getsockname()[:2]
+            self.tcp_url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            self._listeners.append(await loop.create_server(self._connections, sock=line))
+        self._unix = UnixSocket(self._daemon.config.socket)
+        self._listeners.append(await loop.create_unix_server(self._connections, sock=self._unix.line))
+
+    async def close(self) -> None:
+        """Listen no more, let what is being answered finish, and leave no file behind."""
+        if self._unix is not None:
+            self._unix.remove()
+        for listener in self._listeners:
+            listener.close()
+        self._streams.close()
+        self._connections.pre_shutdown()
+        await self._connections.shutdown(GRACE_S)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._carry_out(request)
+        except Exception as error:
+            if request.writer.output_size:
+                raise  # half an answer is out: handle_error breaks the connection
+            response = explain(error)
+            if not request.content.is_eof():
+                response.force_close()
+            return response
+
+    async def _carry_out(self, request: web.BaseRequest) -> web.StreamResponse:
+        caller = await self._caller(request)
+        route, path = find(request.method, request.rel_url.raw_path)
+        call = Call(self._daemon, self._identity, self._streams, request, caller, path)
+        if route.query or request.rel_url.raw_query_string:
+            call.query = _query(route, request.query)
+        if route.body is not None:
+            call.body = _understand(route.body, await self._body(request))
+        answer = await route.handle(call)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        return web.Response(
+            body=_adapter(type(answer)).dump_json(answer),
+            status=route.status,
+            content_type="application/json",
+        )
+
+    async def _caller(self, request: web.BaseRequest) -> Caller:
+        connection = cast(Connection, request.protocol)
+        if not connection.welcome:
+            connection.close()
+            raise Rejected(Refusal("busy", "there are too many connections", hint="Try again in a moment."))
+        if connection.uid is None:
+            return await self._identity.of_token(request.headers.get("Authorization"))
+        return await self._identity.of_uid(connection.uid)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise Rejected(
+                Refusal("invalid", "compressed bodies are not read", "Content-Encoding"), status=415
+            )
+        if (request.content_length or 0) > self._max_body:
+            raise web.HTTPRequestEntityTooLarge(self._max_body)
+        content = request.content
+        if content.is_eof():
+            return content.read_nowait()
+        if request.headers.get("Expect", "").casefold() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = bytearray()
+        async with asyncio.timeout(BODY_S):
+            async for piece in content.iter_any():
+                body += piece
+                if len(body) > self._max_body:
+                    raise web.HTTPRequestEntityTooLarge(self._max_body)
+        return bytes(body)
+
+
+def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
+    known = {each.name: each for each in route.query}
+    strange = [name for name in sent if name not in known]
+    if strange:
+        there = f"There are: {', '.join(known)}." if known else ""
+        raise Rejected(Refusal("invalid", f"there is no parameter {strange[0]!r}", strange[0], there))
+    return {name: each.value(sent.getall(name, [])) for name, each in known.items()}
+
+
+def _understand(kind: Any, body: bytes) -> Any:
+    """The body as what it has to be.
+
+    Measured on a submit of 365 bytes: pydantic 2 µs, json.loads and wire.codec 12 µs. So pydantic reads, and
+    says what is wrong as well. Of a name that stands twice the last counts, as everywhere in JSON.
+    """
+    try:
+        return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")
+    except ValidationError as error:
+        raise Rejected(misread(error, kind)) from None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

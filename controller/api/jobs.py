@@ -1,0 +1,104 @@
+"""Jobs: submit, list, show, cancel, hold, release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from controller.api.call import Call
+from controller.api.errors import Rejected
+from controller.api.views import job_view, public
+from controller.core import inputs
+from controller.core.inputs import Input, Refusal
+from controller.core.jobs import Job
+from controller.core.records import job_of
+from wire.api import JobDetail, JobList, JobView, SubmitRequest, Submitted
+from wire.words import JobState
+
+
+async def submit(call: Call) -> Submitted:
+    """Queue a job or an array; it is on disk when this answers."""
+    request: SubmitRequest = call.body
+    caller = call.caller
+    if not caller.owns(caller.user):
+        raise Rejected(
+            Refusal("not_allowed", "only operators may submit here", hint="[access] others is 'view'.")
+        )
+    if len(request.key) > 200 or not request.key.isprintable():
+        raise Rejected(Refusal("invalid", "key must be printable and at most 200 characters", "key"))
+    user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
+    reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key))
+    if isinstance(reply, Refusal):
+        raise Rejected(replace(reply, where=f"spec.{reply.where}" if reply.where else "spec"))
+    return Submitted(reply.jobs, str(reply.jobs[0]))
+
+
+async def listing(call: Call) -> JobList:
+    """Jobs by id: those that live and those that ended lately; all there ever were with history=1."""
+    states = frozenset(map(JobState, call.query["state"]))
+    user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
+
+    def wanted(job: Job) -> bool:
+        return (not states or job.state in states) and (not user or job.user == user)
+
+    if call.query["history"]:
+        return await _history(call, wanted, states, user, after, limit)
+    await call.daemon.settled()
+    found = [job for job in call.daemon.state.jobs.values() if wanted(job)]
+    total = len(found)
+    if after:
+        found = [job for job in found if job.id > after]
+    found.sort(key=lambda job: job.id)
+    following = found[limit - 1].id if len(found) > limit else None
+    views = tuple(job_view(call.daemon.engine, job) for job in found[:limit])
+    return JobList(views, call.daemon.seq, total, following)
+
+
+async def _history(
+    call: Call,
+    wanted: Callable[[Job], bool],
+    states: frozenset[JobState],
+    user: str,
+    after: int,
+    limit: int,
+) -> JobList:
+    """Newest first out of the store, with the state's word on every job it still knows."""
+    names = [state.value for state in states] or None
+    rows = await call.daemon.read(lambda: call.daemon.store.jobs(names, user or None, after or None, limit))
+    await call.daemon.settled()
+    known = call.daemon.state.jobs
+    jobs = [known.get(row.id) or job_of(row) for row in rows]
+    views = tuple(job_view(call.daemon.engine, job) for job in jobs if wanted(job))
+    following = rows[-1].id if len(rows) == limit else None
+    return JobList(views, call.daemon.seq, call.daemon.state.next_job - 1, following)
+
+
+async def show(call: Call) -> JobDetail:
+    """One job: what it asked for, and why it is where it is."""
+    job = await call.job()
+    engine = call.daemon.engine
+    spec = job.spec if call.caller.owns(job.user) else public(job.spec)
+    return JobDetail(job_view(engine, job), spec, engine.explain(job, call.daemon.now()))
+
+
+async def cancel(call: Call) -> JobView:
+    """End a job, whatever it is doing."""
+    return await _change(call, "cancel", inputs.Cancel)
+
+
+async def hold(call: Call) -> JobView:
+    """Keep a queued job from starting."""
+    return await _change(call, "hold", inputs.Hold)
+
+
+async def release(call: Call) -> JobView:
+    """Let a held job start again."""
+    return await _change(call, "release", inputs.Release)
+
+
+async def _change(call: Call, what: str, make: Callable[[int, str], Input]) -> JobView:
+    job = await call.own_job(what)
+    if job.id not in call.daemon.state.jobs:
+        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))
+    await call.ask(make(job.id, call.caller.user))
+    return job_view(call.daemon.engine, job)

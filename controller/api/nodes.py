@@ -1,0 +1,45 @@
+"""Nodes: list, show, drain, resume."""
+
+from __future__ import annotations
+
+from controller.api.call import Call
+from controller.api.errors import Rejected
+from controller.api.views import node_view
+from controller.core import inputs
+from controller.core.inputs import Refusal
+from controller.core.nodes import Node
+from wire.api import NodeAction, NodeList, NodeView
+
+
+async def listing(call: Call) -> NodeList:
+    """All nodes by name, with their GPUs and who holds them."""
+    await call.daemon.settled()
+    return NodeList(tuple(_view(call, node) for node in call.daemon.state.nodes), call.daemon.seq)
+
+
+async def show(call: Call) -> NodeView:
+    """One node."""
+    return _view(call, await call.node())
+
+
+async def drain(call: Call) -> NodeView:
+    """Give a node no new work; what runs there ends by itself."""
+    call.need_operator("drain nodes")
+    action: NodeAction = call.body
+    if len(action.why) > 500:
+        raise Rejected(Refusal("invalid", "why must be at most 500 characters", "why"))
+    node = await call.node()
+    await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
+    return _view(call, node)
+
+
+async def resume(call: Call) -> NodeView:
+    """Give a drained node work again."""
+    call.need_operator("resume nodes")
+    node = await call.node()
+    await call.ask(inputs.Resume(node.name, call.caller.user))
+    return _view(call, node)
+
+
+def _view(call: Call, node: Node) -> NodeView:
+    return node_view(call.daemon.state, node, call.daemon.samples.get(node.name, {}))

@@ -1,0 +1,127 @@
+"""Everything that can be asked, in one table."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+
+from controller.api import cluster, events, jobs, logs, nodes, openapi, stream
+from controller.api.call import Route, choice, flag, whole, word
+from controller.api.errors import Rejected
+from controller.core.inputs import Refusal
+from wire.api import (
+    ClusterView,
+    EventList,
+    Health,
+    JobDetail,
+    JobList,
+    JobView,
+    NodeAction,
+    NodeList,
+    NodeView,
+    SubmitRequest,
+    Submitted,
+)
+from wire.words import JobState
+
+MOST = (1 << 62) - 1
+PAGE = 1_000
+
+BINARY, EVENTS, JSON = "application/octet-stream", "text/event-stream", "application/json"
+
+AFTER = whole("after", "Go on behind this one.", 0, MOST, 0)
+LIMIT = whole("limit", "At most so many.", 1, PAGE, PAGE)
+
+ROUTES = (
+    Route("POST", "/v1/jobs", jobs.submit, Submitted, SubmitRequest, status=201, refuses=(413, 422, 507)),
+    Route(
+        "GET",
+        "/v1/jobs",
+        jobs.listing,
+        JobList,
+        query=(
+            choice("state", "Only jobs in these states.", tuple(state.value for state in JobState)),
+            word("user", "Only jobs of this user."),
+            AFTER,
+            LIMIT,
+            flag(
+                "history",
+                "Newest first, and all that ever were; `after` is then the last of the page before.",
+            ),
+        ),
+    ),
+    Route("GET", "/v1/jobs/{job}", jobs.show, JobDetail, refuses=(404,)),
+    Route("POST", "/v1/jobs/{job}/cancel", jobs.cancel, JobView, refuses=(404, 409, 507)),
+    Route("POST", "/v1/jobs/{job}/hold", jobs.hold, JobView, refuses=(404, 409, 507)),
+    Route("POST", "/v1/jobs/{job}/release", jobs.release, JobView, refuses=(404, 409, 507)),
+    Route(
+        "GET",
+        "/v1/jobs/{job}/logs",
+        logs.read,
+        BINARY,
+        query=(
+            choice("stream", "Which of the two.", ("stdout", "stderr"), "stdout"),
+            flag("follow", "Go on until the job has ended."),
+            whole("offset", "From this byte; negative counts from the end.", -MOST, MOST, 0),
+            word("node", "Whose output, of a job on several nodes; the first if left out."),
+        ),
+        refuses=(404, 409, 503),
+    ),
+    Route("GET", "/v1/nodes", nodes.listing, NodeList),
+    Route("GET", "/v1/nodes/{node}", nodes.show, NodeView, refuses=(404,)),
+    Route("POST", "/v1/nodes/{node}/drain", nodes.drain, NodeView, NodeAction, refuses=(404, 507)),
+    Route("POST", "/v1/nodes/{node}/resume", nodes.resume, NodeView, NodeAction, refuses=(404, 409, 507)),
+    Route("GET", "/v1/cluster", cluster.show, ClusterView),
+    Route(
+        "GET",
+        "/v1/events",
+        events.listing,
+        EventList,
+        query=(AFTER, LIMIT, whole("job", "Only events of this job.", 1, MOST)),
+    ),
+    Route(
+        "GET",
+        "/v1/stream",
+        stream.follow,
+        EVENTS,
+        query=(
+            whole("after", "Go on behind this entry; from now on if left out.", 0, MOST),
+            flag("rows", "With every job and node that changed, as it is afterwards.", True),
+        ),
+        refuses=(409,),
+    ),
+    Route("GET", "/v1/health", cluster.health, Health),
+    Route("GET", "/v1/openapi.json", openapi.show, JSON),
+)
+
+_METHODS: dict[str, dict[str, Route]] = {}
+for _route in ROUTES:
+    _METHODS.setdefault(_route.path, {})[_route.method] = _route
+_FIXED = {path: methods for path, methods in _METHODS.items() if "{" not in path}
+_OPEN = {tuple(path.split("/")): methods for path, methods in _METHODS.items() if "{" in path}
+
+
+def find(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    """The route of a request, and what stands in the places its path leaves open."""
+    fixed = _FIXED.get(path)
+    methods, filled = (fixed, {}) if fixed is not None else _find_open(path.split("/"))
+    route = methods.get(method)
+    if route is None:
+        allowed = ", ".join(sorted(methods))
+        message = f"{method} is not what this takes, but {allowed}"
+        raise Rejected(
+            Refusal("no_such_method", message, hint="See /v1/openapi.json."), headers={"Allow": allowed}
+        )
+    return route, filled
+
+
+def _find_open(parts: list[str]) -> tuple[dict[str, Route], dict[str, str]]:
+    for shape, methods in _OPEN.items():
+        if len(shape) == len(parts) and all(
+            each.startswith("{") or each == part for each, part in zip(shape, parts, strict=True)
+        ):
+            names = ((each[1:-1], part) for each, part in zip(shape, parts, strict=True) if each[:1] == "{")
+            return methods, {name: urllib.parse.unquote(part) for name, part in names}
+    raise Rejected(
+        Refusal("not_found", f"there is nothing at {'/'.join(parts)}", hint="See /v1/openapi.json.")
+    )

@@ -1,0 +1,104 @@
+"""What happened, in a sentence for people: one per kind of event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wire.spec import gpus_text
+from wire.text import plain
+from wire.words import WHOLE_GPU
+
+Facts = Mapping[str, Any]
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def sentence(kind: str, facts: Facts) -> str:
+    """The sentence for a journal entry; a kind from a newer version is told by its name."""
+    tell = SENTENCES.get(kind)
+    if tell is not None:
+        return plain(tell(facts), 500)
+    whose = f"job {facts['job']}" if "job" in facts else f"node {facts.get('node', '')}"
+    return plain(f"{whose}: {_WORD.sub(' ', kind).lower()}", 500)
+
+
+def _job_queued(facts: Facts) -> str:
+    spec = facts["spec"]
+    label = facts["job"] if facts["array"] is None else f"{facts['array']}_{facts['index']}"
+    name = spec["name"] or spec["command"][0].rsplit("/", 1)[-1]
+    return f"{facts['user']} submitted job {label} ({name})"
+
+
+def _job_placed(facts: Facts) -> str:
+    allocations = facts["allocations"]
+    nodes = ", ".join(each["node"] for each in allocations)
+    milli = sum(gpu["milli"] for each in allocations for gpu in each["gpus"])
+    gpus = f"{gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)} on " if milli else "room on "
+    return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']})"
+
+
+def _attempt_exited(facts: Facts) -> str:
+    if facts["why"]:
+        how = facts["why"].replace("_", " ")
+    elif facts["signal"] is not None:
+        how = f"signal {facts['signal']}"
+    else:
+        how = f"exit code {facts['code']}"
+    return f"job {facts['job']} ended on {facts['node']}: {how}"
+
+
+def _stop_requested(facts: Facts) -> str:
+    if facts["reason"] == "user":
+        return f"{facts['by']} cancelled job {facts['job']}"
+    return f"job {facts['job']} is being stopped: {facts['reason'].replace('_', ' ')} ({facts['by']})"
+
+
+def _job_requeued(facts: Facts) -> str:
+    why = facts["detail"] or facts["reason"].replace("_", " ")
+    return f"job {facts['job']} is queued again: {why}"
+
+
+def _job_ended(facts: Facts) -> str:
+    return f"job {facts['job']} is {facts['state']}{_because(facts['detail'])}"
+
+
+def _node_joined(facts: Facts) -> str:
+    gpus = facts["facts"]["gpus"]
+    models = sorted({gpu["model"] for gpu in gpus})
+    what = f" with {len(gpus)} × {', '.join(models)}" if gpus else ""
+    return f"node {facts['node']} joined{what}"
+
+
+def _node_drained(facts: Facts) -> str:
+    return f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}"
+
+
+def _gpu_health(facts: Facts) -> str:
+    return f"GPU {facts['uuid']} of node {facts['node']} is {facts['health']}{_because(facts['why'])}"
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+SENTENCES: dict[str, Callable[[Facts], str]] = {
+    "JobQueued": _job_queued,
+    "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
+    "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
+    "JobPlaced": _job_placed,
+    "AttemptStarted": lambda facts: (
+        f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
+    ),
+    "AttemptExited": _attempt_exited,
+    "StopRequested": _stop_requested,
+    "JobRequeued": _job_requeued,
+    "JobEnded": _job_ended,
+    "NodeAdded": lambda facts: f"node {facts['node']} was added by the configuration",
+    "NodeJoined": _node_joined,
+    "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
+    "NodeDrained": _node_drained,
+    "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
+    "GpuHealthRecorded": _gpu_health,
+}

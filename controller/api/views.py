@@ -1,0 +1,155 @@
+"""The state as the API shows it: jobs, nodes and the cluster as wire.api views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.core.columns import ABSENT
+from controller.core.engine import Engine
+from controller.core.explain import reason_of
+from controller.core.jobs import Job, Member
+from controller.core.nodes import Node
+from controller.core.state import State
+from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, NodeView
+from wire.frames import GpuFacts, GpuSample
+from wire.spec import JobSpec
+from wire.words import WHOLE_GPU, NodeState
+
+_NO_READING = GpuSample(uuid="")
+
+
+def job_view(engine: Engine, job: Job) -> JobView:
+    """A job as everybody sees it."""
+    spec = job.spec
+    return JobView(
+        id=job.id,
+        label=job.label,
+        name=job.name,
+        user=job.user,
+        project=spec.project,
+        queue=spec.queue,
+        state=job.state,
+        reason=reason_of(engine.state, job),
+        detail=job.detail,
+        priority=spec.priority,
+        gpus=spec.gpus,
+        nodes=len(job.members) or _nodes_asked(engine, job),
+        cpu_milli=spec.cpu_milli,
+        memory_mib=spec.memory_mib,
+        attempt=job.attempt,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        time_limit_s=spec.time_limit_s,
+        exit_code=job.code,
+        signal=job.signal,
+        array=job.array,
+        index=job.index,
+        quality=job.quality,
+        held=tuple(_held(engine.state, member) for member in job.members.values()),
+    )
+
+
+def _nodes_asked(engine: Engine, job: Job) -> int:
+    """How many nodes the job will take: as few as its GPUs need on this cluster, unless it says."""
+    if job.ask.nodes is not None:
+        return job.ask.nodes
+    shape = engine.placer.shape(job.ask)
+    return shape.nodes if shape else 1
+
+
+def _held(state: State, member: Member) -> Held:
+    allocation = member.allocation
+    node = state.nodes.get(allocation.node)
+    index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node and allocation.gpus else {}
+    return Held(
+        allocation.node,
+        allocation.cpu_milli,
+        allocation.memory_mib,
+        tuple(GpuShare(index.get(gpu.uuid, -1), gpu.uuid, gpu.milli) for gpu in allocation.gpus),
+    )
+
+
+def public(spec: JobSpec) -> JobSpec:
+    """A spec without what may hold secrets: the environment, and the arguments of the program."""
+    return replace(spec, env={}, command=spec.command[:1])
+
+
+def node_view(state: State, node: Node, readings: Mapping[str, GpuSample]) -> NodeView:
+    """A node with its GPUs; readings of a node that is away are old, and left out."""
+    holders: dict[str, list[int]] = {}
+    for job, allocation in node.held.items():
+        for gpu in allocation.gpus:
+            holders.setdefault(gpu.uuid, []).append(job)
+    columns, row = state.nodes.columns, node.row
+    free: list[int] = columns.gpu_free[row].tolist()
+    return NodeView(
+        name=node.name,
+        state=node.state,
+        cpu_milli=node.facts.cpu_milli,
+        cpu_free_milli=int(columns.cpu_free[row]),
+        memory_mib=node.facts.memory_mib,
+        memory_free_mib=int(columns.memory_free[row]),
+        numa_nodes=node.facts.numa_nodes,
+        labels={**node.facts.labels, **node.labels},
+        gpus=tuple(
+            _gpu_view(
+                node,
+                gpu,
+                free[slot],
+                tuple(sorted(holders.get(gpu.uuid, ()))),
+                readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING,
+            )
+            for slot, gpu in enumerate(node.facts.gpus)
+        ),
+        jobs=tuple(sorted(node.held)),
+        why=node.why,
+        since=node.since or None,
+        version=node.version,
+    )
+
+
+def _gpu_view(node: Node, gpu: GpuFacts, free: int, jobs: tuple[int, ...], reading: GpuSample) -> GpuView:
+    health, why = node.health.get(gpu.uuid, (gpu.health, gpu.why))
+    return GpuView(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        numa=gpu.numa,
+        health=health,
+        free_milli=0 if free == ABSENT else free,
+        jobs=jobs,
+        utilisation=reading.utilisation,
+        memory_used_mib=reading.memory_used_mib,
+        power_w=reading.power_w,
+        temperature_c=reading.temperature_c,
+        why=why,
+    )
+
+
+def cluster_view(
+    state: State, *, name: str, version: str, now: float, seq: int, jobs: Mapping[str, int], started_at: float
+) -> ClusterView:
+    """The cluster in one glance; nodes that are away count with what they last had."""
+    columns = state.nodes.columns
+    milli = sum(
+        gpu.milli for node in state.nodes for allocation in node.held.values() for gpu in allocation.gpus
+    )
+    states = Counter(node.state.value for node in state.nodes)
+    cpu_milli = int(columns.cpu_total.sum())
+    return ClusterView(
+        name=name,
+        version=version,
+        now=now,
+        seq=seq,
+        jobs=jobs,
+        nodes={each.value: states[each.value] for each in NodeState},
+        gpus=int(columns.gpu_count.sum()),
+        gpus_used=milli / WHOLE_GPU,
+        cpu_milli=cpu_milli,
+        cpu_used_milli=cpu_milli - int(columns.cpu_free.sum()),
+        started_at=started_at,
+    )
