@@ -157,18 +157,14 @@ def fit(text: str, room: int, *, right: bool = False) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
-    """Which columns to show, with their widths: first shrink what may shrink, then leave out."""
+    """Which columns to show, with their widths: first shrink the widest that may, then leave out."""
     shown = list(range(len(columns)))
     while True:
         rooms = {place: widths[place] for place in shown}
         over = sum(rooms.values()) + len(GAP) * (len(shown) - 1) - (width or sys.maxsize)
-        if over <= 0:
-            return list(rooms.items())
-        for place in sorted(shown, key=lambda place: -widths[place]):
-            least = max(columns[place].least, 4) if columns[place].least else widths[place]
-            cut = max(0, min(over, widths[place] - least))
-            rooms[place] -= cut
-            over -= cut
+        while over > 0 and (elastic := [p for p in shown if 0 < columns[p].least < rooms[p]]):
+            rooms[max(elastic, key=rooms.__getitem__)] -= 1
+            over -= 1
         expendable = max(shown, key=lambda place: columns[place].keep)
         if over <= 0 or columns[expendable].keep == 0:
             return list(rooms.items())

@@ -73,7 +73,7 @@ def job_table(now: float | None = None) -> Table[JobView]:
             Column("TRY", lambda job: str(job.attempt), keep=11, right=True, wide=True),
             Column("SUBMITTED", lambda job: clock(job.submitted_at, now), keep=9, wide=True),
             Column("EXIT", exit_text, keep=9, right=True, wide=True),
-            Column("NODES OR REASON", where, keep=5, least=12),
+            Column("NODES/REASON", where, keep=5, least=12),
         ],
         name=lambda job: job.label,
     )
@@ -90,7 +90,7 @@ def node_table() -> Table[NodeView]:
     """Nodes, and how much of each is taken."""
     return Table(
         [
-            Column("NODE", lambda node: node.name),
+            Column("NODE", lambda node: node.name, least=16),
             Column("STATE", lambda node: node.state.value, colour=lambda node: _NODE_COLOURS[node.state]),
             Column("GPUS", _gpus_used, keep=1, right=True),
             Column("MODEL", _models, keep=3, least=6),

@@ -1,0 +1,41 @@
+"""Corral as people run it, and as a function."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import Desk, opened
+
+Corral = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A front desk to talk to."""
+    yield from opened(tmp_path / "desk.sock")
+
+
+@pytest.fixture
+def corral(tmp_path: Path) -> Corral:
+    """Run corral in an empty directory, far from every controller but the one named in `url`."""
+
+    def run(*words: str, url: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "XDG_"))}
+        home = {"HOME": str(tmp_path), "TZ": "UTC", "CORRAL_URL": url or f"unix://{tmp_path}/nobody.sock"}
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "cli", *words],
+            cwd=tmp_path,
+            env={**kept, **home, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
