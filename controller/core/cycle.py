@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from controller.core.events import JobPlaced
+from controller.core.jobs import NEVER
 from controller.core.placement import Place, Placer
 from controller.core.plugin import Backfill
-from controller.core.queue import Entry
-from controller.core.requests import Ask
+from controller.core.queue import Entry, Lane
 from controller.core.shadow import Shadow, cast_shadow, find_beside
 from controller.core.state import State
 
@@ -26,7 +26,7 @@ class Cycle:
         self.placer = placer
         self.mode = placer.pipeline.backfill
         self.promise: Shadow | None = None
-        self._head: Entry | None = None
+        self.head: Entry | None = None
         self._seen = (-1, -1)
 
     def run(self, now: float) -> Iterator[JobPlaced]:
@@ -37,22 +37,22 @@ class Cycle:
         if not len(queue):
             return
         if self._nothing_changed(fresh):
-            candidates = sorted(queue.entry(job) for job in fresh)
-        else:
-            self._head = self.promise = None
-            yield from self._in_order(now)
-            self._seen = (nodes.gains, nodes.layout)
-            if self._head is None or self.mode is Backfill.NONE:
-                return
-            if self.mode is not Backfill.GREEDY:
-                ask = self.state.jobs[self._head[1]].ask
-                self.promise = cast_shadow(self.state, self.placer, ask, self._head[1], now)
-            candidates = [entry for entry in self._unblocked() if entry != self._head]
-        if self.mode is not Backfill.NONE:
-            yield from self._behind(candidates, now)
+            if self.mode is not Backfill.NONE:
+                lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
+                yield from self._behind(_Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
+            return
+        self.head = self.promise = None
+        yield from self._in_order(now)
+        self._seen = (nodes.gains, nodes.layout)
+        if self.head is None or self.mode is Backfill.NONE:
+            return
+        if self.mode is not Backfill.GREEDY:
+            ask = self.state.jobs[self.head[1]].ask
+            self.promise = cast_shadow(self.state, self.placer, ask, self.head[1], now)
+        yield from self._behind([_Walk(self, lane, lane, now) for lane in queue])
 
     def _nothing_changed(self, fresh: list[int]) -> bool:
-        head, queue = self._head, self.state.queue
+        head, queue = self.head, self.state.queue
         return (
             head is not None
             and head[1] in queue
@@ -63,66 +63,106 @@ class Cycle:
 
     def _in_order(self, now: float) -> Iterator[JobPlaced]:
         """Start the first job again and again, until the first does not fit."""
-        lanes = self.state.queue.lanes
-        heads = [(head, ask) for ask, lane in lanes.items() if (head := lane.head()) is not None]
-        order = [(head, index) for index, (head, _) in enumerate(heads)]
-        heapq.heapify(order)
-        while order:
-            head, index = order[0]
-            ask = heads[index][1]
-            place = self._find(ask)
+        order = [(head, lane.ask) for lane in self.state.queue if (head := lane.head()) is not None]
+        lanes = {head: self.state.queue.lanes[ask] for head, ask in order}
+        heads = list(lanes)
+        heapq.heapify(heads)
+        while heads:
+            head = heads[0]
+            lane = lanes.pop(head)
+            place = self.find(lane)
             if place is None:
-                self._head = head
+                self.head = head
                 return
-            yield self._placed(head[1], place, now)
-            lane = lanes.get(ask)
-            following = lane.head() if lane is not None else None
+            yield self.placed(head[1], place, now)
+            following = lane.head()
             if following is None:
-                heapq.heappop(order)
+                heapq.heappop(heads)
             else:
-                heapq.heapreplace(order, (following, index))
+                lanes[following] = lane
+                heapq.heapreplace(heads, following)
 
-    def _unblocked(self) -> Iterable[Entry]:
-        """All waiting jobs, in order, of classes that may fit now."""
-        gains = self.state.nodes.gains
-        lanes = [lane for lane in self.state.queue if lane.blocked_at != gains]
-        return heapq.merge(*lanes) if len(lanes) > 1 else (entry for lane in lanes for entry in lane)
-
-    def _behind(self, candidates: Iterable[Entry], now: float) -> Iterator[JobPlaced]:
-        """Start what does not break the promise."""
-        jobs, gains, promise = self.state.jobs, self.state.nodes.gains, self.promise
-        if self.mode is Backfill.EASY_SJBF:
-            candidates = sorted(candidates, key=lambda entry: (jobs[entry[1]].limit, entry))
-        too_long: set[Ask] = set()
-        for _, job_id in candidates:
-            job = jobs[job_id]
-            lane = self.state.queue.lanes[job.ask]
-            if lane.blocked_at == gains:
-                continue
-            if promise is None or now + job.limit <= promise.at:
-                place = self._find(job.ask)
-                if place is not None and promise is not None:
-                    promise.pass_by(place)
-            elif job.ask in too_long:
-                continue
+    def _behind(self, walks: Iterable[_Walk]) -> Iterator[JobPlaced]:
+        """Start what does not break the promise, best rank (or shortest) first."""
+        waiting = [(key, number, walk) for number, walk in enumerate(walks) if (key := walk.advance())]
+        heapq.heapify(waiting)
+        while waiting:
+            _, number, walk = waiting[0]
+            placed = walk.place()
+            if placed is not None:
+                yield placed
+            key = walk.advance()
+            if key is None:
+                heapq.heappop(waiting)
             else:
-                place = self._find_beside(job.ask, promise)
-                if place is None:
-                    too_long.add(job.ask)
-                else:
-                    promise.take(place)
-            if place is not None:
-                yield self._placed(job_id, place, now)
+                heapq.heapreplace(waiting, (key, number, walk))
 
-    def _find(self, ask: Ask) -> Place | None:
-        place = self.placer.find(ask)
+    def find(self, lane: Lane) -> Place | None:
+        """A place for the first of a class; without one the class is blocked until room appears."""
+        place = self.placer.find(lane.ask)
         if place is None:
-            self.state.queue.lanes[ask].blocked_at = self.state.nodes.gains
+            lane.blocked_at = self.state.nodes.gains
         return place
 
-    def _find_beside(self, ask: Ask, promise: Shadow) -> Place | None:
-        shape = self.placer.shape(ask)
-        return None if shape is None else find_beside(self.placer, shape, promise)
-
-    def _placed(self, job: int, place: Place, now: float) -> JobPlaced:
+    def placed(self, job: int, place: Place, now: float) -> JobPlaced:
+        """The fact."""
         return JobPlaced(job, now, self.state.jobs[job].attempt + 1, place.allocations, place.quality)
+
+
+class _Walk:
+    """Goes through the jobs of one class that wait behind the first, and starts those that may pass."""
+
+    __slots__ = ("_cycle", "_entries", "_gains", "_job", "_lane", "_long", "_now", "_shape", "_too_long")
+
+    def __init__(self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float) -> None:
+        self._cycle = cycle
+        self._lane = lane
+        self._now = now
+        self._gains = cycle.state.nodes.gains
+        self._shape = cycle.placer.shape(lane.ask)
+        self._job = 0
+        self._long = False
+        self._too_long = False
+        self._entries: Iterator[Entry] = iter(())
+        if not self._blocked():
+            if cycle.mode is Backfill.EASY_SJBF:
+                entries = sorted(entries, key=self._key)
+            self._entries = iter(entries)
+
+    def _blocked(self) -> bool:
+        """Nothing of this class fits now, whoever it is."""
+        if self._lane.blocked_at == self._gains or self._shape is None:
+            return True
+        return not self._cycle.state.nodes.most.may_hold(self._shape.part)
+
+    def _key(self, entry: Entry) -> tuple[float, Entry]:
+        return self._cycle.state.jobs[entry[1]].limit, entry
+
+    def advance(self) -> tuple[float, Entry] | None:
+        """Go to the next job worth a try; its place among those of all classes, or None at the end."""
+        if self._blocked():
+            return None
+        cycle, jobs = self._cycle, self._cycle.state.jobs
+        window = NEVER if cycle.promise is None else cycle.promise.at - self._now
+        for entry in self._entries:
+            limit = jobs[entry[1]].limit
+            self._long = limit > window
+            if entry != cycle.head and not (self._long and self._too_long):
+                self._job = entry[1]
+                return (limit if cycle.mode is Backfill.EASY_SJBF else 0.0), entry
+        return None
+
+    def place(self) -> JobPlaced | None:
+        """Start the current job, unless it finds no place or would break the promise."""
+        cycle, promise = self._cycle, self._cycle.promise
+        if promise is None or not self._long:
+            place = cycle.find(self._lane)
+            if place is not None and promise is not None:
+                promise.pass_by(place)
+        else:
+            place = find_beside(cycle.placer, self._shape, promise) if self._shape else None
+            if place is None:
+                self._too_long = True
+            else:
+                promise.take(place)
+        return None if place is None else cycle.placed(self._job, place, self._now)

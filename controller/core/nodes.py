@@ -9,6 +9,7 @@ import numpy as np
 
 from controller.core.columns import ABSENT, Columns, empty_columns
 from controller.core.events import Allocation
+from controller.core.requests import Part
 from wire.frames import GpuFacts, NodeFacts
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
 
@@ -46,6 +47,35 @@ class Node:
         return self.health.get(gpu.uuid, (gpu.health, gpu.why))[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Most:
+    """An upper bound on what a single node can give now, and on how many can give anything."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    share: int
+
+    def may_hold(self, part: Part) -> bool:
+        """False only if no node can hold the part."""
+        return (
+            part.cpu_milli <= self.cpu_milli
+            and part.memory_mib <= self.memory_mib
+            and part.gpus <= self.gpus
+            and part.share <= self.share
+        )
+
+
+def _most_of(columns: Columns) -> Most:
+    if not columns.height:
+        return Most(0, 0, 0, 0)
+    cpu, memory = int(columns.cpu_free.max()), int(columns.memory_free.max())
+    if not columns.gpu_free.shape[1]:
+        return Most(cpu, memory, 0, 0)
+    whole = int((columns.gpu_free == WHOLE_GPU).sum(axis=1).max())
+    return Most(cpu, memory, whole, int(columns.gpu_free.max()))
+
+
 class Nodes:
     """All nodes by name, and their columns. Rows move only when a node is added."""
 
@@ -62,6 +92,8 @@ class Nodes:
         self.unseen = 0
         """Nodes that never told what they have."""
         self._idle: Columns | None = None
+        self._most = Most(0, 0, 0, 0)
+        self._most_at = (-1, -1)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.rows)
@@ -157,6 +189,15 @@ class Nodes:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
                     columns.gpu_free[row, held_slot] -= hold.milli
+
+    @property
+    def most(self) -> Most:
+        """The most that any node has free now: what asks for more need not look."""
+        now = (self.layout, len(self.log))
+        if self._most_at != now:
+            self._most = _most_of(self.columns)
+            self._most_at = now
+        return self._most
 
     @property
     def idle(self) -> Columns:

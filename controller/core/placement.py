@@ -34,61 +34,50 @@ class Shape:
 
 
 class Ranking:
-    """Scores of all nodes for one part. After a change only the rows that changed are looked at again."""
+    """Which nodes fit one part, and how well. After a change only the rows that changed are looked at again.
 
-    __slots__ = ("_cursor", "_layout", "part", "scores")
+    Fits and scores are brought up to date separately: where nothing fits, or only as many nodes as are
+    needed, nobody asks for scores.
+    """
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.scores: Floats = np.empty(0)
-        self._layout = -1
-        self._cursor = 0
+    __slots__ = ("_fits", "_fits_at", "_nodes", "_part", "_pipeline", "_scores", "_scores_at")
 
-    def refresh(self, nodes: Nodes, pipeline: Pipeline) -> None:
-        """Bring the scores up to the nodes as they are."""
-        log = nodes.log
-        if self._layout != nodes.layout or len(log) - self._cursor > len(nodes) // 2 + 1:
-            self.scores = scores(self.part, nodes.columns, ALL, pipeline)
-        elif self._cursor < len(log):
-            rows = np.array(sorted(set(log[self._cursor :])), dtype=np.intp)
-            self.scores[rows] = scores(self.part, nodes.columns, rows, pipeline)
-        self._layout, self._cursor = nodes.layout, len(log)
+    def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
+        self._part = part
+        self._nodes = nodes
+        self._pipeline = pipeline
+        self._fits: Bools = np.empty(0, dtype=np.bool_)
+        self._scores: Floats = np.empty(0)
+        self._fits_at = self._scores_at = (-1, 0)
 
-    def best(self, count: int) -> list[int]:
-        """The best rows, fewer if fewer fit; among equals the first name."""
-        if not len(self.scores):
-            return []
-        if count == 1:
-            row = int(self.scores.argmax())
-            return [row] if self.scores[row] != NO else []
-        return sorted(self.in_order()[:count])
+    def _stale(self, seen: tuple[int, int]) -> Rows | None:
+        """Rows that changed since (layout, log position); None if there are none."""
+        nodes = self._nodes
+        layout, cursor = seen
+        if layout != nodes.layout or len(nodes.log) - cursor > len(nodes) // 2 + 1:
+            return ALL
+        if cursor == len(nodes.log):
+            return None
+        if cursor == len(nodes.log) - 1:
+            return np.array(nodes.log[cursor:], dtype=np.intp)
+        return np.array(sorted(set(nodes.log[cursor:])), dtype=np.intp)
 
-    def in_order(self) -> list[int]:
-        """All rows that fit, best first."""
-        rows: list[int] = np.argsort(-self.scores, kind="stable").tolist()
-        fitting = int(np.count_nonzero(self.scores != NO))
-        return rows[:fitting]
+    @property
+    def fits(self) -> Bools:
+        """True for every node that can hold the part now."""
+        rows = self._stale(self._fits_at)
+        if rows is not None:
+            nodes = self._nodes
+            mask = kept(self._part, nodes.columns, rows, self._pipeline)
+            if isinstance(rows, slice):
+                self._fits = mask
+            else:
+                self._fits[rows] = mask
+            self._fits_at = (nodes.layout, len(nodes.log))
+        return self._fits
 
-
-def kept(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Bools:
-    """Rows that every filter keeps."""
-    mask = pipeline.filters[0].keep(part, columns, rows)
-    for each in pipeline.filters[1:]:
-        mask = mask & each.keep(part, columns, rows)
-    return mask
-
-
-def scores(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Floats:
-    """Weighted scores, minus infinity where a filter said no."""
-    mask = kept(part, columns, rows, pipeline)
-    total: Floats = np.zeros(len(mask))
-    for each in pipeline.scorers:
-        total += each.weight * each.scorer.score(part, columns, rows)
-    total[~mask] = NO
-    return total
-
-
-class Placer:
+    @property
+    class Placer:
     """Finds places. Remembers only what can be worked out again from the nodes."""
 
     def __init__(self, nodes: Nodes, pipeline: Pipeline) -> None:
@@ -98,13 +87,12 @@ class Placer:
         self._shapes: dict[Ask, tuple[int, Shape | None]] = {}
 
     def ranking(self, part: Part) -> Ranking:
-        """The up-to-date ranking of a part."""
+        """The ranking of a part, brought up to date as it is read."""
         ranking = self._rankings.get(part)
         if ranking is None:
             if len(self._rankings) >= CLASSES_KEPT:
                 self._rankings.clear()
-            ranking = self._rankings[part] = Ranking(part)
-        ranking.refresh(self.nodes, self.pipeline)
+            ranking = self._rankings[part] = Ranking(part, self.nodes, self.pipeline)
         return ranking
 
     def shape(self, ask: Ask) -> Shape | None:
@@ -134,7 +122,7 @@ class Placer:
     def find(self, ask: Ask) -> Place | None:
         """A place for the ask now, or None."""
         shape = self.shape(ask)
-        if shape is None:
+        if shape is None or not self.nodes.most.may_hold(shape.part):
             return None
         rows = self.ranking(shape.part).best(shape.nodes)
         return self.settle(shape, rows) if len(rows) == shape.nodes else None

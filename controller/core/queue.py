@@ -28,9 +28,10 @@ class Lane:
         return len(self._ranks)
 
     def __iter__(self) -> Iterator[Entry]:
-        """All entries in order; the lane must not change meanwhile."""
-        ranks = self._ranks
-        return (entry for entry in self._entries[self._first :] if ranks.get(entry[1]) == entry[0])
+        """All entries in order, as they are when the first is asked for; removed ones are left out."""
+        for entry in self._entries[self._first :]:
+            if self._ranks.get(entry[1]) == entry[0]:
+                yield entry
 
     def head(self) -> Entry | None:
         """The first job, or None."""

@@ -5,16 +5,32 @@ Jobs with the same Ask form one class: what is worked out for one holds for all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from wire.spec import JobSpec, gpus_text
 from wire.words import WHOLE_GPU
 
 
+class _Hashed:
+    """A frozen dataclass that works out its hash once: classes are looked up all the time."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __post_init__(self) -> None:
+        values = tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(_Hashed):
     """What one node must give: `gpus` whole ones, or `share` thousandths of a single one."""
+
+    __hash__ = _Hashed.__hash__
 
     cpu_milli: int
     memory_mib: int
@@ -32,8 +48,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(_Hashed):
     """One part on each of `nodes` different nodes; None: as few nodes as the part's GPUs need."""
+
+    __hash__ = _Hashed.__hash__
 
     part: Part
     nodes: int | None = 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.core.columns import Bools
 from controller.core.events import Allocation
-from controller.core.placement import NO, Place, Placer, Shape
+from controller.core.placement import Place, Placer, Shape
 from controller.core.requests import Ask
 from controller.core.room import Room, room_of
 from controller.core.state import State
@@ -99,13 +99,15 @@ def cast_shadow(state: State, placer: Placer, ask: Ask, job: int, now: float) ->
     if shape is None:
         return None
     possible = placer.possible(shape.part)
-    fitting = {int(row) for row in np.flatnonzero(placer.ranking(shape.part).scores != NO)}
+    fitting = set(np.flatnonzero(placer.ranking(shape.part).fits).tolist())
     shadow = Shadow(state, shape, possible, fitting, job)
     return shadow if shadow.advance(now) else None
 
 
 def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
     """A place for something that outlasts the promise without breaking it: the best one, else any."""
+    if not placer.nodes.most.may_hold(shape.part):
+        return None
     ranking = placer.ranking(shape.part)
     rows = ranking.best(shape.nodes)
     if len(rows) < shape.nodes:
