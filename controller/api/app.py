@@ -95,7 +95,7 @@ class Server:
         if isinstance(answer, web.StreamResponse):
             return answer
         return web.Response(
-            body=_adapter(type(answer)).dump_json(answer),
+            body=_adapter(answer.__class__).dump_json(answer),
             status=route.status,
             content_type="application/json",
         )

@@ -44,7 +44,7 @@ _TYPES = {
 def load(path: Path | None) -> Config:
     """Read the file, if any, and the environment. Raises ConfigRefused with all problems at once."""
     source, data = (Source(), {}) if path is None else _read(path)
-    found = [*_strange_tables(data, source), *_strange_variables(), *_strange_numbers(data, source)]
+    found = [*_strange_tables(data, source), *_strange_variables()]
     try:
         config = Config(**{name: data[name] for name in data if name in Config.model_fields})
     except ValidationError as error:
@@ -105,7 +105,11 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
         raise refuse("holds a number with more digits than can be read") from None
     if _deeper_than(data, MAX_DEPTH):
         raise refuse("is nested too deeply", f"{MAX_DEPTH} levels are allowed.")
-    return Source(name, locate(text)), data
+    source = Source(name, locate(text))
+    strange = _strange_numbers(data, source)
+    if strange:
+        raise ConfigRefused(strange)
+    return source, data
 
 
 def _line_in(message: str, text: str) -> int | None:

@@ -25,10 +25,10 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A configuration file by name, and the line of every key in it."""
+    """A configuration file by name, and the line of every key in it; no part of what it configures."""
 
-    name: str = ""
-    lines: dict[Key, int] = field(default_factory=dict)
+    name: str = field(default="", compare=False)
+    lines: dict[Key, int] = field(default_factory=dict, compare=False)
 
     def line(self, key: Key) -> int | None:
         """Where the key stands; for a key that is not there, where its nearest parent stands."""
@@ -80,7 +80,8 @@ class _Scanner:
             start = self.at
             if self.text.startswith("[[", start):
                 self.at += 2
-                array = self._key()
+                *above, last = self._key()
+                array = (*self._inside(tuple(above), counts), last)
                 counts[array] = counts.get(array, -1) + 1
                 table = (*array, counts[array])
                 self.at = self.text.index("]]", self.at) + 2

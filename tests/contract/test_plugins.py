@@ -1,0 +1,168 @@
+"""What every plugin keeps to, whoever brings it: one suite run on all that are installed."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config import Source
+from controller.core.columns import ABSENT, ALL, Columns
+from controller.core.jobs import Job
+from controller.core.plugin import Filter, Order, Scorer
+from controller.core.requests import Part, ask_of
+from controller.registry import installed, make_plugin
+from wire.spec import JobSpec
+from wire.words import WHOLE_GPU
+
+MODELS = ["H100", "A100-SXM4-80GB", "L4"]
+LABELS = [{}, {"zone": "a"}, {"zone": "b", "disk": "nvme"}]
+ARRAYS = [each.name for each in dataclasses.fields(Columns) if each.name not in ("labels", "models")]
+
+
+def plugins(kind: str) -> list[Any]:
+    """All installed plugins of a kind, with the options they have by default."""
+    return [
+        pytest.param(make_plugin(kind, name, {}, ("scheduler",), Source()), id=name)
+        for name in sorted(installed(kind))
+    ]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Columns:
+    """Nodes in every condition: none at all, without GPUs, full, sick, closed."""
+    height, width = draw(st.integers(0, 6)), draw(st.integers(0, 4))
+    counts = draw(st.lists(st.integers(0, width), min_size=height, max_size=height))
+    free = np.full((height, width), ABSENT, dtype=np.int64)
+    model = np.full((height, width), ABSENT, dtype=np.int64)
+    for row, count in enumerate(counts):
+        for slot in range(count):
+            model[row, slot] = draw(st.integers(0, len(MODELS) - 1))
+            free[row, slot] = draw(st.sampled_from([ABSENT, 0, 250, 500, WHOLE_GPU]))
+
+    def amounts(most: int) -> tuple[Any, Any]:
+        total = [draw(st.integers(0, most)) for _ in range(height)]
+        return np.array(total, dtype=np.int64), np.array(
+            [draw(st.integers(0, each)) for each in total], dtype=np.int64
+        )
+
+    cpu_total, cpu_free = amounts(256_000)
+    memory_total, memory_free = amounts(2_097_152)
+    return Columns(
+        labels=[{**draw(st.sampled_from(LABELS)), "node": f"n{row}"} for row in range(height)],
+        models=list(MODELS),
+        open=np.array([draw(st.booleans()) for _ in range(height)], dtype=np.bool_),
+        cpu_total=cpu_total,
+        cpu_free=cpu_free,
+        memory_total=memory_total,
+        memory_free=memory_free,
+        gpu_free=free,
+        gpu_model=model,
+        gpu_count=np.array(counts, dtype=np.int64),
+    )
+
+
+specs = st.builds(
+    JobSpec,
+    command=st.just(("true",)),
+    cpu_milli=st.integers(1, 256_000),
+    memory_mib=st.integers(1, 2_097_152),
+    gpus=st.one_of(st.integers(0, 16).map(float), st.sampled_from([0.25, 0.5])),
+    gpu_models=st.sampled_from([(), ("H100",), ("A100", "L4"), ("V100",)]),
+    selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
+    priority=st.integers(0, 100),
+    time_limit_s=st.none() | st.floats(1, 1e6),
+)
+parts = specs.map(lambda spec: ask_of(spec).part)
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> tuple[Columns, Any]:
+    """A cluster and some of its rows."""
+    columns = draw(clusters())
+    rows = draw(st.lists(st.integers(0, columns.height - 1), unique=True)) if columns.height else []
+    return columns, np.array(rows, dtype=np.intp)
+
+
+def read_only(columns: Columns) -> Columns:
+    """A copy of which no array can be written."""
+    frozen = copy.deepcopy(columns)
+    for name in ARRAYS:
+        getattr(frozen, name).flags.writeable = False
+    return frozen
+
+
+def same(left: Columns, right: Columns) -> bool:
+    arrays = all(np.array_equal(getattr(left, name), getattr(right, name)) for name in ARRAYS)
+    return arrays and left.labels == right.labels and left.models == right.models
+
+
+@pytest.mark.parametrize("plugin", plugins("filter"))
+@given(chosen=choices(), part=parts)
+def test_a_filter_answers_for_every_row_and_for_each_by_itself(
+    plugin: Filter, chosen: tuple[Columns, Any], part: Part
+) -> None:
+    columns, rows = chosen
+    shown = read_only(columns)
+    kept = plugin.keep(part, shown, ALL)
+    assert kept.dtype == np.bool_
+    assert kept.shape == (columns.height,)
+    assert np.array_equal(plugin.keep(part, shown, ALL), kept)
+    assert np.array_equal(plugin.keep(part, shown, rows), kept[rows])
+    assert same(shown, columns)
+
+
+@pytest.mark.parametrize("plugin", plugins("filter"))
+@given(part=parts)
+def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: Part) -> None:
+    told = plugin.explain(part)
+    assert isinstance(told, str)
+    assert "\n" not in told
+    assert plugin.explain(part) == told
+
+
+@pytest.mark.parametrize("plugin", plugins("scorer"))
+@given(chosen=choices(), part=parts)
+def test_a_scorer_gives_every_row_a_number_from_0_to_1(
+    plugin: Scorer, chosen: tuple[Columns, Any], part: Part
+) -> None:
+    columns, rows = chosen
+    shown = read_only(columns)
+    scores = plugin.score(part, shown, ALL)
+    assert scores.dtype == np.float64
+    assert scores.shape == (columns.height,)
+    assert not np.isnan(scores).any()
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert np.array_equal(plugin.score(part, shown, ALL), scores)
+    assert np.array_equal(plugin.score(part, shown, rows), scores[rows])
+    assert same(shown, columns)
+
+
+@pytest.mark.parametrize("plugin", plugins("order"))
+@given(first=specs, second=specs, at=st.floats(0, 1e12))
+def test_an_order_ranks_jobs_by_numbers_that_stay(
+    plugin: Order, first: JobSpec, second: JobSpec, at: float
+) -> None:
+    jobs = [
+        Job(id=number, spec=spec, user="ada", ask=ask_of(spec), submitted_at=at + number)
+        for number, spec in enumerate((first, second), 1)
+    ]
+    before = copy.deepcopy(jobs)
+    ranks = [plugin.rank(job) for job in jobs]
+    assert all(isinstance(part, int | float) and not math.isnan(part) for rank in ranks for part in rank)
+    assert len(ranks[0]) == len(ranks[1])
+    assert [plugin.rank(job) for job in jobs] == ranks
+    assert jobs == before
+
+
+@pytest.mark.parametrize("plugin", plugins("filter") + plugins("scorer") + plugins("order"))
+def test_a_plugin_is_known_by_the_name_it_is_installed_under(
+    plugin: Any, request: pytest.FixtureRequest
+) -> None:
+    assert plugin.name == request.node.callspec.id

@@ -1,0 +1,340 @@
+"""scheduler.toml: what it means, and how it is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config import Config, ConfigProblem, ConfigRefused, load, render
+from controller.config.source import Key, locate
+from controller.registry import build_pipeline
+from wire import places
+
+COMPLETE = Path(__file__).parents[2] / "scheduler.toml"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("CORRAL_"):
+            monkeypatch.delenv(name)
+
+
+def written(directory: Path, text: str | bytes) -> Path:
+    path = directory / "scheduler.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def refused(path: Path | None) -> tuple[ConfigProblem, ...]:
+    with pytest.raises(ConfigRefused) as caught:
+        build_pipeline(load(path))
+    assert "Traceback" not in str(caught.value)
+    return caught.value.problems
+
+
+def test_the_complete_file_is_the_defaults() -> None:
+    complete = load(COMPLETE)
+    assert complete.model_copy(update={"nodes": {}, "scheduler": Config().scheduler}) == Config()
+    assert build_pipeline(complete) == build_pipeline(Config())
+
+
+def test_the_complete_file_names_every_key() -> None:
+    # Keys without a default stand there as a comment.
+    text = re.sub(r"^# (\w+ = )", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
+    named = tomllib.loads(text)
+    for table, section in Config.model_fields.items():
+        if table == "nodes":
+            (node,) = named["nodes"].values()
+            assert set(node) == set(Config.model_fields["nodes"].annotation.__args__[1].model_fields)
+        else:
+            assert set(named[table]) == set(section.annotation.model_fields)  # type: ignore[union-attr]
+
+
+def test_without_a_file_everything_has_its_default() -> None:
+    config = load(None)
+    assert config == Config()
+    assert config.state_dir == places.state_dir()
+    assert config.socket == places.socket_path()
+    assert config.store_url == f"sqlite:///{places.state_dir()}/corral.db"
+
+
+def test_places_follow_the_state_directory(tmp_path: Path) -> None:
+    path = written(tmp_path, '[controller]\nstate_dir = "/srv/c"\n[nodes.a]\n[nodes.b]\nspool = "/fast/b"\n')
+    config = load(path)
+    assert config.store_url == "sqlite:////srv/c/corral.db"
+    assert config.spool("a") == Path("/srv/c/nodes/a")
+    assert config.spool("b") == Path("/fast/b")
+
+
+def test_a_node_is_read_in_the_units_of_the_engine(tmp_path: Path) -> None:
+    text = (
+        '[nodes.a]\ncpus = 1.5\nmemory = "1.5G"\nlabels = { zone = "b2" }\ngpus = "simulated:8xH100 80GB"\n'
+    )
+    node = load(written(tmp_path, text)).nodes["a"]
+    assert (node.cpu_milli, node.memory_mib, node.labels) == (1500, 1536, {"zone": "b2"})
+    assert load(written(tmp_path, "[nodes.a]\n")).nodes["a"].memory_mib is None
+
+
+def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORRAL_CONTROLLER__SOCKET", "/tmp/other.sock")
+    monkeypatch.setenv("CORRAL_API__MAX_BODY", "2048")
+    monkeypatch.setenv("CORRAL_ACCESS__OPERATORS", '["alice"]')
+    monkeypatch.setenv("CORRAL_SCHEDULER__ORDER", "fifo")
+    monkeypatch.setenv("CORRAL_SCHEDULER__SCORERS__FIT", "7")
+    monkeypatch.setenv("CORRAL_NODES__A__RUN_AS_SELF", "true")
+    monkeypatch.setenv("CORRAL_NODES__A__MEMORY", "8G")
+    monkeypatch.setenv("CORRAL_URL", "unix:///not/a/table")
+    config = load(written(tmp_path, '[controller]\nsocket = "/tmp/a.sock"\n[nodes.a]\ncpus = 2\n'))
+    assert config.socket == Path("/tmp/other.sock")
+    assert config.api.max_body == 2048
+    assert config.access.operators == ["alice"]
+    assert build_pipeline(config).order.name == "fifo"
+    assert config.scheduler.scorers["fit"].weight == 7
+    assert (config.nodes["a"].cpus, config.nodes["a"].memory_mib, config.nodes["a"].run_as_self) == (
+        2,
+        8192,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("CORRAL_API__MAX_BODY", "many", "api.max_body: must be a whole number"),
+        ("CORRAL_API__MAXBODY", "1", "there is no such key. Did you mean 'max_body'?"),
+        ("CORRAL_ACCES__OPERATORS", "[]", "there is no table 'acces'. Did you mean 'access'?"),
+        ("CORRAL_ACCESS__OPERATORS", "alice", "access.operators: must be a list"),
+        ("CORRAL_NODES__A__MEMORY", "lots", "cannot read 'lots' as memory"),
+        ("CORRAL_SCHEDULER__ORDER", "fif", "there is no order 'fif'. Did you mean 'fifo'?"),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    (problem,) = refused(None)
+    assert str(problem).startswith(f"{variable}: ")
+    assert told in str(problem)
+
+
+BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
+    "a table misspelt": ("[contoller]\n", 1, "contoller: there is no such table. Did you mean 'controller'?"),
+    "a key misspelt": (
+        '[api]\n\nlisten = ""\nmax_boddy = 3\n',
+        4,
+        "api.max_boddy: there is no such key. Did you mean",
+    ),
+    "a word for a number": ('[controller]\nkeep_ended = "all"\n', 2, "keep_ended: must be a whole number"),
+    "true for a number": ("[controller]\nkeep_ended = true\n", 2, "keep_ended: must be a whole number"),
+    "a number too large": ("[api]\nmax_connections = 10000000\n", 2, "must be less than or equal to 100000"),
+    "a relative path": ('[controller]\nstate_dir = "state"\n', 2, "'state' is not an absolute path"),
+    "an address without port": ('[api]\nlisten = "localhost"\n', 2, "cannot read 'localhost' as an address"),
+    "a word that is none of two": (
+        '[access]\nothers = "all"\n',
+        2,
+        "access.others: must be 'submit' or 'view'",
+    ),
+    "a weight that is none": ('[scheduler.scorers]\nfit = "high"\n', 2, "scorers.fit: must be a weight"),
+    "a weight that compares with nothing": ("[scheduler.scorers]\nfit = nan\n", 2, "must be a finite number"),
+    "a negative weight": ("[scheduler]\nscorers = { fit = -1 }\n", 2, "must be greater than or equal to 0"),
+    "an unknown filter": (
+        '[scheduler]\nfilters = [\n "available",\n "capacity", "gpu",\n "selctor",\n]\n',
+        5,
+        "scheduler.filters[3]: there is no filter 'selctor'. Did you mean 'selector'?",
+    ),
+    "an unknown order": (
+        '[scheduler]\norder = "random"\n',
+        2,
+        "there is no order 'random'. There are: fifo, priority",
+    ),
+    "an option of no plugin": (
+        "[scheduler.scorers.fit]\nweight = 3\ngpuu = 0.5\n",
+        3,
+        "scheduler.scorers.fit.gpuu: there is no such key. Did you mean 'gpu'?",
+    ),
+    "an option of the wrong type": (
+        '[scheduler.scorers]\nfit.weight = 3\nfit.gpu = "x"\n',
+        3,
+        "must be a number",
+    ),
+    "an option where there are none": (
+        '[scheduler.order]\nname = "fifo"\nfast = true\n',
+        3,
+        "scheduler.order.fast: there is no such key. It has no options.",
+    ),
+    "a filter that must be there": (
+        '[scheduler]\nfilters = ["gpu"]\n',
+        2,
+        "not there without available, capacity",
+    ),
+    "a filter twice": (
+        '[scheduler]\nfilters = ["available", "capacity", "gpu", "gpu"]\n',
+        2,
+        "scheduler.filters[3]: the filter 'gpu' is there twice",
+    ),
+    "memory without a unit": ('[nodes.a]\nmemory = "512"\n', 2, "cannot read '512' as memory"),
+    "GPUs nobody knows": ('[nodes.a]\ngpus = "8"\n', 2, "cannot read '8'; write"),
+    "a node's name": ('[nodes."a b"]\n', 1, "'a b' is no name for a node"),
+    "a dotted node's name": ("[nodes.gpu01.lab]\n", 1, "nodes.gpu01.lab: there is no such key"),
+    "not TOML": ("[cluster]\nname =\n", 2, "is not TOML"),
+    "cut off": ("[cluster]\nname = [1,\n", 3, "is not TOML"),
+    "a key twice": ('[cluster]\nname = "a"\nname = "b"\n', 3, "is not TOML: Cannot overwrite a value"),
+    "not text": (b"[cluster]\n\xff\n", 2, "is not UTF-8 text"),
+    "deep": ("a = " + "[" * 10_000, None, "is nested too deeply"),
+    "deep by dots": (".".join("a" * 8_000) + " = 1\n", None, "is nested too deeply"),
+    "a number without end": ("a = " + "1" * 5_000, None, "holds a number with more digits than can be read"),
+    "a line without end": ("a" * 100_000, 1, "this line is longer than"),
+    "huge": ("#\n" * 600_000, None, "is larger than 1 MiB"),
+    "a name for the terminal": ('[cluster]\n"\\u001b[31m" = 1\n', 2, "there is no such key"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_refused_with_place_and_remedy(tmp_path: Path, name: str) -> None:
+    text, line, told = BROKEN[name]
+    path = written(tmp_path, text)
+    (problem,) = refused(path)
+    assert told in str(problem)
+    assert problem.line == line
+    assert str(problem).startswith(f"{path}:{line}: " if line else f"{path}: ")
+    assert str(problem).isprintable()
+
+
+def test_all_problems_come_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, '[cluster]\nnam = "x"\n[api]\nmax_body = "1M"\n[nodes.a]\ncpus = -1\nlink = "ssh"\n'
+    )
+    assert [problem.line for problem in refused(path)] == [2, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("nowhere.toml", "there is no such file"), (".", "this is a directory, not a file")]
+)
+def test_a_file_that_is_none(tmp_path: Path, path: str, told: str) -> None:
+    (problem,) = refused(tmp_path / path)
+    assert told in problem.message
+    assert problem.hint
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    path.chmod(0)
+    mine = os.geteuid()
+    try:
+        os.seteuid(65534 if mine == 0 else mine)  # root may read everything
+        (problem,) = refused(path)
+    finally:
+        os.seteuid(mine)
+    assert "Permission denied" in problem.message
+
+
+def test_what_is_rendered_loads_as_the_same(tmp_path: Path) -> None:
+    config = load(COMPLETE)
+    assert load(written(tmp_path, render(config))) == config
+    assert load(written(tmp_path, render(load(None)))) == load(None)
+
+
+AWKWARD = '''\
+# "a comment = with everything" [in] {it}
+title = "TOML # not a comment"
+"quoted key" = 1
+'literal.key'.sub = 2
+dotted . spaced = [ 1, [ 2, { deep = 3 } ], # why not
+  4 ]
+text = """
+[not.a.table]
+also = "not a key" \\""" and on
+"""
+raw = \'\'\'
+x = """
+\'\'\'
+inline = { a = 1, "b c" = { d = [ "x", "y" ] } }
+when = 1979-05-27 07:32:00
+[table.of] # comment
+tables = true
+[[array]]
+name = "one"
+[array.inner]
+key = 1
+[[array]]
+name = "two"
+[[array.nested]]
+key = 2
+'''
+
+
+def test_every_key_is_found_where_it_stands() -> None:
+    lines = locate(AWKWARD)
+    assert {key: line for key, line in lines.items() if not isinstance(key[-1], int)} == {
+        ("title",): 2,
+        ("quoted key",): 3,
+        ("literal.key",): 4,
+        ("literal.key", "sub"): 4,
+        ("dotted",): 5,
+        ("dotted", "spaced"): 5,
+        ("dotted", "spaced", 1, 1, "deep"): 5,
+        ("text",): 7,
+        ("raw",): 11,
+        ("inline",): 14,
+        ("inline", "a"): 14,
+        ("inline", "b c"): 14,
+        ("inline", "b c", "d"): 14,
+        ("when",): 15,
+        ("table",): 16,
+        ("table", "of"): 16,
+        ("table", "of", "tables"): 17,
+        ("array",): 18,
+        ("array", 0, "name"): 19,
+        ("array", 0, "inner"): 20,
+        ("array", 0, "inner", "key"): 21,
+        ("array", 1, "name"): 23,
+        ("array", 1, "nested"): 24,
+        ("array", 1, "nested", 0, "key"): 25,
+    }
+    assert lines["dotted", "spaced", 2] == 6
+    assert set(lines) == set(keys_of(tomllib.loads(AWKWARD)))
+
+
+def keys_of(data: Any, above: Key = ()) -> list[Key]:
+    """Every key and every array element of parsed TOML."""
+    found: list[Key] = []
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        found.append((*above, name))
+        if isinstance(value, dict | list):
+            found += keys_of(value, (*above, name))
+    return found
+
+
+scalars = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.datetimes(),
+    st.dates(),
+)
+documents = st.dictionaries(
+    st.text(max_size=8),
+    st.recursive(
+        scalars,
+        lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text(max_size=8), part, max_size=4),
+    ),
+    max_size=6,
+)
+
+
+@given(documents, st.booleans())
+def test_the_locator_finds_exactly_the_keys_that_tomllib_reads(
+    document: dict[str, Any], multiline: bool
+) -> None:
+    text = tomli_w.dumps(document, multiline_strings=multiline)
+    assert set(locate(text)) == set(keys_of(tomllib.loads(text)))
