@@ -49,7 +49,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """An upper bound on what a single node can give now, and on how many can give anything."""
+    """The most CPU, memory, whole GPUs and part of one GPU that a single node can give."""
 
     cpu_milli: int
     memory_mib: int
@@ -192,11 +192,15 @@ class Nodes:
 
     @property
     def most(self) -> Most:
-        """The most that any node has free now: what asks for more need not look."""
-        now = (self.layout, len(self.log))
-        if self._most_at != now:
+        """An upper bound on what any node has free: what asks for more need not look.
+
+        Room only shrinks until `gains` grows, so an old bound stays true; it is worked out anew once enough
+        rows have changed to be worth it.
+        """
+        gains, seen = self._most_at
+        if gains != self.gains or len(self.log) - seen > len(self.rows) // 8:
             self._most = _most_of(self.columns)
-            self._most_at = now
+            self._most_at = (self.gains, len(self.log))
         return self._most
 
     @property

@@ -77,7 +77,48 @@ class Ranking:
         return self._fits
 
     @property
-    class Placer:
+    def scores(self) -> Floats:
+        """Weighted scores, minus infinity where a filter said no."""
+        rows = self._stale(self._scores_at)
+        if rows is not None:
+            nodes, fits = self._nodes, self.fits
+            total: Floats = np.zeros(len(fits[rows]))
+            for each in self._pipeline.scorers:
+                total += each.weight * each.scorer.score(self._part, nodes.columns, rows)
+            total[~fits[rows]] = NO
+            if isinstance(rows, slice):
+                self._scores = total
+            else:
+                self._scores[rows] = total
+            self._scores_at = (nodes.layout, len(nodes.log))
+        return self._scores
+
+    def best(self, count: int) -> list[int]:
+        """The best rows in the order of names, fewer if fewer fit; among equals the first name."""
+        fits = self.fits
+        fitting = int(np.count_nonzero(fits))
+        if fitting <= count:
+            rows: list[int] = np.flatnonzero(fits).tolist()
+            return rows
+        if count == 1:
+            return [int(self.scores.argmax())]
+        return sorted(self.in_order()[:count])
+
+    def in_order(self) -> list[int]:
+        """All rows that fit, best first."""
+        rows: list[int] = np.argsort(-self.scores, kind="stable").tolist()
+        return rows[: int(np.count_nonzero(self.fits))]
+
+
+def kept(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Bools:
+    """Rows that every filter keeps."""
+    mask = pipeline.filters[0].keep(part, columns, rows)
+    for each in pipeline.filters[1:]:
+        mask = mask & each.keep(part, columns, rows)
+    return mask
+
+
+class Placer:
     """Finds places. Remembers only what can be worked out again from the nodes."""
 
     def __init__(self, nodes: Nodes, pipeline: Pipeline) -> None:
