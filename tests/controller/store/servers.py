@@ -30,12 +30,22 @@ class PostgresUnderTest:
 
     def new_database(self) -> str:
         """The URL of an empty database."""
+        name = f"corral{next(self._numbers)}"
+        self._execute(f'CREATE DATABASE "{name}"')
+        return f"postgresql://corral@/{name}?host={self.directory}"
+
+    def end_sessions(self, name: str) -> None:
+        """End every session of programs whose name is like this."""
+        self._execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE %s",
+            name,
+        )
+
+    def _execute(self, statement: str, *values: str) -> None:
         import psycopg
 
-        name = f"corral{next(self._numbers)}"
         with psycopg.connect(f"host={self.directory} user=corral dbname=postgres", autocommit=True) as server:
-            server.execute(f'CREATE DATABASE "{name}"')
-        return f"postgresql://corral@/{name}?host={self.directory}"
+            server.execute(statement, values)
 
 
 @contextmanager

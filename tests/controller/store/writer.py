@@ -1,29 +1,67 @@
-"""A controller as the store sees it: commits a seeded history, acknowledging each commit on stdout."""
+"""A controller as the store sees it: a process that commits a seeded history and acknowledges each commit."""
 
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 
 from controller.store.failures import StoreFailure
 from controller.store.store import Store
-from tests.controller.store.samples import history
+from tests.controller.store.samples import Model, history
 
-ENOUGH = 2_000
+ROOT = Path(__file__).parents[3]
+ENOUGH = 1_000
 
 
-def main(url: str, seed: int) -> None:
-    """Say `open`, then the number of each commit once it is durable, or why it is not."""
+def start(url: str, seed: int, *under: str, commits: int = ENOUGH) -> subprocess.Popen[str]:
+    """A process that commits; it ends by itself when nobody listens any more."""
+    words = [*under, sys.executable, "-m", "tests.controller.store.writer", url, str(seed), str(commits)]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kill_after(process: subprocess.Popen[str], commits: int) -> list[str]:
+    """Kill it as soon as so many commits were acknowledged; all that it said."""
+    assert process.stdout is not None
+    said = [process.stdout.readline() for _ in range(1 + commits)]
+    process.send_signal(signal.SIGKILL)
+    rest, complaints = process.communicate()
+    assert complaints == ""
+    return [line.strip() for line in said] + rest.splitlines()
+
+
+def check(url: str, seed: int, said: list[str]) -> None:
+    """The store holds the acknowledged commits, and perhaps the one that was under way."""
+    acknowledged = sum(line.isdigit() for line in said)
+    with closing(Store.open(url, keep=100_000)) as store:
+        model, turns = Model(), history(seed)
+        for turn in itertools.islice(turns, acknowledged):
+            model.apply(turn)
+        if store.load().last_seq != len(model.entries):
+            model.apply(next(turns))
+        model.check(store)
+        assert store.verify().good
+
+
+def main(url: str, seed: int, commits: int) -> None:
+    """Say `open`, then the number of each commit once it is durable; what fails is tried three times."""
     store = Store.open(url)
     print("open", flush=True)
-    for number, batch in enumerate(itertools.islice(history(seed), ENOUGH), 1):
-        try:
-            store.commit(batch)
-        except StoreFailure as failure:
-            print(f"{type(failure).__name__}: {failure.message}", flush=True)
+    for number, batch in enumerate(itertools.islice(history(seed), commits), 1):
+        for _ in range(3):
+            try:
+                store.commit(batch)
+            except StoreFailure as failure:
+                print(f"{type(failure).__name__}: {failure.message}", flush=True)
+            else:
+                print(number, flush=True)
+                break
         else:
-            print(number, flush=True)
+            return
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

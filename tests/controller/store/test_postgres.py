@@ -1,0 +1,61 @@
+"""What only a server can do to a store: end its session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.store.failures import StoreBroken, StoreRefused
+from controller.store.store import Store
+from tests.controller.store.samples import batch, entry
+from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
+from tests.controller.store.writer import check, kill_after, start
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresUnderTest]:
+    try:
+        with postgres() as running:
+            yield running
+    except Absent as missing:
+        pytest.skip(str(missing))
+
+
+def test_who_lost_the_session_writes_no_more(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as stale:
+        stale.commit(batch(entry(1)))
+        server.end_sessions("corral pid%")
+        with closing(Store.open(url)) as store:
+            for _ in range(2):
+                with pytest.raises(StoreBroken, match="does not answer") as broken:
+                    stale.commit(batch(entry(2, body="stale")))
+            assert "start the controller again" in broken.value.hint
+            store.commit(batch(entry(2)))
+            assert store.journal(0, 10) == [entry(1), entry(2)]
+            assert store.verify().good
+
+
+def test_a_reader_finds_its_way_back_after_a_lost_session(server: PostgresUnderTest) -> None:
+    with closing(Store.open(server.new_database())) as store:
+        store.commit(batch(entry(1)))
+        assert store.journal(0, 10) == [entry(1)]
+        server.end_sessions("corral pid%")
+        with pytest.raises(StoreBroken, match="does not answer"):
+            store.journal(0, 10)
+        assert store.journal(0, 10) == [entry(1)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_acknowledged_is_lost_to_kill_9(server: PostgresUnderTest, seed: int) -> None:
+    url = server.new_database()
+    check(url, seed, kill_after(start(url, seed), 20))
+
+
+def test_backups_are_the_server_s(server: PostgresUnderTest, tmp_path: Path) -> None:
+    with closing(Store.open(server.new_database())) as store, pytest.raises(StoreRefused) as refused:
+        store.backup(tmp_path / "backup")
+    assert "pg_dump" in refused.value.hint
