@@ -45,17 +45,27 @@ def main(config: str | None = None) -> int:
 async def _serve(daemon: Daemon) -> int:
     from controller.api.app import serve
 
-    loop = asyncio.get_running_loop()
+    loop, nodes = asyncio.get_running_loop(), daemon.config.nodes
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stop)
-    for name, node in daemon.config.nodes.items():
+    for name, node in nodes.items():
         daemon.tell(AddNode(name, node.labels))
     server = await serve(daemon)
     landing = asyncio.create_task(daemon.run())
     try:
-        for name, node in daemon.config.nodes.items():
-            daemon.link(LocalLink.of(name, node, daemon.config))
-        log.info("ready: %s, %d nodes, journal at %d", server.url, len(daemon.config.nodes), daemon.seq)
+        for name, node in nodes.items():
+            daemon.link(
+                LocalLink(
+                    name,
+                    daemon.config.spool(name),
+                    python=node.python,
+                    gpus=node.gpus,
+                    cpus=node.cpus,
+                    memory=node.memory,
+                    run_as_self=node.run_as_self,
+                )
+            )
+        log.info("ready: %s, %d nodes, journal at %d", server.url, len(nodes), daemon.seq)
         await landing
     finally:
         landing.cancel()
