@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent import host, tree
 from agent.channel import Channel
+from agent.gpus import UnknownGpus, find
 from agent.node import Node
 from agent.orders import Accounts
 from agent.spool import Spool, SpoolUnusable
@@ -28,22 +29,24 @@ def main() -> int:
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
+        gpus = find(options.gpus, options.name)
         spool.open()
-    except SpoolUnusable as error:
+    except (SpoolUnusable, UnknownGpus) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
     _allow_many_files()
-    node = Node(spool, channel, Accounts(options.run_as_self), found, options.keep)
+    node = Node(spool, channel, Accounts(options.run_as_self), found, gpus, options.keep)
     node.adopt()
     facts = NodeFacts(
         cpu_milli=(options.cpus or found.cpus) * 1000,
         memory_mib=options.memory or found.memory_mib,
-        numa_nodes=max(1, len(found.numa)),
+        gpus=gpus.facts,
+        numa_nodes=gpus.numa_nodes or max(1, len(found.numa)),
         labels=dict(options.label),
         address=options.address,
     )
     hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
-    print(f"agent: ended: {node.serve(hello)}", file=sys.stderr)
+    node.serve(hello)
     return 0
 
 

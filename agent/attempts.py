@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from agent.spool import Found, Key, learn
-from wire.frames import AttemptStatus, GpuHold, Report, Settle, Start, Stop
+from wire.frames import AttemptStatus, Report, Settle, Start, Stop
 
 # --- instructions ---
 
@@ -134,13 +134,14 @@ class Attempts:
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.over
         ]
 
-    def held(self) -> list[tuple[Key, tuple[GpuHold, ...]]]:
-        """The GPUs of attempts that run."""
-        return [
-            (key, each.order.gpus)
-            for key, each in self._known.items()
-            if each.order is not None and each.status.pid is not None and not each.over
-        ]
+    def loads(self) -> dict[str, int]:
+        """The GPUs of attempts that run, in thousandths."""
+        found: dict[str, int] = {}
+        for each in self._known.values():
+            if each.order is not None and each.status.pid is not None:
+                for hold in each.order.gpus:
+                    found[hold.uuid] = found.get(hold.uuid, 0) + hold.milli
+        return found
 
     # --- after a start of the agent ---
 

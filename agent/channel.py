@@ -16,7 +16,7 @@ BUSY = 256 * 1024
 
 
 class Gone(Exception):
-    """The other end closed."""
+    """The controller closed its end, or told us to go."""
 
 
 class Channel:
@@ -56,8 +56,8 @@ class Channel:
             except BlockingIOError:
                 self._outgoing = [data]
                 return
-            except OSError as error:
-                raise Gone(error.strerror) from None
+            except OSError:
+                raise Gone from None
             self._waiting -= written
             self._outgoing = [data[written:]] if written < len(data) else []
 
@@ -67,14 +67,15 @@ class Channel:
             data = os.read(self.source, _READ)
         except BlockingIOError:
             return
-        except OSError as error:
-            raise Gone(error.strerror) from None
+        except OSError:
+            raise Gone from None
         if not data:
-            raise Gone("the controller closed the connection")
+            raise Gone
         self._incoming += data
         if b"\n" not in data:
             if len(self._incoming) > MAX_FRAME:
-                raise Gone(f"a frame is longer than {MAX_FRAME} bytes")
+                print(f"agent: a frame is longer than {MAX_FRAME} bytes", file=sys.stderr)
+                raise Gone
             return
         *lines, rest = self._incoming.split(b"\n")
         self._incoming = rest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.launch import Launch
 
-_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from agent.nursery import main; main(*sys.argv[2:])"
+_CODE = "import sys; sys.path.append(sys.argv[1]); from agent.nursery import main; main(*sys.argv[2:])"
 _OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 HOME = str(Path(__file__).absolute().parent.parent)
 """The folder, or the zip file, that holds the package `agent`."""

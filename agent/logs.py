@@ -80,7 +80,7 @@ class Logs:
             return
         number = reading.request.request
         if data:
-            self._channel.send(LogChunk(number, b64encode(data).decode()))
+            self._channel.send(LogChunk(number, b64encode(data).decode(), offset=reading.offset - len(data)))
         elif over or not reading.request.follow:
             self._channel.send(LogChunk(number, end=True))
             self.stop(number)

@@ -13,6 +13,7 @@ from agent import attempts, record
 from agent.attempts import Attempts, Instruction
 from agent.channel import Channel, Gone
 from agent.cradle import Cradle
+from agent.gpus import Gpus
 from agent.host import Host
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
@@ -27,19 +28,18 @@ NURSERY_PAUSE_S = 0.1
 _FIFO_READ = 1 << 16
 
 
-class Left(Exception):
-    """The controller told the agent to go."""
-
-
 class Node:
     """Everything the agent does, from its first look at the spool to its end."""
 
-    def __init__(self, spool: Spool, channel: Channel, accounts: Accounts, host: Host, keep: int) -> None:
+    def __init__(
+        self, spool: Spool, channel: Channel, accounts: Accounts, host: Host, gpus: Gpus, keep: int
+    ) -> None:
         self.loop = Loop()
         self.spool = spool
         self.channel = channel
         self.accounts = accounts
         self.host = host
+        self.gpus = gpus
         self.attempts = Attempts(keep)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.polling = False
@@ -76,21 +76,20 @@ class Node:
             key = (found.status.job, found.status.attempt)
             self.attempts.adopt(self._trusted(key, found), self.spool.holder(key))
 
-    def serve(self, hello: Hello) -> str:
-        """Say hello, resume, and go on until the controller is gone; returns what ended it."""
+    def serve(self, hello: Hello) -> None:
+        """Say hello, resume, and go on until the controller is gone."""
         self.channel.send(hello)
         self._do(self.attempts.resume())
         self.loop.read(self.spool.hints, self._hear)
         self.loop.read(self.channel.source, self._receive)
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self.loop.after(AUDIT_S, self._audit)
+        self.gpus.watch(self.loop, self.attempts.loads, self.channel.send)
         try:
             while True:
                 self._turn()
-        except Gone as gone:
-            return str(gone)
-        except Left:
-            return "the controller said so"
+        except Gone:
+            return
 
     def _turn(self) -> None:
         self.logs.pump()
@@ -115,7 +114,7 @@ class Node:
                 obey(frame)
 
     def _leave(self, _: Leave) -> None:
-        raise Left
+        raise Gone
 
     def _hear(self) -> None:
         """Hints on the FIFO; one that arrives garbled is no loss, the record has it."""

@@ -30,7 +30,7 @@ class Unreadable(Exception):
 
 def line(kind: str, *fields: object) -> bytes:
     """One checked line; the last field may hold spaces, no field may hold a newline."""
-    text = " ".join([kind, *map(str, fields)]).encode("utf-8", "replace")
+    text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(text), text)
 
 
@@ -48,7 +48,7 @@ def fact(raw: bytes) -> list[str]:
     check, _, text = raw.partition(b" ")
     if len(check) != 8 or b"%08x" % crc32(text) != check:
         raise Unreadable("its checksum is wrong")
-    kind, _, rest = text.decode("utf-8", "replace").partition(" ")
+    kind, _, rest = text.decode("utf-8", "surrogatepass").partition(" ")
     return [kind, *rest.split(" ", _SPLITS.get(kind, -1))]
 
 

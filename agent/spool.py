@@ -108,7 +108,7 @@ class Spool:
         """Write an order down, with room for what will become of it; raises OSError if that fails."""
         name = name_of(key)
         fresh = f"{self._attempts}/.{name}"
-        text = "null" if order is None else pack(order).decode().rstrip()
+        text = "null" if order is None else pack(order).decode("utf-8", "surrogatepass").rstrip()
         os.mkdir(fresh, 0o700)
         descriptor = os.open(f"{fresh}/record", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -245,7 +245,7 @@ def _order(key: Key, lines: list[list[str]]) -> Start | None:
     if text == "null":
         return None
     try:
-        order = unpack(text.encode())
+        order = unpack(text.encode("utf-8", "surrogatepass"))
     except Malformed as error:
         raise Unreadable(f"line 1: {error}") from None
     if not isinstance(order, Start) or (order.job, order.attempt) != key:

@@ -237,8 +237,8 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def pack(frame: Frame) -> bytes:
-    """One line, newline included."""
-    return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode()
+    """One line, newline included; names that are not UTF-8 pass through unharmed."""
+    return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode("utf-8", "surrogatepass")
 
 
 def unpack(line: bytes) -> Frame:

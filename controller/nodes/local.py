@@ -1,0 +1,109 @@
+"""A link to an agent on this machine, run as a subprocess: one-machine clusters and the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
+from wire.text import plain
+
+_READ = 1 << 20
+
+
+class LocalLink(ReconnectingLink):
+    """Starts the agent, and starts it again whenever it ends."""
+
+    def __init__(
+        self,
+        name: str,
+        spool: Path,
+        *,
+        python: str = "",
+        gpus: str = "auto",
+        cpus: int | None = None,
+        memory: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        keep: int | None = None,
+        run_as_self: bool = False,
+        ping_s: float = 5.0,
+        silence_s: float = 15.0,
+    ) -> None:
+        super().__init__(name, ping_s, silence_s)
+        self._python = python or sys.executable
+        self._arguments = ["--name", name, "--spool", str(spool.absolute()), "--gpus", gpus]
+        for option, value in (("--cpus", cpus), ("--memory", memory), ("--keep", keep)):
+            if value is not None:
+                self._arguments += [option, str(value)]
+        for key, text in (labels or {}).items():
+            self._arguments += ["--label", f"{key}={text}"]
+        if run_as_self:
+            self._arguments.append("--run-as-self")
+
+    async def connect(self) -> LocalLine:
+        """Start the agent in a session of its own: a Ctrl-C in this terminal is not for it."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._python,
+                "-P",
+                "-m",
+                "agent",
+                *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd="/",
+                start_new_session=True,
+                limit=_READ,
+            )
+        except OSError as error:
+            raise CannotConnect(f"the agent cannot be started: {error.strerror}") from None
+        return LocalLine(process)
+
+
+class LocalLine:
+    """The pipes of an agent's process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self._in = process.stdin
+        self._out = process.stdout
+        self._words = asyncio.get_running_loop().create_task(_last_words(process.stderr))
+
+    async def read(self) -> bytes:
+        """What the agent wrote."""
+        return await self._out.read(_READ)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the agent."""
+        self._in.write(data)
+
+    def unread(self) -> int:
+        """Bytes that do not fit in the pipe."""
+        return self._in.transport.get_write_buffer_size()
+
+    async def end(self, patience_s: float) -> str:
+        """Close the pipes and see the process out; what it said last explains most endings."""
+        self._in.transport.abort()
+        try:
+            await asyncio.wait_for(self.process.wait(), patience_s)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+        return await self._words
+
+
+async def _last_words(stderr: asyncio.StreamReader) -> str:
+    """The last line somebody wrote; read to the end, for a full pipe would stop the agent."""
+    last = b""
+    while data := await stderr.read(_READ):
+        lines = [line for line in (last + data)[-2_000:].split(b"\n") if line.strip()]
+        last = lines[-1] if lines else b""
+    return plain(last.decode("utf-8", "replace"), 500).removeprefix("agent: ")
