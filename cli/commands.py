@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command as command_of
 
+from cli.reading import lighten
+
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "submit": ("cli.submit", "Queue a job: a command, a script, or an array of them."),
     "run": ("cli.run", "Submit a job, show its output live, and exit with its code."),
@@ -36,7 +38,7 @@ class Front(TyperGroup):
             return None
         if cmd_name not in self.commands:
             module, summary = COMMANDS[cmd_name]
-            command = command_of(importlib.import_module(module).app)
+            command = lighten(command_of(importlib.import_module(module).app))
             command.short_help = summary
             self.commands[cmd_name] = command
         return self.commands[cmd_name]

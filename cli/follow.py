@@ -32,6 +32,13 @@ def until_over(ids: Collection[int], deadline: float | None = None) -> list[JobV
     return [ended[job] for job in sorted(ended)]
 
 
+def until_started(job: int) -> None:
+    """Wait until it writes, or never will."""
+    for view in changes([job]):
+        if view.attempt or view.state.terminal:
+            return
+
+
 def worst(jobs: Iterable[JobView]) -> int:
     """The first exit code that is not 0."""
     return next((code for code in map(exits.of_job, jobs) if code), 0)

@@ -57,10 +57,14 @@ def logs(
     ] = None,
 ) -> int:
     """Show what a job wrote."""
+    from cli.follow import until_started
     from cli.logs import copy, last_lines, last_lines_and_place
 
     client = Client()
     found, stream, place = one(client, job), "stderr" if stderr else "stdout", 0
+    if follow and not found.attempt and not found.state.terminal:
+        note(f"corral: {facts.line_of(found)}; its output follows when it starts")
+        until_started(found.id)
     if lines is not None:
         if follow:
             text, place = last_lines_and_place(client, found.id, stream, lines)

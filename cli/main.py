@@ -13,6 +13,7 @@ from typer.main import get_command
 from cli import exits
 from cli.commands import SETTINGS, Front, examples
 from cli.messages import refusal, say
+from cli.reading import lighten
 from wire import VERSION
 
 app = typer.Typer(
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    command = get_command(app)
+    command = lighten(get_command(app))
     if "_CORRAL_COMPLETE" in os.environ:
         command.main(words, prog_name="corral")
     try:

@@ -115,9 +115,12 @@ class Transport:
             ) from None
 
     def _body(self, status: int, answer: bytes) -> bytes:
-        if not 200 <= status < 300:
-            raise Refused(status, self.understand(Problem, answer))
-        return answer
+        if 200 <= status < 300:
+            return answer
+        problem = self.understand(Problem, answer)
+        if problem.code == "stopping":  # as good as gone: whoever waits for its return waits now
+            raise Unreachable(self._url, problem.message, problem.hint)
+        raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
         # A server closes what idles: noticed before sending, that repeats nothing.

@@ -183,6 +183,13 @@ def test_a_refusal_brings_the_problem(peer: MakePeer) -> None:
     assert len(server.requests) == 1
 
 
+def test_a_controller_that_stops_is_as_good_as_gone(peer: MakePeer) -> None:
+    server = peer(answering(Problem("stopping", "the controller is shutting down", hint="Wait."), 503))
+    with Client(server.url) as client, pytest.raises(Unreachable, match="shutting down") as caught:
+        client.health()
+    assert caught.value.hint == "Wait."
+
+
 @pytest.mark.parametrize(
     "data",
     [

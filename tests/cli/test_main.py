@@ -1,0 +1,353 @@
+"""Corral as a program: help, exit codes, where words go, and that it never shows a traceback."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.commands import COMMANDS
+from tests.cli.conftest import Corral
+from tests.cli.desk import Desk, array, job, node
+from wire.api import EventView, Problem
+from wire.codec import encode
+from wire.words import JobState
+
+GROUPS = {
+    "job": ["show", "logs", "cancel", "hold", "release", "wait"],
+    "nodes": ["list", "show", "drain", "resume"],
+    "config": ["check"],
+}
+WAYS = [
+    [],
+    *([name] for name in COMMANDS),
+    *([group, name] for group, names in GROUPS.items() for name in names),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(["corral", *way]))
+def test_every_command_explains_itself_with_examples(corral: Corral, way: list[str]) -> None:
+    done = corral(*way, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: {' '.join(['corral', *way])} ")
+    if way not in (["job"], ["config"]):
+        assert "Examples:\n    corral" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+HEAVY = {"textual", "aiohttp", "pydantic", "numpy", "rich", "sqlalchemy", "asyncssh", "controller", "tui"}
+
+
+@pytest.mark.parametrize(
+    ("words", "also"),
+    [
+        (["--help"], {"wire.client", "wire.api", "http.client", "asyncio"}),
+        (["--version"], {"wire.client", "wire.api", "http.client", "asyncio"}),
+        (["submit", "--help"], {"asyncio"}),
+        (["submit", "--", "true"], {"asyncio"}),
+        (["queue"], {"asyncio", "cli.submit"}),
+        (["job", "show", "1"], {"asyncio", "cli.submit"}),
+        (["nodes"], {"asyncio", "cli.job"}),
+        (["events"], {"asyncio", "cli.job"}),
+    ],
+    ids=lambda words: " ".join(sorted(words)),
+)
+def test_a_command_loads_what_it_needs_and_no_more(desk: Desk, words: list[str], also: set[str]) -> None:
+    desk.put(job(1))
+    code = (
+        "import sys; from cli.main import main; code = main(sys.argv[1:]); "
+        "print('\\nLOADED', *sys.modules); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *words],
+        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = set(done.stdout.partition("\nLOADED ")[2].split())
+    assert "cli.main" in loaded
+    assert loaded & (HEAVY | also) == set()
+
+
+# --- exit codes ---
+
+
+def test_without_words_there_is_help(corral: Corral) -> None:
+    assert corral().stdout == corral("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("sumbit", 2, "Did you mean 'submit'?"),
+        ("xyzzy", 2, "No such command 'xyzzy'"),
+        ("--nonsense", 2, "No such option: --nonsense"),
+        ("queue --state lost", 2, "'lost' is not a state"),
+        ("queue -o xml", 2, "'xml'"),
+        ("queue extra", 2, "unexpected extra argument"),
+        ("queue --watch --interval 0", 2, "0.1"),
+        ("job", 2, "Missing command"),
+        ("job show", 2, "Missing argument"),
+        ("job show seven", 2, "'seven' is not a job"),
+        ("job show 99", 3, "there is no job 99"),
+        ("job cancel", 2, "no job is named"),
+        ("job cancel 99", 3, "there is no job 99"),
+        ("job logs 99", 3, "there is no job 99"),
+        ("job logs -n -1 1", 2, "-1"),
+        ("job wait 1 --timeout 5", 2, "'5' has no unit"),
+        ("nodes show gpu99", 3, "there is no node gpu99"),
+        ("nodes drain gpu99", 3, "there is no node gpu99"),
+        ("nodes drain", 2, "Missing argument"),
+        ("events -n many", 2, "many"),
+        ("tui", 2, "needs a terminal"),
+        ("config check nowhere.toml", 2, "there is no such file"),
+        ("controller --config nowhere.toml", 2, "there is no such file"),
+    ],
+)
+def test_what_is_wrong_is_said_on_stderr_with_its_code(
+    desk: Desk, corral: Corral, words: str, code: int, told: str
+) -> None:
+    desk.put(job(1))
+    done = corral(*words.split(), url=desk.url)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "code"),
+    [
+        (400, "invalid", 2),
+        (403, "not_allowed", 4),
+        (404, "not_found", 3),
+        (409, "conflict", 1),
+        (413, "too_large", 2),
+        (422, "never_fits", 5),
+        (500, "internal", 1),
+        (503, "stopping", 7),
+        (507, "storage_full", 1),
+        (418, "something_new", 1),
+    ],
+)
+def test_a_refusal_is_passed_on_with_its_code(
+    desk: Desk, corral: Corral, status: int, problem: str, code: int
+) -> None:
+    desk.refusals["POST /v1/jobs"] = (status, Problem(problem, "no \x1b[2Jway", "spec.gpus", "ask for less"))
+    done = corral("submit", "--", "true", url=desk.url)
+    assert done.returncode == code
+    assert "no \ufffd[2Jway" in done.stderr
+    assert "ask for less" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["submit -- true", "run -- true", "queue", "job show 1", "job wait 1", "nodes", "events", "job cancel 1"],
+)
+def test_without_a_controller_there_is_code_7_and_what_to_do(corral: Corral, words: str) -> None:
+    done = corral(*words.split())
+    assert done.returncode == 7
+    assert "no such socket" in done.stderr
+    assert "corral controller" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_address_may_be_given_on_the_command_line(desk: Desk, corral: Corral) -> None:
+    assert corral("--url", desk.url, "queue").returncode == 0
+    assert corral("--url", "nonsense", "queue").returncode == 7
+
+
+BROKEN = {
+    "nothing": [],
+    "no such script": ["missing.sh"],
+    "a directory": ["."],
+    "a binary": ["binary"],
+    "an empty script": ["empty.sh"],
+    "a bad directive": ["bad.sh"],
+    "an unsupported directive": ["slurm.sh"],
+    "a huge script": ["huge.sh"],
+    "an unknown option": ["--gpsu", "1", "--", "true"],
+    "an option without value": ["--gpus"],
+    "an empty command": ["--", ""],
+    "one and a half GPUs": ["--gpus", "1.5", "--", "true"],
+    "negative GPUs": ["--gpus", "-1", "--", "true"],
+    "not a number of GPUs": ["--gpus", "NaN", "--", "true"],
+    "GPUs that do not divide": ["--gpus", "7", "--nodes", "2", "--", "true"],
+    "memory without unit": ["--memory", "16", "--", "true"],
+    "time without unit": ["--time", "90", "--", "true"],
+    "an endless time": ["--time", "999999d", "--", "true"],
+    "no cores": ["--cpus", "0", "--", "true"],
+    "an unknown priority": ["--priority", "now", "--", "true"],
+    "a backward array": ["--array", "9-1", "--", "true"],
+    "a huge array": ["--array", "0-999999999", "--", "true"],
+    "a label without value": ["--select", "rack", "--", "true"],
+    "a variable that is not set": ["--env", "NOT_SET_HERE", "--", "true"],
+    "a NUL-free but broken name": ["--name", "x" * 300, "--", "true"],
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_submit_never_leaves_the_house(
+    desk: Desk, corral: Corral, tmp_path: Path, case: str
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "empty.sh").write_text("")
+    (tmp_path / "bad.sh").write_text("#!/bin/bash\n#CORRAL --gpus two\n")
+    (tmp_path / "slurm.sh").write_text("#!/bin/bash\n#SBATCH --mail-user=a@example.org\n")
+    (tmp_path / "huge.sh").write_text("#" * 200_000)
+    for command in ("submit", "run"):
+        done = corral(command, *BROKEN[case], url=desk.url)
+        assert done.returncode == (3 if case == "no such script" else 2)
+        assert done.stderr.startswith("corral: ")
+        assert done.stderr.count("\n") >= 2, "what is wrong, and what to do about it"
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+    assert desk.asked("POST") == []
+
+
+# --- what is written where ---
+
+
+def test_submit_writes_the_job_alone(desk: Desk, corral: Corral) -> None:
+    done = corral("submit", "--gpus", "1", "--", "train", "--lr", "1", url=desk.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
+    [request] = [each for each in desk.peer.requests if each.method == "POST"]
+    assert json.loads(request.body)["spec"]["command"] == ["train", "--lr", "1"]
+
+
+def test_a_dry_run_sends_nothing(desk: Desk, corral: Corral) -> None:
+    desk.put(job(1), job(2))
+    desk.nodes["gpu01"] = node("gpu01")
+    assert corral("submit", "--dry-run", "--", "true", url=desk.url).returncode == 0
+    assert corral("run", "--dry-run", "--", "true", url=desk.url).returncode == 0
+    assert corral("job", "cancel", "--dry-run", "all", url=desk.url).stdout.count("\n") == 3
+    assert corral("nodes", "drain", "--dry-run", "gpu01", url=desk.url).returncode == 0
+    assert desk.asked("POST") == []
+
+
+def test_queue_in_every_format(desk: Desk, corral: Corral) -> None:
+    jobs = [job(1), *array(2, 2), job(9, name="a,b\n\x1b"), job(10, state=JobState.COMPLETED)]
+    desk.put(*jobs)
+    table = corral("queue", url=desk.url).stdout
+    assert [line.split()[0] for line in table.splitlines()] == ["JOB", "1", "2_0", "2_1", "9"]
+    assert "\x1b" not in table
+    assert corral("queue", "-o", "name", "--all", url=desk.url).stdout.split() == [
+        "1",
+        "2_0",
+        "2_1",
+        "9",
+        "10",
+    ]
+    body = json.loads(corral("queue", "-o", "json", "--all", url=desk.url).stdout)
+    assert body == {"jobs": [encode(each) for each in jobs], "seq": 9, "total": 5, "next": None}
+    rows = list(csv.DictReader(io.StringIO(corral("queue", "-o", "csv", url=desk.url).stdout)))
+    assert rows[-1]["job"] == "9"
+    assert rows[-1]["name"] == "a,b\ufffd\ufffd"
+
+
+def test_a_long_queue_is_one_answer(desk: Desk, corral: Corral) -> None:
+    desk.put(*(job(number) for number in range(1, 2_501)))
+    body = json.loads(corral("queue", "-o", "json", url=desk.url).stdout)
+    assert [each["id"] for each in body["jobs"]] == list(range(1, 2_501))
+    assert body["next"] is None
+
+
+def test_whoever_has_read_enough_may_leave(desk: Desk, corral: Corral) -> None:
+    desk.put(*(job(number) for number in range(1, 2_501)))
+    done = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", f"{sys.executable} -P -m cli queue | head -1"],
+        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (141, "")
+    assert done.stdout.startswith("JOB")
+
+
+def test_one_failure_does_not_save_the_others(desk: Desk, corral: Corral) -> None:
+    desk.put(job(1), job(2), job(3))
+    desk.refusals["POST /v1/jobs/2/cancel"] = (403, Problem("not_allowed", "only bo may cancel job 2"))
+    done = corral("job", "cancel", "99", "1-3", url=desk.url)
+    assert done.returncode == 3
+    assert desk.asked() == ["/v1/jobs/1/cancel", "/v1/jobs/2/cancel", "/v1/jobs/3/cancel"]
+    assert "there is no job 99" in done.stderr
+    assert "only bo may cancel job 2" in done.stderr
+    assert "2 done, 2 failed" in done.stderr
+    assert done.stdout == ""
+
+
+def test_actions_can_be_read_by_programs(desk: Desk, corral: Corral) -> None:
+    desk.put(job(1), job(2))
+    done = corral("job", "hold", "1", "2", "-o", "json", url=desk.url)
+    assert [each["id"] for each in json.loads(done.stdout)] == [1, 2]
+    assert corral("job", "hold", "1", "-o", "name", url=desk.url).stdout == "1\n"
+
+
+def test_a_job_is_shown_in_full(desk: Desk, corral: Corral) -> None:
+    desk.put(job(7, name="a\x1b[2Jb"))
+    shown = corral("job", "show", "7", url=desk.url).stdout
+    assert "needs 1 GPU; 0 of 4 nodes can give that now" in shown
+    assert "place 3 in the queue" in shown
+    assert "python train.py" in shown
+    assert "\x1b" not in shown
+    assert json.loads(corral("job", "show", "7", "-o", "json", url=desk.url).stdout)["job"]["id"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ([], "1\n2\n3\n4\nunfinished"),
+        (["-n", "2"], "4\nunfinished"),
+        (["-n", "0"], ""),
+        (["-n", "99"], "1\n2\n3\n4\nunfinished"),
+        (["-n", "2", "-f"], "4\nunfinished"),
+        (["--stderr"], "oh\n"),
+        (["--stderr", "-n", "1"], "oh\n"),
+    ],
+)
+def test_logs_are_written_as_they_are(desk: Desk, corral: Corral, options: list[str], shown: str) -> None:
+    desk.put(job(1, state=JobState.COMPLETED, attempt=1))
+    desk.logs = {"stdout": b"1\n2\n3\n4\nunfinished", "stderr": b"oh\n"}
+    done = corral("job", "logs", "1", *options, url=desk.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
+
+
+def test_events_are_the_newest_or_those_behind_a_place(desk: Desk, corral: Corral) -> None:
+    desk.events = [EventView(seq, 1.0, "JobQueued", f"job {seq} queued", job=seq) for seq in range(1, 51)]
+    newest = corral("events", "-n", "2", url=desk.url).stdout
+    assert [line.split()[-2] for line in newest.splitlines()[1:]] == ["49", "50"]
+    assert corral("events", url=desk.url).stdout.count("\n") == 31
+    body = json.loads(corral("events", "--after", "47", "-o", "json", url=desk.url).stdout)
+    assert [each["seq"] for each in body["events"]] == [48, 49, 50]
+
+
+def test_completion_knows_commands_jobs_and_nodes(desk: Desk, corral: Corral) -> None:
+    desk.put(job(71), *array(72, 2), job(80, state=JobState.FAILED))
+    desk.nodes = {name: node(name) for name in ("gpu01", "gpu02", "cpu01")}
+
+    def completed(line: str, url: str = desk.url) -> list[str]:
+        words = line.split(" ")
+        done = corral(
+            url=url,
+            _CORRAL_COMPLETE="complete_bash",
+            COMP_WORDS=line,
+            COMP_CWORD=str(len(words) - 1),
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert completed("corral s") == ["submit"]
+    assert completed("corral job ca") == ["cancel"]
+    assert completed("corral job cancel 7") == ["71", "72_0", "72_1"]
+    assert completed("corral job cancel l") == ["last"]
+    assert completed("corral nodes drain gpu") == ["gpu01", "gpu02"]
+    assert completed("corral nodes drain gpu", url="unix:///nobody.sock") == []
