@@ -36,14 +36,14 @@ class Parameter:
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:
-            raise Rejected(Refusal("invalid", f"{self.name} is there {len(texts)} times", self.name))
+            raise Rejected(Refusal("invalid", f"is there {len(texts)} times", self.name))
         return self._read(texts[0]) if texts else self.default
 
     def _read(self, text: str) -> Any:
         try:
             return self.read(text)
         except ValueError as error:
-            raise Rejected(Refusal("invalid", f"{self.name} {error}", self.name)) from None
+            raise Rejected(Refusal("invalid", str(error), self.name)) from None
 
 
 def whole(name: str, about: str, low: int, high: int, default: int | None = None) -> Parameter:

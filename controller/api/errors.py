@@ -123,7 +123,7 @@ def misread(error: ValidationError, kind: type) -> Refusal:
     hint = ""
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         hint = nearest(str(first["loc"][-1]), _fields_beside(kind, first["loc"]))
-    return Refusal("invalid", f"{where or 'the body'} {message}{more}", where, hint)
+    return Refusal("invalid", f"{'' if where else 'the body '}{message}{more}", where, hint)
 
 
 def _fields_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:

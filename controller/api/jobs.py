@@ -25,11 +25,11 @@ async def submit(call: Call) -> Submitted:
             Refusal("not_allowed", "only operators may submit here", hint="[access] others is 'view'.")
         )
     if len(request.key) > 200 or not request.key.isprintable():
-        raise Rejected(Refusal("invalid", "key must be printable and at most 200 characters", "key"))
+        raise Rejected(Refusal("invalid", "must be printable and at most 200 characters", "key"))
     user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
     reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key))
     if isinstance(reply, Refusal):
-        raise Rejected(replace(reply, where=f"spec.{reply.where}" if reply.where else "spec"))
+        raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
     return Submitted(reply.jobs, str(reply.jobs[0]))
 
 

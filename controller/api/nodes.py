@@ -27,7 +27,7 @@ async def drain(call: Call) -> NodeView:
     call.need_operator("drain nodes")
     action: NodeAction = call.body
     if len(action.why) > 500:
-        raise Rejected(Refusal("invalid", "why must be at most 500 characters", "why"))
+        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
     node = await call.node()
     await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
     return _view(call, node)

@@ -25,22 +25,17 @@ from pydantic_settings import (
 from controller.config.source import DELIMITER, PREFIX, Source
 from wire import places
 
-_MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*([MGT])(?:iB|B)?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_SIMULATED = re.compile(r"simulated:\d{1,3}x[\w-]{1,40}(,\d{1,3}x[\w-]{1,40})*")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
 
-def _mib(text: str) -> int:
-    match = _MEMORY.fullmatch(text)
-    if match is None:
-        raise ValueError(f'cannot read {text!r} as memory; write "512G", "1.5T" or "4096M"')
-    return round(float(match[1]) * _MIB[match[2].upper()])
-
-
 def _memory(text: str) -> str:
-    if not 0 < _mib(text) <= 1 << 30:
-        raise ValueError(f"{text!r} must be more than nothing and at most 1024T")
+    match = _MEMORY.fullmatch(text)
+    if match is None or not 0 < int(match[1]) * _MIB[match[2]] <= 1 << 30:
+        raise ValueError(f'cannot read {text!r} as memory; write "512G", "2T" or "800M"')
     return text
 
 
@@ -65,8 +60,8 @@ def _node_name(name: str) -> str:
 
 
 def _gpus(text: str) -> str:
-    if text not in ("auto", "none") and not re.fullmatch(r"simulated:\d{1,3}x[A-Za-z0-9][\w .-]{0,62}", text):
-        raise ValueError(f'cannot read {text!r}; write "auto", "none" or "simulated:8xH100"')
+    if text not in ("auto", "none", "nvml") and not _SIMULATED.fullmatch(text):
+        raise ValueError(f'cannot read {text!r}; write "auto", "none", "nvml" or "simulated:8xH100"')
     return text
 
 
@@ -181,22 +176,12 @@ class NodeSection(Section):
 
     link: Literal["local"] = "local"
     gpus: Annotated[str, AfterValidator(_gpus)] = "auto"
-    cpus: float | None = Field(None, gt=0, le=10_000)
+    cpus: int | None = Field(None, ge=1, le=10_000)
     memory: Annotated[str, AfterValidator(_memory)] | None = None
     labels: dict[str, str] = {}
     run_as_self: bool = False
     python: AbsolutePath = ""
     spool: AbsolutePath = ""
-
-    @property
-    def cpu_milli(self) -> int | None:
-        """CPUs in thousandths; None: what the host reports."""
-        return None if self.cpus is None else round(self.cpus * 1000)
-
-    @property
-    def memory_mib(self) -> int | None:
-        """Memory in MiB; None: what the host reports."""
-        return None if self.memory is None else _mib(self.memory)
 
 
 class _Environment(EnvSettingsSource):

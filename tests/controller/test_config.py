@@ -75,13 +75,11 @@ def test_places_follow_the_state_directory(tmp_path: Path) -> None:
     assert config.spool("b") == Path("/fast/b")
 
 
-def test_a_node_is_read_in_the_units_of_the_engine(tmp_path: Path) -> None:
-    text = (
-        '[nodes.a]\ncpus = 1.5\nmemory = "1.5G"\nlabels = { zone = "b2" }\ngpus = "simulated:8xH100 80GB"\n'
-    )
-    node = load(written(tmp_path, text)).nodes["a"]
-    assert (node.cpu_milli, node.memory_mib, node.labels) == (1500, 1536, {"zone": "b2"})
-    assert load(written(tmp_path, "[nodes.a]\n")).nodes["a"].memory_mib is None
+def test_a_node_may_leave_out_everything_but_its_name(tmp_path: Path) -> None:
+    text = '[nodes.a]\ncpus = 4\nmemory = "512G"\nlabels = { zone = "b2" }\ngpus = "none"\n[nodes.b]\n'
+    nodes = load(written(tmp_path, text)).nodes
+    assert (nodes["a"].cpus, nodes["a"].memory, nodes["a"].labels) == (4, "512G", {"zone": "b2"})
+    assert (nodes["b"].cpus, nodes["b"].memory, nodes["b"].labels) == (None, None, {})
 
 
 def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +97,9 @@ def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert config.access.operators == ["alice"]
     assert build_pipeline(config).order.name == "fifo"
     assert config.scheduler.scorers["fit"].weight == 7
-    assert (config.nodes["a"].cpus, config.nodes["a"].memory_mib, config.nodes["a"].run_as_self) == (
+    assert (config.nodes["a"].cpus, config.nodes["a"].memory, config.nodes["a"].run_as_self) == (
         2,
-        8192,
+        "8G",
         True,
     )
 

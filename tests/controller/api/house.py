@@ -1,0 +1,126 @@
+"""A controller as it is in life, less the nodes: store, engine, daemon and API on a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from controller.api.app import Server, serve
+from controller.config import Config
+from controller.core import inputs
+from controller.core.check import check
+from controller.core.inputs import Accepted, Input
+from controller.daemon import Daemon
+from controller.registry import build_pipeline
+from controller.store.store import Store
+from tests.controller.store.scratch import scratch
+from tests.worlds import facts
+from wire.frames import AttemptStatus, Hello
+
+Answer = tuple[int, Any]
+
+
+@dataclass
+class House:
+    """A running controller, and a client of it."""
+
+    daemon: Daemon
+    server: Server
+    session: aiohttp.ClientSession
+
+    @property
+    def socket(self) -> Path:
+        return self.daemon.config.socket
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        return await self.ask("GET", path, params=query)
+
+    async def post(self, path: str, body: Any = None, **query: Any) -> Answer:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        return await self.ask("POST", path, data=data, params=query)
+
+    async def ask(self, method: str, path: str, **more: Any) -> Answer:
+        async with self.session.request(method, f"http://corral{path}", **more) as response:
+            return response.status, json.loads(await response.read())
+
+    async def submit(self, *command: str, **more: Any) -> int:
+        """A job that is accepted; its id."""
+        key = more.pop("key", "")
+        status, answer = await self.post(
+            "/v1/jobs", {"spec": {"command": command or ["true"], **more}, "key": key}
+        )
+        assert status == 201, answer
+        job: int = answer["ids"][0]
+        return job
+
+    async def told(self, given: Input) -> None:
+        """An input from somewhere else than the API."""
+        assert isinstance(await self.daemon.ask(given), Accepted)
+
+    async def join(self, name: str, **host: Any) -> None:
+        """An agent says hello."""
+        await self.told(inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host))))
+
+    async def placed(self, job: int) -> list[str]:
+        """Wait until the job has its nodes; their names."""
+        await self.until(job, lambda: bool(self.daemon.state.jobs[job].members))
+        return list(self.daemon.state.jobs[job].members)
+
+    async def until(self, job: int, true: Any) -> None:
+        """Wait commit by commit."""
+        subscription = self.daemon.subscribe()
+        try:
+            while not true():
+                await anext(subscription)
+        finally:
+            subscription.close()
+
+    async def started(self, job: int) -> None:
+        """The agents say that the job's processes run."""
+        for node in await self.placed(job):
+            attempt = self.daemon.state.jobs[job].attempt
+            await self.told(inputs.AgentReported(node, AttemptStatus(job, attempt, pid=100, started_at=1.0)))
+
+    async def ended(self, job: int, code: int = 0) -> None:
+        """The agents say that they ran and are over."""
+        for node in await self.placed(job):
+            attempt = self.daemon.state.jobs[job].attempt
+            status = AttemptStatus(job, attempt, 100, started_at=1.0, ended_at=2.0, code=code)
+            await self.told(inputs.AgentReported(node, status))
+
+
+@asynccontextmanager
+async def living(directory: Path | None = None, **sections: Any) -> AsyncIterator[House]:
+    """A house for a while; `sections` are tables of scheduler.toml."""
+    with scratch() as fresh:
+        home = directory or fresh
+        os.chmod(home, 0o755)
+        controller = {
+            "state_dir": str(home),
+            "socket": str(home / "c.sock"),
+            **sections.pop("controller", {}),
+        }
+        config = Config(controller=controller, **sections)  # type: ignore[arg-type]
+        store = Store.open(config.store_url, keep=config.controller.keep_ended)
+        daemon = Daemon(config, build_pipeline(config), store)
+        server = await serve(daemon)
+        landing = asyncio.create_task(daemon.run())
+        connector = aiohttp.UnixConnector(str(config.socket))
+        try:
+            async with aiohttp.ClientSession(connector=connector) as session:
+                yield House(daemon, server, session)
+            assert check(daemon.state) == []
+        finally:
+            daemon.stop()
+            with suppress(asyncio.CancelledError):
+                await landing
+            await server.close()
+            await daemon.close()

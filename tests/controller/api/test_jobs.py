@@ -1,0 +1,272 @@
+"""Jobs through the API: every route, and everything that is wrong with a submit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.controller.api.house import House, living
+
+
+async def test_a_submit_is_on_disk_when_it_is_answered(house: House) -> None:
+    status, answer = await house.post("/v1/jobs", {"spec": {"command": ["python", "train.py"], "gpus": 0.5}})
+    assert (status, answer) == (201, {"ids": [1], "label": "1"})
+    row = await house.daemon.read(lambda: house.daemon.store.job(1))
+    assert row is not None
+    assert row.state == "QUEUED"
+
+
+async def test_an_array_is_one_answer_and_many_jobs(house: House) -> None:
+    status, answer = await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1,3,7"}})
+    assert (status, answer) == (201, {"ids": [1, 2, 3], "label": "1"})
+    status, shown = await house.get("/v1/jobs/1_3")
+    assert (status, shown["job"]["id"], shown["job"]["label"]) == (200, 2, "1_3")
+
+
+async def test_a_job_is_shown_with_its_spec_and_why_it_waits(house: House) -> None:
+    job = await house.submit("sh", "-c", "x", gpus=4, env={"TOKEN": "secret"}, name="train")
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    assert shown["spec"]["env"] == {"TOKEN": "secret"}
+    assert shown["spec"]["command"] == ["sh", "-c", "x"]
+    assert (shown["job"]["name"], shown["job"]["state"]) == ("train", "QUEUED")
+    assert shown["why"]["reason"] == "no_nodes"
+    assert shown["why"]["position"] == 1
+
+
+async def test_a_running_job_shows_what_it_holds(house: House) -> None:
+    await house.join("gpu01")
+    job = await house.submit(gpus=2)
+    await house.started(job)
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    (held,) = shown["job"]["held"]
+    assert (shown["job"]["state"], held["node"]) == ("RUNNING", "gpu01")
+    assert [(gpu["index"], gpu["milli"]) for gpu in held["gpus"]] == [(0, 1000), (1, 1000)]
+    await house.ended(job, code=3)
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    assert (shown["job"]["state"], shown["job"]["exit_code"]) == ("FAILED", 3)
+
+
+async def test_how_many_nodes_a_waiting_job_will_take(house: House) -> None:
+    await house.join("a")
+    await house.join("b")
+    job = await house.submit(gpus=16, hold=True)
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    assert shown["job"]["nodes"] == 2
+
+
+async def test_hold_release_and_cancel(house: House) -> None:
+    job = await house.submit()
+    assert (await house.post(f"/v1/jobs/{job}/hold"))[1]["reason"] == "held"
+    status, problem = await house.post(f"/v1/jobs/{job}/release")
+    assert (status, problem["state"]) == (200, "QUEUED")
+    status, problem = await house.post(f"/v1/jobs/{job}/release")
+    assert (status, problem["code"], problem["where"]) == (409, "conflict", "job")
+    assert (await house.post(f"/v1/jobs/{job}/cancel"))[1]["state"] == "CANCELLED"
+    for what in ("cancel", "hold"):
+        status, problem = await house.post(f"/v1/jobs/{job}/{what}")
+        assert (status, problem["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize(
+    "label", ["7", "1_0", "x", "-1", "%00", "1_", "_1", "9" * 40, "..%2f..", "1%0a", "%ff"]
+)
+@pytest.mark.parametrize("what", ["", "/cancel", "/hold", "/release", "/logs"])
+async def test_a_job_that_is_not_there(house: House, label: str, what: str) -> None:
+    await house.submit()
+    ask = house.get if what in ("", "/logs") else house.post
+    status, problem = await ask(f"/v1/jobs/{label}{what}")
+    assert (status, problem["code"]) == (404, "not_found")
+    assert problem["message"].isprintable()
+
+
+async def test_listing_page_by_page(house: House) -> None:
+    await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "0-24"}})
+    for job in (3, 4):
+        await house.post(f"/v1/jobs/{job}/cancel")
+    seen: list[int] = []
+    following: int | None = 0
+    while following is not None:
+        _, page = await house.get("/v1/jobs", after=following, limit=10)
+        assert page["total"] == 25
+        seen += [job["id"] for job in page["jobs"]]
+        following = page["next"]
+    assert seen == list(range(1, 26))
+    _, page = await house.get("/v1/jobs", state="CANCELLED")
+    assert ([job["id"] for job in page["jobs"]], page["next"]) == ([3, 4], None)
+    assert page["seq"] == house.daemon.seq
+    _, page = await house.ask("GET", "/v1/jobs?state=CANCELLED&state=QUEUED&user=nobody-here")
+    assert page["jobs"] == []
+
+
+async def test_a_full_last_page_is_the_last(house: House) -> None:
+    await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-10"}})
+    _, page = await house.get("/v1/jobs", limit=10)
+    assert (len(page["jobs"]), page["next"]) == (10, None)
+
+
+async def test_jobs_that_ended_long_ago_come_from_the_store() -> None:
+    async with living(controller={"keep_ended": 2}) as house:
+        for _ in range(6):
+            await house.post(f"/v1/jobs/{await house.submit(key=f'k{_}')}/cancel")
+        waiting = await house.submit()
+        _, page = await house.get("/v1/jobs")
+        assert [job["id"] for job in page["jobs"]] == [5, 6, waiting]
+        seen, following = [], 0
+        while following is not None:
+            _, page = await house.get("/v1/jobs", history=1, limit=3, after=following)
+            seen += [(job["id"], job["state"]) for job in page["jobs"]]
+            following = page["next"]
+        assert seen == [(7, "QUEUED")] + [(job, "CANCELLED") for job in range(6, 0, -1)]
+        _, page = await house.get("/v1/jobs", history=1, state="QUEUED")
+        assert [job["id"] for job in page["jobs"]] == [7]
+        _, shown = await house.get("/v1/jobs/1")
+        assert shown["job"]["state"] == "CANCELLED"
+        status, problem = await house.post("/v1/jobs/1/cancel")
+        assert (status, problem["message"]) == (409, "job 1 is CANCELLED already")
+
+
+async def test_an_old_element_of_an_array_is_found_by_its_label() -> None:
+    async with living(controller={"keep_ended": 0}) as house:
+        await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "5-6"}})
+        assert (await house.post("/v1/jobs/1_6/cancel"))[1]["state"] == "CANCELLED"
+        status, shown = await house.get("/v1/jobs/1_6")
+        assert (status, shown["job"]["id"], shown["job"]["state"]) == (200, 2, "CANCELLED")
+        assert (await house.get("/v1/jobs/1_7"))[0] == 404
+
+
+GOOD: dict[str, Any] = {"command": ["true"]}
+
+BROKEN: list[tuple[Any, int, str, str]] = [
+    (b"", 400, "spec", "is missing"),
+    (b"{", 400, "", "is not JSON"),
+    (b"nonsense", 400, "", "is not JSON"),
+    (b"\xff\xfe", 400, "", "is not JSON"),
+    (b"[]", 400, "", "must be an object"),
+    (b"[" * 100_000, 400, "", "is not JSON"),
+    (b'{"spec":{"command":["\\ud800"]}}', 400, "", "is not JSON"),
+    (b'{"spec":{"command":["\xed\xa0\x80"]}}', 400, "", "is not JSON"),
+    (b'{"spec":{"command":["true"],"gpus":NaN}}', 400, "spec.gpus", "must be a whole number, or a share"),
+    (b'{"spec":{"command":["true"],"gpus":1e999}}', 400, "spec.gpus", "must be a whole number, or a share"),
+    (b'{"spec":{"command":["true"],"grace_s":Infinity}}', 400, "spec.grace_s", "must lie between"),
+    (b'{"spec":{"command":["true"],"priority":' + b"9" * 5000 + b"}}", 400, "", "is not JSON"),
+    ({"spec": GOOD, "colour": "red"}, 400, "colour", "is not a field"),
+    ({"spec": {**GOOD, "gpu": 1}}, 400, "spec.gpu", "is not a field"),
+    ({"spec": {}}, 400, "spec.command", "is missing"),
+    ({"spec": {"command": []}}, 400, "spec.command", "must name a program"),
+    ({"spec": {"command": "true"}}, 400, "spec.command", "must be a list"),
+    ({"spec": {"command": ["true", 3]}}, 400, "spec.command[1]", "must be a string"),
+    ({"spec": {"command": ["true\0"]}}, 400, "spec.command", "must not contain NUL"),
+    ({"spec": {**GOOD, "cpu_milli": "4"}}, 400, "spec.cpu_milli", "must be a whole number"),
+    ({"spec": {**GOOD, "cpu_milli": 1.5}}, 400, "spec.cpu_milli", "must be a whole number"),
+    ({"spec": {**GOOD, "cpu_milli": True}}, 400, "spec.cpu_milli", "must be a whole number"),
+    ({"spec": {**GOOD, "cpu_milli": -1}}, 400, "spec.cpu_milli", "must be positive"),
+    ({"spec": {**GOOD, "hold": 1}}, 400, "spec.hold", "must be true or false"),
+    ({"spec": {**GOOD, "gpus": 1.5}}, 400, "spec.gpus", "must be a whole number, or a share"),
+    ({"spec": {**GOOD, "gpus": 3, "nodes": 2}}, 400, "spec.gpus", "cannot be divided evenly"),
+    ({"spec": {**GOOD, "env": {"A=B": "x"}}}, 400, "spec.env.A=B", "not a valid environment variable"),
+    ({"spec": {**GOOD, "env": {"A": 1}}}, 400, "spec.env.A", "must be a string"),
+    ({"spec": {**GOOD, "array": "9-1"}}, 400, "spec.array", "counts backwards"),
+    ({"spec": {**GOOD, "array": "0-100000000"}}, 400, "spec.array", "more than 10000 elements"),
+    ({"spec": {**GOOD, "workdir": "here"}}, 400, "spec.workdir", "must be an absolute path"),
+    ({"spec": {**GOOD, "name": "n" * 201}}, 400, "spec.name", "at most 200"),
+    ({"spec": GOOD, "key": "k" * 201}, 400, "key", "at most 200"),
+    ({"spec": GOOD, "key": "a\nb"}, 400, "key", "must be printable"),
+    ({"spec": GOOD, "as_user": "a b"}, 400, "as_user", "is not the name of a user"),
+    ({"spec": {**GOOD, "gpus": 9, "nodes": 1}}, 422, "spec.gpus", "can never be placed"),
+    ({"spec": {**GOOD, "nodes": 3}}, 422, "spec.nodes", "can never be placed"),
+    ({"spec": {**GOOD, "gpu_models": ["V100"], "gpus": 1}}, 422, "", "can never be placed"),
+    ({"spec": {**GOOD, "command": ["x" * 2_000_000]}}, 413, "", "is larger than"),
+]
+
+
+async def test_broken_submits_say_what_where_and_why_and_leave_nothing(house: House) -> None:
+    await house.join("gpu01")
+    before = house.daemon.seq
+    for body, expected, where, told in BROKEN:
+        status, problem = await house.post("/v1/jobs", body)
+        case = (str(body)[:80], problem)
+        assert status == expected, case
+        assert problem["where"] == where, case
+        assert told in problem["message"], case
+        assert set(problem) == {"code", "message", "where", "hint"}
+    assert house.daemon.seq == before
+    assert not house.daemon.state.jobs
+
+
+async def test_a_misspelt_field_is_met_with_the_nearest(house: House) -> None:
+    _, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], "gpuss": 1}})
+    assert problem["hint"] == "Did you mean 'gpus'?"
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("after=x", "after"),
+        ("after=-1", "after"),
+        ("after=" + "9" * 30, "after"),
+        ("state=DONE", "state"),
+        ("history=yes", "history"),
+        ("colour=red", "colour"),
+    ],
+)
+async def test_broken_questions(house: House, query: str, where: str) -> None:
+    status, problem = await house.ask("GET", f"/v1/jobs?{query}")
+    assert (status, problem["code"], problem["where"]) == (400, "invalid", where)
+
+
+async def test_the_same_key_is_the_same_job_however_many_ask_at_once(house: House) -> None:
+    async def one(number: int) -> tuple[int, ...]:
+        body = {"spec": {"command": ["true"], "array": "0-1"}, "key": f"key-{number % 5}"}
+        return tuple((await house.post("/v1/jobs", body))[1]["ids"])
+
+    answers = await asyncio.gather(*(one(number) for number in range(60)))
+    assert len(set(answers)) == 5
+    assert len(house.daemon.state.jobs) == 10
+
+
+async def test_many_at_once_each_get_a_job_of_their_own(house: House) -> None:
+    jobs = await asyncio.gather(*(house.submit() for _ in range(200)))
+    assert sorted(jobs) == list(range(1, 201))
+
+
+async def test_changes_racing_on_one_job_are_each_answered(house: House) -> None:
+    job = await house.submit()
+    asked = [house.post(f"/v1/jobs/{job}/{what}") for what in ("hold", "release", "cancel") * 20]
+    answers = await asyncio.gather(*asked)
+    assert {status for status, _ in answers} <= {200, 409}
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    assert shown["job"]["state"] == "CANCELLED"
+    assert sum(answer.get("state") == "CANCELLED" for _, answer in answers) >= 1
+
+
+HOSTILE = [
+    "[red]x[/]",
+    "\x1b[2J",
+    "$(reboot)",
+    "../../etc/passwd",
+    "'; DROP TABLE jobs; --",
+    "\u202egnp.exe",
+    "a\nb",
+    "😈",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_names_are_data(house: House, name: str) -> None:
+    job = await house.submit(
+        name, "--flag", name=name, project=name, queue=name, env={"X": name}, selector={name: name}
+    )
+    _, shown = await house.get(f"/v1/jobs/{job}")
+    assert [shown["job"][field] for field in ("name", "project", "queue")] == [name] * 3
+    assert shown["spec"]["env"] == {"X": name}
+    _, events = await house.get("/v1/events")
+    assert all(event["text"].isprintable() for event in events["events"])
+    _, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], name: 1}})
+    assert problem["message"].isprintable()
+    assert json.dumps(problem)
