@@ -8,6 +8,7 @@ from typing import Any
 from controller.core import events
 from controller.core.events import Event
 from controller.core.jobs import Job, Member
+from controller.core.nodes import Node
 from controller.core.requests import ask_of
 from controller.core.state import State
 from controller.core.transitions import require
@@ -109,19 +110,21 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
 
 
 def _node_added(state: State, event: events.NodeAdded) -> None:
-    state.nodes.add(event.node, event.labels, event.at)
+    node = state.nodes.get(event.node)
+    if node is None:
+        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at))
+    else:
+        state.nodes.label(node, event.labels)
 
 
 def _node_joined(state: State, event: events.NodeJoined) -> None:
-    node = state.nodes.get(event.node) or state.nodes.add(event.node, {}, event.at)
-    same = node.facts == event.facts
-    node.facts, node.boot_id, node.version = event.facts, event.boot_id, event.version
-    node.health = {}
+    node = state.nodes.get(event.node)
+    if node is None:
+        node = Node(event.node, {})
+        state.nodes.insert(node)
     node.up, node.why, node.since = True, node.why if node.drained else "", event.at
-    if same:
-        state.nodes.refresh(node)
-    else:
-        state.nodes.rebuild()
+    node.version = event.version
+    state.nodes.equip(node, event.facts, event.boot_id)
 
 
 def _node_went_away(state: State, event: events.NodeWentAway) -> None:

@@ -72,10 +72,7 @@ def _check_columns(state: State) -> list[str]:
         wrong.append("more of a GPU given out than it has")
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("rows are not in the order of names")
-    layout, log, gains = nodes.layout, list(nodes.log), nodes.gains
-    nodes.rebuild()
-    fresh = nodes.columns
-    nodes.columns, nodes.layout, nodes.log, nodes.gains = columns, layout, log, gains
+    fresh = nodes.fresh_columns()
     for name, old, new in zip(
         ("open", "cpu_free", "memory_free", "gpu_free"),
         kept,

@@ -77,12 +77,12 @@ def _most_of(columns: Columns) -> Most:
 
 
 class Nodes:
-    """All nodes by name, and their columns. Rows move only when a node is added."""
+    """All nodes by name, and their columns. Rows move only when a node is added: then all are laid out anew,
+    once, when somebody next looks, so that hundreds may join at one go.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Node] = {}
-        self.rows: list[Node] = []
-        self.columns: Columns = empty_columns(0, 0)
         self.layout = 0
         """Grows when rows move or what a node has by nature changes: caches by row are void."""
         self.log: list[int] = []
@@ -91,6 +91,9 @@ class Nodes:
         """Grows when room appears anywhere: what failed before may fit now."""
         self.unseen = 0
         """Nodes that never told what they have."""
+        self._rows: list[Node] = []
+        self._columns: Columns = empty_columns(0, 0)
+        self._stale = False
         self._idle: Columns | None = None
         self._most = Most(0, 0, 0, 0)
         self._most_at = (-1, -1)
@@ -99,21 +102,59 @@ class Nodes:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.by_name)
+
+    @property
+    def rows(self) -> list[Node]:
+        """The nodes by name: the order of the columns."""
+        if self._stale:
+            self._lay_out()
+        return self._rows
+
+    @property
+    def columns(self) -> Columns:
+        """What filters and scorers read."""
+        if self._stale:
+            self._lay_out()
+        return self._columns
 
     def get(self, name: str) -> Node | None:
         """The node of that name, if known."""
         return self.by_name.get(name)
 
-    def add(self, name: str, labels: Mapping[str, str], at: float) -> Node:
-        """A node the configuration names, or one that joined unasked."""
-        node = self.by_name.get(name)
-        if node is None:
-            node = self.by_name[name] = Node(name=name, labels=dict(labels), since=at)
+    def insert(self, node: Node) -> None:
+        """A node that was not known."""
+        self.by_name[node.name] = node
+        self.unseen += not node.boot_id
+        self._renew(stale=True)
+
+    def label(self, node: Node, labels: Mapping[str, str]) -> None:
+        """The configuration gave a node other labels."""
+        node.labels = dict(labels)
+        if not self._stale:
+            self._write(node)
+        self._renew()
+
+    def equip(self, node: Node, facts: NodeFacts, boot_id: str) -> None:
+        """The node told what it has."""
+        self.unseen -= not node.boot_id
+        same = node.facts == facts
+        node.facts, node.boot_id, node.health = facts, boot_id, {}
+        if same:
+            self.refresh(node)
+        elif self._stale or len(facts.gpus) > self._columns.gpu_free.shape[1]:
+            self._renew(stale=True)
         else:
-            node.labels = dict(labels)
-        self.rebuild()
-        return node
+            self._write(node)
+            self._renew()
+
+    def _renew(self, *, stale: bool = False) -> None:
+        """What was worked out by row is void, and there may be room."""
+        self._stale = self._stale or stale
+        self._idle = None
+        self.log.clear()
+        self.layout += 1
+        self.gains += 1
 
     def hold(self, job: int, allocation: Allocation) -> None:
         """Take what the allocation names out of the node's room."""
@@ -129,7 +170,9 @@ class Nodes:
         self.gains += 1
 
     def _shift(self, node: Node, allocation: Allocation, sign: int) -> None:
-        columns, row = self.columns, node.row
+        if self._stale:
+            return  # laying out will count it
+        columns, row = self._columns, node.row
         columns.cpu_free[row] += sign * allocation.cpu_milli
         columns.memory_free[row] += sign * allocation.memory_mib
         for gpu in allocation.gpus:
@@ -146,26 +189,30 @@ class Nodes:
 
     def refresh(self, node: Node) -> None:
         """The node opened, closed, or a GPU's health changed: write its row anew."""
-        self._write(node)
-        self._touch(node.row)
+        if not self._stale:
+            self._write(node)
+            self._touch(node.row)
         self.gains += 1
 
-    def rebuild(self) -> None:
-        """Lay all rows out again, by name."""
-        self.rows = sorted(self.by_name.values(), key=lambda node: node.name)
-        width = max((len(node.facts.gpus) for node in self.rows), default=0)
-        self.columns = empty_columns(len(self.rows), width)
-        for row, node in enumerate(self.rows):
+    def _lay_out(self) -> None:
+        self._rows = sorted(self.by_name.values(), key=lambda node: node.name)
+        width = max((len(node.facts.gpus) for node in self._rows), default=0)
+        self._columns = empty_columns(len(self._rows), width)
+        for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
-        self.unseen = sum(not node.boot_id for node in self.rows)
-        self.layout += 1
-        self.gains += 1
-        self.log.clear()
-        self._idle = None
+        self._stale = False
+
+    def fresh_columns(self) -> Columns:
+        """The columns as the nodes and allocations say, worked out from nothing."""
+        kept = self._rows, self._columns
+        self._lay_out()
+        fresh = self._columns
+        self._rows, self._columns = kept
+        return fresh
 
     def _write(self, node: Node) -> None:
-        columns, row, facts = self.columns, node.row, node.facts
+        columns, row, facts = self._columns, node.row, node.facts
         node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
         columns.labels[row] = {**facts.labels, **node.labels, "node": node.name}
         columns.open[row] = node.up and not node.drained

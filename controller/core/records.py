@@ -179,16 +179,18 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
     """Fill an empty state from rows. Every node is away until its agent says hello."""
     for row in nodes:
         record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
-        state.nodes.by_name[row.name] = Node(
-            name=row.name,
-            labels=dict(record.labels),
-            facts=record.facts,
-            drained=record.drained,
-            why=record.why if record.drained else "the controller has just started",
-            since=record.since,
-            boot_id=record.boot_id,
-            version=record.version,
-            health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
+        state.nodes.insert(
+            Node(
+                name=row.name,
+                labels=dict(record.labels),
+                facts=record.facts,
+                drained=record.drained,
+                why=record.why if record.drained else "the controller has just started",
+                since=record.since,
+                boot_id=record.boot_id,
+                version=record.version,
+                health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
+            )
         )
     ended = []
     for job in map(job_of, jobs):
@@ -203,7 +205,6 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
             state.enqueue(job)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)
-    state.nodes.rebuild()
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
