@@ -1,0 +1,1 @@
+"""Figures, never asserted: `make bench`, or `python -m benchmarks core system` for some of them."""

@@ -1,0 +1,104 @@
+"""The engine by itself: no store, no network, no processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from benchmarks.table import heading, row, spread
+from controller.config import Config
+from controller.core.apply import apply
+from controller.core.engine import Engine
+from controller.core.events import NodeJoined
+from controller.core.inputs import Accepted, Cancel, Submit, Tick
+from controller.core.state import State
+from controller.registry import build_pipeline
+from wire.frames import GpuFacts, NodeFacts
+from wire.spec import JobSpec
+
+ONE_GPU = JobSpec(command=("true",), gpus=1)
+
+
+def engine_of(nodes: int, gpus: int = 8) -> Engine:
+    """An engine with the default pipeline on so many idle nodes."""
+    pipeline = build_pipeline(Config())
+    state = State(pipeline.order)
+    for number in range(nodes):
+        name = f"n{number:05}"
+        devices = tuple(
+            GpuFacts(slot, f"GPU-{name}-{slot}", "H100", 81_920, numa=slot // 4, links=tuple(range(gpus)))
+            for slot in range(gpus)
+        )
+        apply(state, NodeJoined(name, 0.0, NodeFacts(64_000, 512 * 1024, devices, numa_nodes=2), "boot"))
+    return Engine(pipeline, state)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that one call takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def submit(engine: Engine, spec: JobSpec, now: float = 0.0) -> int:
+    """Submit one job; its id."""
+    reply = engine.handle(Submit(spec, "ada"), now).reply
+    assert isinstance(reply, Accepted), reply
+    return reply.jobs[0]
+
+
+def place_one(nodes: int) -> tuple[list[float], list[float]]:
+    """Seconds for single jobs on a cluster that fills up: the cycle alone, and submit with cycle."""
+    engine = engine_of(nodes)
+    submit(engine, ONE_GPU)
+    engine.handle(Tick(), 0.0)
+    cycles, wholes = [], []
+    for _ in range(nodes * 7):
+        queued = timed(lambda: submit(engine, ONE_GPU))
+        placed = timed(lambda: engine.handle(Tick(), 0.0))
+        cycles.append(placed)
+        wholes.append(queued + placed)
+    return cycles, wholes
+
+
+def place_many(nodes: int, jobs: int) -> float:
+    """Jobs per second when so many are placed in one cycle."""
+    engine = engine_of(nodes)
+    for _ in range(jobs):
+        submit(engine, ONE_GPU)
+    taken = timed(lambda: engine.handle(Tick(), 0.0))
+    assert not len(engine.state.queue)
+    return jobs / taken
+
+
+def queue_of(jobs: int) -> tuple[list[float], list[float]]:
+    """Seconds to submit and to cancel single jobs at so many queued."""
+    engine = engine_of(1)
+    ids = [submit(engine, ONE_GPU) for _ in range(jobs)]
+    engine.handle(Tick(), 0.0)
+    submits = [timed(lambda: submit(engine, ONE_GPU)) for _ in range(2_000)]
+    cancels = [
+        timed(lambda job=job: engine.handle(Cancel(job, "ada"), 0.0))  # type: ignore[misc]
+        for job in ids[len(ids) // 2 :: max(1, len(ids) // 4_000)]
+    ]
+    return submits, cancels
+
+
+def run() -> None:
+    """Print the figures."""
+    heading("Core, p50 / p95")
+    for nodes in (100, 200):
+        cycles, wholes = place_one(nodes)
+        row(f"place one job, {nodes} nodes x 8 GPUs", spread(cycles), "100 µs at 100 nodes")
+        row(f"submit to decision, {nodes} nodes x 8 GPUs", spread(wholes), "200 µs at 100 nodes")
+    for nodes, jobs in ((5_000, 10_000), (10_000, 20_000)):
+        rate = place_many(nodes, jobs)
+        row(
+            f"place {jobs:,} one-GPU jobs in one cycle, {nodes:,} nodes",
+            f"{rate:,.0f} jobs/s",
+            "6,800 jobs/s",
+        )
+    for jobs in (50_000, 100_000):
+        submits, cancels = queue_of(jobs)
+        row(f"submit one job at {jobs:,} queued", spread(submits), "20 µs")
+        row(f"cancel one job at {jobs:,} queued", spread(cancels), "20 µs")
