@@ -49,7 +49,7 @@ class Cycle:
         if self.mode is not Backfill.GREEDY:
             ask = self.state.jobs[self.head[1]].ask
             self.promise = cast_shadow(self.state, self.placer, ask, self.head[1], now)
-        yield from self._behind([_Walk(self, lane, lane, now) for lane in queue])
+        yield from self._behind([_Walk(self, lane, lane, now) for lane in self._hopeful()])
 
     def _nothing_changed(self, fresh: list[int]) -> bool:
         head, queue = self.head, self.state.queue
@@ -81,6 +81,14 @@ class Cycle:
             else:
                 lanes[following] = lane
                 heapq.heapreplace(heads, following)
+
+    def _hopeful(self) -> Iterator[Lane]:
+        """Classes of which one job at least may fit somewhere now."""
+        gains, most = self.state.nodes.gains, self.state.nodes.most
+        for lane in self.state.queue:
+            ask = lane.ask
+            if lane.blocked_at != gains and (ask.nodes is None or most.may_hold(ask.part)):
+                yield lane
 
     def _behind(self, walks: Iterable[_Walk]) -> Iterator[JobPlaced]:
         """Start what does not break the promise, best rank (or shortest) first."""
@@ -124,7 +132,7 @@ class _Walk:
         self._long = False
         self._too_long = False
         self._entries: Iterator[Entry] = iter(())
-        if not self._blocked():
+        if self._shape is not None:
             if cycle.mode is Backfill.EASY_SJBF:
                 entries = sorted(entries, key=self._key)
             self._entries = iter(entries)

@@ -1,0 +1,1 @@
+"""Virtual time and virtual nodes around the very same engine."""

@@ -1,0 +1,91 @@
+"""Agents of virtual nodes: they obey the same orders and tell the same things, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from wire.frames import AttemptStatus, Hello, NodeFacts, Settle, Start, Stop
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How an attempt will go: how long its process runs, and what it returns then."""
+
+    runtime_s: float
+    code: int = 0
+
+
+class VirtualAgent:
+    """One node's agent. `later(seconds, key)` must call back end() for that attempt then."""
+
+    def __init__(
+        self,
+        name: str,
+        facts: NodeFacts,
+        course: Callable[[int, int], Course],
+        later: Callable[[float, str, Key], None],
+    ) -> None:
+        self.name = name
+        self.facts = facts
+        self.boots = 1
+        self.attempts: dict[Key, AttemptStatus] = {}
+        self._course = course
+        self._later = later
+
+    def hello(self) -> Hello:
+        """Everything the agent knows."""
+        return Hello(
+            node=self.name,
+            version="virtual",
+            boot_id=f"{self.name}-{self.boots}",
+            incarnation="virtual",
+            facts=self.facts,
+            attempts=tuple(self.attempts.values()),
+        )
+
+    def obey(self, order: Start | Stop | Settle, now: float) -> AttemptStatus | None:
+        """Carry out an order; what there is to report at once."""
+        key = order.job, order.attempt
+        if isinstance(order, Settle):
+            self.attempts.pop(key, None)
+            return None
+        if isinstance(order, Stop):
+            return self._stop(key, order.why, now)
+        return self.attempts.get(key) or self._start(order, key, now)
+
+    def _start(self, order: Start, key: Key, now: float) -> AttemptStatus:
+        course = self._course(order.job, order.attempt)
+        limit = order.time_limit_s
+        runtime = course.runtime_s if limit is None else min(course.runtime_s, limit)
+        status = self.attempts[key] = AttemptStatus(order.job, order.attempt, order.job, now)
+        self._later(runtime, self.name, key)
+        return status
+
+    def _stop(self, key: Key, why: str, now: float) -> AttemptStatus:
+        old = self.attempts.get(key, AttemptStatus(*key))
+        if old.ended_at is None:
+            old = replace(old, ended_at=now, signal=15, why=why)
+            self.attempts[key] = old
+        return old
+
+    def end(self, key: Key, now: float) -> AttemptStatus | None:
+        """The process of an attempt returns, if it still runs; what there is to report."""
+        old = self.attempts.get(key)
+        if old is None or old.ended_at is not None or old.started_at is None:
+            return None
+        course = self._course(*key)
+        over = (
+            replace(old, ended_at=now, code=course.code)
+            if now - old.started_at >= course.runtime_s
+            else replace(old, ended_at=now, signal=15, why="time_limit")
+        )
+        self.attempts[key] = over
+        return over
+
+    def reboot(self) -> None:
+        """Everything that ran is gone, and nobody knows of it."""
+        self.boots += 1
+        self.attempts.clear()

@@ -1,0 +1,105 @@
+"""The engine driven through virtual time: effects become later inputs on a heap of (time, rank, sequence)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from controller.core import inputs
+from controller.core.engine import Engine
+from controller.core.events import Event
+from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
+from controller.sim.agents import Course, Key, VirtualAgent
+from controller.sim.workload import Work
+from wire.frames import NodeFacts
+
+NEWS, REQUEST = 0, 1
+"""At the same moment what nodes tell comes before what users ask, and one cycle follows both."""
+
+Happening = Callable[[float], None]
+
+
+class Simulation:
+    """A clock, virtual nodes and one engine. Everything that happens, happens through Engine.handle."""
+
+    def __init__(self, engine: Engine, witness: Callable[[Event], None] | None = None) -> None:
+        self.engine = engine
+        self.now = 0.0
+        self.agents: dict[str, VirtualAgent] = {}
+        self.cut: set[str] = set()
+        """Nodes that cannot be reached: orders to them are lost, their news waits for the next hello."""
+        self.courses: dict[int, Course] = {}
+        self.refused: list[tuple[Work, Refusal]] = []
+        self.numbers: dict[int, Work] = {}
+        """The work each job came from."""
+        self._witness = witness
+        self._heap: list[tuple[float, int, int, Happening]] = []
+        self._sequence = 0
+
+    def at(self, when: float, rank: int, happening: Happening) -> None:
+        """Let something happen then."""
+        self._sequence += 1
+        heapq.heappush(self._heap, (when, rank, self._sequence, happening))
+
+    def add_node(self, name: str, facts: NodeFacts) -> None:
+        """A node that is there from the beginning."""
+        agent = self.agents[name] = VirtualAgent(name, facts, self._course, self._end_later)
+        self.tell(inputs.AgentSaidHello(name, agent.hello()))
+
+    def add_work(self, work: Iterable[Work]) -> None:
+        """Jobs that come when their time has come."""
+        for each in work:
+            self.at(each.submit_s, REQUEST, lambda _now, each=each: self._submit(each))  # type: ignore[misc]
+
+    def _submit(self, work: Work) -> None:
+        reply = self.tell(inputs.Submit(work.spec, work.user)).reply
+        if isinstance(reply, Accepted):
+            for job in reply.jobs:
+                self.numbers[job] = work
+                self.courses[job] = Course(work.runtime_s, work.code)
+        else:
+            self.refused.append((work, reply))
+
+    def _course(self, job: int, _attempt: int) -> Course:
+        return self.courses[job]
+
+    def _end_later(self, seconds: float, node: str, key: Key) -> None:
+        self.at(self.now + seconds, NEWS, lambda now: self._end(node, key, now))
+
+    def _end(self, node: str, key: Key, now: float) -> None:
+        status = self.agents[node].end(key, now)
+        if status is not None and node not in self.cut:
+            self.tell(inputs.AgentReported(node, status))
+
+    def tell(self, given: Input) -> Decision:
+        """Hand the engine an input now, and let the agents carry out what it orders."""
+        decision = self.engine.handle(given, self.now)
+        if self._witness is not None:
+            for event in decision.events:
+                self._witness(event)
+        for effect in decision.effects:
+            if effect.node in self.cut:
+                continue
+            status = self.agents[effect.node].obey(effect.frame, self.now)
+            if status is not None:
+                self.tell(inputs.AgentReported(effect.node, status))
+        return decision
+
+    def step(self) -> bool:
+        """Everything of the next moment, then one cycle; False when nothing is left to happen."""
+        heap = self._heap
+        if not heap:
+            return False
+        self.now = now = heap[0][0]
+        while heap and heap[0][0] == now:
+            heapq.heappop(heap)[3](now)
+        self.tell(Tick())
+        self.engine.state.forget_old()
+        return True
+
+    def run(self, progress: Callable[[float], Any] | None = None) -> None:
+        """Until nothing is left to happen."""
+        while self.step():
+            if progress is not None:
+                progress(self.now)
