@@ -21,7 +21,7 @@ from controller.config import (
     problem_at,
     problem_of,
 )
-from controller.core.plugin import Pipeline, Weighted
+from controller.core.plugin import Backfill, Pipeline, Weighted
 
 METHODS = {"filter": ("keep", "explain"), "scorer": ("score",), "order": ("rank",)}
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
@@ -51,6 +51,7 @@ def build_pipeline(config: Config) -> Pipeline:
             Weighted(make("scorer", name, each.options, "scorers", name), each.weight)
             for name, each in section.scorers.items()
         ),
+        backfill=Backfill(section.backfill),
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:

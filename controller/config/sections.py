@@ -167,6 +167,7 @@ class SchedulerSection(Section):
     """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
 
     order: Plugin = Plugin(name="priority")
+    backfill: Literal["none", "easy", "easy-sjbf", "greedy"] = "easy"
     filters: list[Plugin] = [Plugin(name=name) for name in ("available", "capacity", "gpu", "selector")]
     scorers: dict[str, WeightedPlugin] = {"fit": WeightedPlugin(weight=30), "load": WeightedPlugin(weight=20)}
 
