@@ -10,7 +10,7 @@ from wire.codec import Malformed
 from wire.frames import MAX_FRAME, AgentFrame, Frame, pack, unpack
 from wire.text import plain
 
-_READ = 1 << 20
+_READ = 1 << 18
 BUSY = 256 * 1024
 """More than this waiting to be written: nothing that can wait is added."""
 

@@ -29,7 +29,7 @@ class Cradle:
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 cwd="/",
-                env={"LANG": "C.UTF-8"},
+                env={"LANG": "C.UTF-8", "LD_BIND_NOW": "1", "CORRAL_SPOOL": str(facts.parent)},
                 start_new_session=True,
             )
         ours.setblocking(False)

@@ -46,8 +46,3 @@ def take(buffer: bytearray) -> Launch | None:
     launch = Launch(*marshal.loads(buffer[HEAD:end]))  # noqa: S302 - from the agent that made it
     del buffer[:end]
     return launch
-
-
-def marker(place: str) -> str:
-    """The variable by which processes of an attempt are known when nothing else is left to know them by."""
-    return f"CORRAL_SPOOL={place}"

@@ -11,7 +11,6 @@ import resource
 import select
 import signal
 import sys
-import warnings  # noqa: F401 - os.execvpe imports it; here it is paid for once
 
 from agent import launch, record, tree
 from agent.launch import Launch
@@ -34,7 +33,7 @@ def main(facts_path: str, open_files: str) -> None:
     gc.freeze()
     buffer = bytearray()
     while True:
-        part = os.read(0, 1 << 20)
+        part = os.read(0, 1 << 16)
         if not part:
             return
         buffer += part

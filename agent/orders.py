@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass, field
 
 from agent.host import Host
-from agent.launch import Launch, marker
+from agent.launch import Launch
+from agent.tree import mark
 from wire.frames import Start
 
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -87,7 +88,7 @@ def prepare(key: str, place: str, order: Start | None, accounts: Accounts, host:
 
 def _environment(order: Start, account: Account, place: str) -> dict[str, str]:
     """A small base, then what the order says, then what only this host knows; nothing of the agent's own."""
-    name, _, value = marker(place).partition("=")
+    name, _, value = mark(place).partition("=")
     return {
         "PATH": BASE_PATH,
         "HOME": account.home,

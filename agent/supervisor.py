@@ -12,18 +12,14 @@ import signal
 import time
 
 from agent import record, tree
-from agent.launch import Launch, marker
+from agent.job import NotStarted, start
+from agent.launch import Launch
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
 _A_DAY = 86_400.0
 _SWEEPS = (0.01, 1.0)
 _RETRY_S = 0.5
-_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 LOST = "supervisor_lost"
-
-
-class NotStarted(Exception):
-    """The job's program could not be started; says in words why."""
 
 
 class Supervisor:
@@ -48,8 +44,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Take the attempt from wherever its record says it is to its end."""
-        os.chdir(self.launch.place)
-        self.descriptor = os.open("record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.descriptor = os.open(f"{self.launch.place}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not record.hold(self.descriptor):
             return
         written = record.written(self.descriptor)
@@ -68,7 +63,7 @@ class Supervisor:
     # --- the usual life ---
 
     def _run_job(self) -> None:
-        tree.become_subreaper(f"corral {self.launch.key}")
+        tree.become_subreaper(self.launch.key)
         self._write(record.line("claimed", os.getpid()))
         self._read_stop()
         if self.why:
@@ -84,22 +79,7 @@ class Supervisor:
         self._conclude()
 
     def _start(self) -> None:
-        if self.launch.cpus:
-            os.sched_setaffinity(0, self.launch.cpus)
-        supervisor = os.getpid()
-        failure, tell = os.pipe()
-        try:
-            self.main = os.fork()
-        except OSError as error:
-            raise NotStarted(f"cannot fork: {error.strerror}") from None
-        if self.main == 0:
-            _become_job(self.launch, supervisor, tell)
-        os.close(tell)
-        sentence = os.read(failure, 4_096)
-        os.close(failure)
-        if sentence:
-            os.waitpid(self.main, 0)
-            raise NotStarted(sentence.decode("utf-8", "replace"))
+        self.main = start(self.launch)
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
         started = record.line("started", self.main, tree.start_ticks(self.main), f"{time.time():.6f}")
@@ -154,7 +134,7 @@ class Supervisor:
     def _read_stop(self, default: str = "") -> None:
         """The order to stop stands in a file, so that it outlives the agent that wrote it."""
         try:
-            with open("stop", encoding="utf-8") as file:
+            with open(f"{self.launch.place}/stop", encoding="utf-8") as file:
                 grace, _, why = file.read().partition(" ")
         except FileNotFoundError:
             if not default:
@@ -181,7 +161,7 @@ class Supervisor:
         started = next((fact for fact in known if fact[0] == "started"), None)
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
         while True:
-            pids = tree.strays(marker(self.launch.place), leader, ticks)
+            pids = tree.strays(self.launch.place, self.launch.key, leader, ticks)
             if not pids:
                 break
             tree.send([below for pid in pids for below in tree.descendants(pid)] + pids, signal.SIGKILL)
@@ -214,36 +194,3 @@ class Supervisor:
             self.unsaid = line
         except OSError:
             pass  # no agent at the moment; the next one reads the record
-
-
-def _become_job(launch: Launch, supervisor: int, tell: int) -> None:
-    """In the child: turn into the job's program, or tell why not and vanish."""
-    doing = "open its output"
-    try:
-        os.setsid()
-        for name, target in (("stdout", 1), ("stderr", 2)):
-            os.dup2(os.open(name, _OUTPUT, 0o600), target)
-        if launch.user is not None:
-            doing = "switch to its user"
-            _become_user(*launch.user)
-        tree.die_with_parent(supervisor)
-        doing = f"enter its working directory {launch.cwd}"
-        os.chdir(launch.cwd)
-        doing = f"run {launch.argv[0]}"
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execvpe(launch.argv[0], launch.argv, launch.env)  # noqa: S606 - no shell is the point
-    except BaseException as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        os.write(tell, f"cannot {doing}: {reason}".encode("utf-8", "replace")[:1_000])
-    finally:
-        os._exit(127)
-
-
-def _become_user(uid: int, gid: int, groups: list[int]) -> None:
-    os.fchown(1, uid, gid)
-    os.fchown(2, uid, gid)
-    os.setgroups(groups)
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)

@@ -11,24 +11,16 @@ import ctypes
 import os
 import signal
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper(name: str) -> None:
-    """Orphans below this process become its children; `name` is what `ps` and `top` show."""
-    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    """Orphans below this process become its children; `name` (15 letters of it) is what `ps` shows."""
+    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become a subreaper")
-
-
-def die_with_parent(parent: int) -> None:
-    """The calling child ends with its parent, even if that is gone already."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(127)
 
 
 def descendants(root: int) -> list[int]:
@@ -50,27 +42,31 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def strays(marker: str, leader: int | None, ticks: int | None) -> list[int]:
-    """Living processes that carry `marker` in their environment or belong to the session of `leader`."""
-    wanted = os.fsencode(marker)
+def strays(place: str, key: str, leader: int | None, ticks: int | None) -> list[int]:
+    """Living processes of an attempt whose supervisor is gone: they carry its mark, or are in its session.
+
+    A child that has not become its program yet still has the name and the mark of its supervisor.
+    """
     session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
+    full, early = os.fsencode(mark(place)), os.fsencode(mark(os.path.dirname(os.path.dirname(place))))
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+        pid = int(name) if name.isdigit() else os.getpid()
         try:
-            state, _, _, its_session = _stat(int(name))[:4]
-            if state in "ZX":
+            if pid == os.getpid() or _stat(pid)[0] in "ZX":
                 continue
-            if (session is not None and int(its_session) == session) or _carries(name, wanted):
-                found.append(int(name))
+            marks = _read(f"/proc/{pid}/environ").split(b"\0")
+            named = early in marks and _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip() == key
+            if full in marks or named or int(_stat(pid)[3]) == session:
+                found.append(pid)
         except OSError:
             continue  # ended meanwhile, or not ours to read
     return found
 
 
-def _carries(pid: str, wanted: bytes) -> bool:
-    return wanted in _read(f"/proc/{pid}/environ").split(b"\0")
+def mark(place: str) -> str:
+    """The variable by which processes are known when nothing else is left to know them by."""
+    return f"CORRAL_SPOOL={place}"
 
 
 def start_ticks(pid: int) -> int | None:
