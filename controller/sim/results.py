@@ -1,0 +1,116 @@
+"""What a run came to: every job's life, and the figures people compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from controller.core.events import (
+    Allocation,
+    AttemptStarted,
+    Event,
+    JobEnded,
+    JobPlaced,
+    JobQueued,
+    JobRequeued,
+)
+from wire.words import JobState, Reason
+
+TAU_S = 10.0
+"""Jobs shorter than this count as this long in the bounded slowdown."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One job from submit to end, as the events told it."""
+
+    job: int
+    user: str
+    project: str
+    gpus: float
+    cpu_milli: int
+    limit_s: float | None
+    submit_s: float
+    number: int = 0
+    start_s: float | None = None
+    end_s: float | None = None
+    state: JobState = JobState.QUEUED
+    reason: Reason = Reason.NONE
+    quality: int | None = None
+    attempts: int = 0
+    requeues: int = 0
+    lost_gpu_s: float = 0.0
+    """GPU-seconds of attempts that came to nothing."""
+    allocations: tuple[Allocation, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the last attempt had."""
+        return len(self.allocations)
+
+    @property
+    def wait_s(self) -> float:
+        """From submit to the last start."""
+        return 0.0 if self.start_s is None else self.start_s - self.submit_s
+
+    @property
+    def run_s(self) -> float:
+        """From the last start to the end."""
+        return 0.0 if self.start_s is None or self.end_s is None else self.end_s - self.start_s
+
+    @property
+    def slowdown(self) -> float:
+        """Bounded slowdown: max(1, (wait + run) / max(run, tau))."""
+        return max(1.0, (self.wait_s + self.run_s) / max(self.run_s, TAU_S))
+
+
+@dataclass
+class Lives:
+    """Follows the events of a run; `witness` is what a Simulation calls."""
+
+    by_job: dict[int, Life] = field(default_factory=dict)
+
+    def witness(self, event: Event) -> None:
+        """Take note of one fact."""
+        if isinstance(event, JobQueued):
+            spec = event.spec
+            self.by_job[event.job] = Life(
+                event.job,
+                event.user,
+                spec.project,
+                spec.gpus,
+                spec.cpu_milli * (spec.nodes or 1),
+                spec.time_limit_s,
+                event.at,
+            )
+        elif isinstance(event, JobPlaced):
+            life = self.by_job[event.job]
+            life.start_s, life.attempts = event.at, event.attempt
+            life.allocations, life.quality = event.allocations, event.quality
+        elif isinstance(event, AttemptStarted):
+            self.by_job[event.job].state = JobState.RUNNING
+        elif isinstance(event, JobRequeued):
+            life = self.by_job[event.job]
+            life.requeues += 1
+            life.lost_gpu_s += life.gpus * (event.at - (life.start_s or event.at))
+            life.start_s = None
+            life.state = JobState.QUEUED
+        elif isinstance(event, JobEnded):
+            life = self.by_job[event.job]
+            life.end_s, life.state, life.reason = event.at, event.state, event.reason
+
+    def ran(self) -> list[Life]:
+        """Jobs that ran to an end, by job."""
+        return [life for life in self.by_job.values() if life.start_s is not None and life.end_s is not None]
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean, 0 of nothing."""
+    listed: Sequence[float] = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
+
+
+def quantile(values: Iterable[float], part: float) -> float:
+    """The value that `part` of all stay at or below (nearest rank), 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0
