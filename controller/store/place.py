@@ -49,8 +49,8 @@ class Place(Protocol):
         """The store is sound by itself: compare it with what was noted, and finish what was left undone."""
         ...
 
-    def note(self, head: Head) -> None:
-        """Remember outside of the database that the journal is durable up to here."""
+    def acknowledge(self, head: Head) -> None:
+        """The journal is durable up to here, unless the place is not the one that was opened."""
         ...
 
     def damaged(self, what: str) -> StoreFailure:

@@ -86,7 +86,7 @@ class PostgresServer:
     def settle(self, _connection: Connection, _head: Head) -> None:
         pass
 
-    def note(self, _head: Head) -> None:
+    def acknowledge(self, _head: Head) -> None:
         pass
 
     def damaged(self, what: str) -> StoreFailure:

@@ -39,6 +39,7 @@ class SqliteFile:
         self._lock = OwnerLock(Path(f"{self.path}.lock"))
         self._note = HeadNote(Path(f"{self.path}.head"))
         self._kept: Path | None = None
+        self._opened: os.stat_result | None = None
 
     def open(self) -> Connection:
         try:
@@ -48,7 +49,9 @@ class SqliteFile:
             self._make_file()
         except OSError as error:
             raise _unusable(self.path, error) from error
-        return self.engine.connect()
+        writer = self.engine.connect()
+        self._opened = self.path.stat()
+        return writer
 
     def close(self) -> None:
         self.engine.dispose()
@@ -85,7 +88,13 @@ class SqliteFile:
             raise self.failure(error) from error
         self._note.write(head)
 
-    def note(self, head: Head) -> None:
+    def acknowledge(self, head: Head) -> None:
+        # SQLite goes on writing to a file that was deleted, or replaced by a backup, under its feet.
+        if not _same_file(self.path, self._opened):
+            raise StoreBroken(
+                f"{self.where} was moved, deleted or replaced while it was in use",
+                "Put the file back where it was and start again; stop the controller before changing it.",
+            )
         self._note.write(head)
 
     def damaged(self, what: str) -> StoreFailure:
@@ -202,6 +211,13 @@ def _check(connection: Connection, pragma: str) -> list[str]:
     found = connection.exec_driver_sql(f"PRAGMA {pragma}(20)").scalars()
     lines = [line for text in found for line in str(text).splitlines()]
     return [line for line in lines if line != "ok" and not line.startswith("***")]
+
+
+def _same_file(path: Path, opened: os.stat_result | None) -> bool:
+    try:
+        return opened is not None and os.path.samestat(path.stat(), opened)
+    except OSError:
+        return False
 
 
 def _make_directory(path: Path) -> None:

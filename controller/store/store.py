@@ -75,24 +75,26 @@ class Store:
                 store = cls(place, writer, keep)
                 place.settle(writer, store._head)
             except (DBAPIError, StoreFailure) as error:
-                failure = place.failure(error.orig) if isinstance(error, DBAPIError) else error
+                failure = error if isinstance(error, StoreFailure) else place.failure(error.orig)
                 raise StoreRefused(failure.message, failure.hint) from error
             undo.pop_all()
         return store
 
     def load(self) -> Loaded:
         """Everything a controller needs to go on from here."""
-        by_end = tables.jobs.c.ended_at
+        jobs = tables.jobs.c
         with self._reading() as connection:
-            live = connection.execute(records.JOBS.where(by_end.is_(None)).order_by(tables.jobs.c.id))
-            ended = connection.execute(
-                records.JOBS.where(by_end.is_not(None)).order_by(by_end.desc()).limit(self._keep)
+            live = connection.execute(records.JOBS.where(jobs.ended_at.is_(None)).order_by(jobs.id))
+            newest = records.JOBS.where(jobs.ended_at.is_not(None)).order_by(
+                jobs.ended_at.desc(), jobs.id.desc()
             )
-            highest = connection.execute(select(func.max(tables.jobs.c.id), func.max(tables.jobs.c.array)))
+            ended = connection.execute(newest.limit(self._keep))
+            last_seq = connection.scalar(select(func.max(tables.journal.c.seq)))
+            # An array's number comes from the same counter as its elements'.
+            highest = connection.execute(select(func.max(jobs.id), func.max(jobs.array))).one()
             return Loaded(
-                last_seq=self._head.seq,
-                # An array's number comes from the same counter as its elements'.
-                next_job=max(number or 0 for number in highest.one()) + 1,
+                last_seq=last_seq or 0,
+                next_job=max(number or 0 for number in highest) + 1,
                 jobs=[records.read_job(row) for row in live],
                 ended=[records.read_job(row) for row in ended],
                 nodes=[records.read_node(row) for row in connection.execute(records.NODES)],
@@ -121,13 +123,16 @@ class Store:
                     raise ValueError("a job that was never stored needs its spec")
                 if nodes:
                     self._writer.execute(self._put_nodes, nodes)
+            self._place.acknowledge(head)
+        except StoreBroken as broken:
+            self._broken = broken
+            raise
         except DBAPIError as error:
             failure = self._place.failure(error.orig)
             if isinstance(failure, StoreBroken):
                 self._broken = failure
             raise failure from error
         self._head = head
-        self._place.note(head)
 
     def journal(self, after: int, limit: int, job: int | None = None) -> list[Entry]:
         """Entries behind number `after` in order, of one job or of all."""

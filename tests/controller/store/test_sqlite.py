@@ -251,6 +251,25 @@ def test_another_program_that_keeps_the_database_locked_is_told_from_damage(
         store.commit(batch(entry(1)))
 
 
+@pytest.mark.parametrize("how", ["moved", "replaced"])
+def test_a_file_changed_under_its_feet_is_not_written_to_in_vain(tmp_path: Path, how: str) -> None:
+    database, aside, backup = (tmp_path / name for name in ("corral.db", "aside.db", "backup.db"))
+    with closing(Store.open(url(database))) as store:
+        store.commit(batch(entry(1)))
+        store.backup(backup)
+        database.rename(aside)
+        if how == "replaced":
+            backup.rename(database)
+        for _ in range(2):
+            with pytest.raises(StoreBroken, match="was moved, deleted or replaced") as broken:
+                store.commit(batch(entry(2)))
+    assert "Put the file back" in broken.value.hint
+    aside.rename(database)
+    with closing(Store.open(url(database))) as store:
+        assert store.journal(0, 1) == [entry(1)]
+        assert store.verify().good
+
+
 def test_one_file_under_two_names_has_one_owner(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "corral.db")
     with closing(Store.open(url(tmp_path / "corral.db"))), pytest.raises(StoreRefused, match="owns"):

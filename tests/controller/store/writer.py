@@ -26,11 +26,14 @@ def start(url: str, seed: int, *under: str, commits: int = ENOUGH) -> subprocess
 def kill_after(process: subprocess.Popen[str], commits: int) -> list[str]:
     """Kill it as soon as so many commits were acknowledged; all that it said."""
     assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(1 + commits)]
-    process.send_signal(signal.SIGKILL)
-    rest, complaints = process.communicate()
-    assert complaints == ""
-    return [line.strip() for line in said] + rest.splitlines()
+    assert process.stderr is not None
+    with process:
+        said = [process.stdout.readline() for _ in range(1 + commits)]
+        process.send_signal(signal.SIGKILL)
+        # communicate() would read past what readline() has buffered.
+        said += process.stdout.readlines()
+        assert process.stderr.read() == ""
+    return [line.strip() for line in said]
 
 
 def check(url: str, seed: int, said: list[str]) -> None:
