@@ -132,7 +132,8 @@ def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int
 
 
 def _asked(part: Part) -> str:
-    gpus = f"{part.gpus:g} GPU{'s' * (part.gpus > 1)}" if part.gpus else f"{part.cpus} CPUs"
+    number, what = (part.gpus, "GPU") if part.gpus else (part.cpus, "CPU")
+    gpus = f"{number:g} {what}{'s' * (number > 1)}"
     nodes = f" on {part.nodes} nodes" if part.nodes else ""
     return gpus + nodes + (f" each, array {part.array}" if part.array else "")
 

@@ -12,7 +12,7 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.selection import pages
 from wire.api import JobView
-from wire.client import Client, Unreachable
+from wire.client import Client, Refused, Unreachable
 
 PATIENCE_S = 60.0
 """So long a controller may be away before a watch gives up; the jobs go on without it."""
@@ -45,24 +45,26 @@ def worst(jobs: Iterable[JobView]) -> int:
 
 
 class Patience:
-    """Lets a controller that went away come back, for a while."""
+    """Lets what went away come back, for a while."""
 
-    def __init__(self, deadline: float | None = None) -> None:
+    def __init__(self, deadline: float | None = None, *, quiet: bool = False) -> None:
         self._deadline = deadline
+        self._quiet = quiet
         self._since: float | None = None
 
     def heard(self) -> None:
         """It is there."""
         self._since = None
 
-    def lost(self, error: Unreachable) -> None:
+    def lost(self, error: Unreachable | Refused) -> None:
         """It is not: wait a little, or give up."""
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline:
             raise Mistake("the time to wait is over; the jobs go on", code=exits.TIMEOUT) from None
         if self._since is None:
             self._since = now
-            note(f"corral: {error}; trying again for {PATIENCE_S:.0f} s")
+            if not self._quiet:
+                note(f"corral: {error}; trying again for {PATIENCE_S:.0f} s")
         if now - self._since > PATIENCE_S:
             raise error
         time.sleep(PAUSE_S)

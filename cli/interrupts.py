@@ -1,12 +1,13 @@
-"""Signals that are heard only where it is safe to stop."""
+"""Signals that are heard only where it is safe to stop: never between doing something and noting it."""
 
 from __future__ import annotations
 
-import contextlib
-import select
 import signal
-import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
+from typing import Any
 
 _HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -20,15 +21,14 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """While entered, SIGINT, SIGTERM and SIGHUP end naps and nothing else."""
+    """While entered, SIGINT, SIGTERM and SIGHUP wait for the next `heard` or `nap`, and raise there."""
 
     def __init__(self) -> None:
-        self._number = 0
-        self._woken, self._waker = socket.socketpair()
-        self._before: dict[int, object] = {}
+        self._pending = 0
+        self._listening = False
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        self._waker.setblocking(False)
         for number in _HEEDED:
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup, say
                 self._before[number] = signal.signal(number, self._hear)
@@ -38,18 +38,27 @@ class Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        self._woken.close()
-        self._waker.close()
+            signal.signal(number, handler)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Here a signal raises Interrupted at once, also one that came before."""
+        self._listening = True
+        try:
+            if self._pending:
+                number, self._pending = self._pending, 0
+                raise Interrupted(number)
+            yield
+        finally:
+            self._listening = False
 
     def nap(self, seconds: float) -> None:
-        """Sleep; raise Interrupted at once if a signal comes or has come."""
-        if not self._number:
-            select.select([self._woken], [], [], seconds)
-        if self._number:
-            raise Interrupted(self._number)
+        """Sleep; a signal ends it."""
+        with self.heard():
+            time.sleep(seconds)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        self._number = number
-        with contextlib.suppress(BlockingIOError):
-            self._waker.send(b"!")
+        if self._listening:
+            self._listening = False
+            raise Interrupted(number)
+        self._pending = number

@@ -128,7 +128,7 @@ def _yes(text: str) -> bool:
 
 
 def _check(spec: JobSpec) -> None:
-    found = [f"{_flag(where)} {sentence}" for where, sentence in problems(spec)]
+    found = [f"{flag_of(where) or where} {sentence}" for where, sentence in problems(spec)]
     texts = [*spec.command, spec.name, spec.workdir or "", *spec.env, *spec.env.values()]
     if any(not _is_utf8(text) for text in texts):
         found.append("the command, the name, the directory and the environment must be valid UTF-8")
@@ -139,11 +139,14 @@ def _check(spec: JobSpec) -> None:
         raise Mistake("; ".join(found), "'corral submit --help' shows what can be asked for.")
 
 
-def _flag(where: str) -> str:
-    field = where.partition(".")[0]
-    if field == "env":
-        return f"--env {where.partition('.')[2]!r}"
-    return _FLAGS.get(field, "--" + field if field in WISHES else f"the {field}")
+def flag_of(where: str) -> str:
+    """The option that sets a field of the spec; nothing for what is no field."""
+    field, _, key = where.partition(".")
+    if field == "env" and key:
+        return f"--env {key!r}"
+    if field == "command":
+        return "the command"
+    return _FLAGS.get(field, "--" + field.replace("_", "-") if field in WISHES else "")
 
 
 def _is_utf8(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from cli.follow import Patience
-from wire.client import Client, JobName, Unreachable
+from wire.client import Client, JobName, Refused, Unreachable
 
 PER_LINE = 256
 """First guess at the length of a line when only the last ones are wanted."""
@@ -15,10 +15,17 @@ MOST = 16 * 1024 * 1024
 
 
 def copy(
-    client: Client, job: JobName, stream: str, sink: BinaryIO, *, follow: bool = False, offset: int = 0
+    client: Client,
+    job: JobName,
+    stream: str,
+    sink: BinaryIO,
+    *,
+    follow: bool = False,
+    offset: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Write a log to `sink` from `offset` on; a lost connection while following is taken up again."""
-    patience = Patience()
+    patience = Patience(quiet=quiet)
     while True:
         try:
             for piece in client.logs(job, stream=stream, follow=follow, offset=offset):
@@ -27,8 +34,9 @@ def copy(
                 offset += len(piece)
                 patience.heard()
             return
-        except Unreachable as lost:
-            if not follow:
+        except (Unreachable, Refused) as lost:
+            # A controller that has just come back may not have its nodes yet.
+            if not follow or (isinstance(lost, Refused) and lost.problem.code != "node_away"):
                 raise
             patience.lost(lost)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Annotated
@@ -55,7 +56,7 @@ def queue(
         job_table().show(output, body.jobs, body)
         if not watch:
             return 0
-        write("")
+        sys.stdout.flush()
         time.sleep(interval)
 
 

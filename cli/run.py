@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import suppress
 from typing import Annotated, TextIO
 
 import typer
@@ -17,13 +15,15 @@ from cli.asked import Asked, asking
 from cli.commands import application, examples
 from cli.exits import Mistake
 from cli.follow import changes
+from cli.interrupts import Interrupted, Interrupts
 from cli.jobs import spec_of
 from cli.logs import copy
 from cli.messages import note
 from cli.output import Format
-from cli.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, show
+from cli.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, send, show
 from wire.api import JobView
 from wire.client import Client, Refused, Unreachable
+from wire.words import JobState, Reason
 
 app = application()
 
@@ -58,24 +58,23 @@ def run(
         show(spec, Format.TABLE)
         return 0
     client = Client()
-    with _stoppable():
-        submitted = client.submit(spec, key=key, as_user=as_user)
-        return _attend(client, submitted.ids[0], quiet)
+    with Interrupts() as interrupts:
+        submitted = send(client, spec, key, as_user)
+        return _attend(client, _Attendance(submitted.ids[0], quiet, interrupts))
 
 
-def _attend(client: Client, job: int, quiet: bool) -> int:
+def _attend(client: Client, attendance: _Attendance) -> int:
     """Stay with the job to its end; the first signal cancels it, the second leaves."""
-    attendance = _Attendance(job, quiet)
-    code = None
+    job, code = attendance.job, None
     while True:
         try:
             ended = attendance.follow()
             return exits.of_job(ended) if code is None else code
-        except _Stopped as stopped:
+        except Interrupted as interrupted:
             if code is not None:
                 note(f"corral: job {job} is being cancelled without us")
                 return code
-            code = exits.BROKEN_PIPE if attendance.unread else 128 + stopped.number
+            code = exits.BROKEN_PIPE if attendance.unread else 128 + interrupted.number
             note(f"corral: cancelling job {job}; once more to leave at once")
             with suppress(Refused):  # it has ended already
                 client.cancel(job)
@@ -84,9 +83,10 @@ def _attend(client: Client, job: int, quiet: bool) -> int:
 class _Attendance:
     """What has been shown of a job, and who is showing it."""
 
-    def __init__(self, job: int, quiet: bool) -> None:
-        self._job = job
+    def __init__(self, job: int, quiet: bool, interrupts: Interrupts) -> None:
+        self.job = job
         self._quiet = quiet
+        self._interrupts = interrupts
         self._told = ""
         self._attempt = 0
         self._readers: list[_Reader] = []
@@ -98,25 +98,31 @@ class _Attendance:
 
     def follow(self) -> JobView:
         """Show everything the job writes, attempt after attempt, until it has ended."""
-        for job in changes([self._job]):
-            self._tell(facts.line_of(job))
+        views = changes([self.job])
+        while True:
+            with self._interrupts.heard():
+                job = next(views)
+            self._tell(job)
             if job.started_at is not None and job.attempt > self._attempt:
-                self._attempt = job.attempt
                 self._finish()
+                self._attempt = job.attempt
                 self._readers = [_Reader(job.id, "stdout", sys.stdout), _Reader(job.id, "stderr", sys.stderr)]
             if job.state.terminal:
                 self._finish()
                 return job
-        raise AssertionError("changes() goes on until the job has ended")
 
-    def _tell(self, line: str) -> None:
-        if not self._quiet and line != self._told:
+    def _tell(self, job: JobView) -> None:
+        line = facts.line_of(job)
+        # What the program did itself its code says; anything else would be a riddle.
+        foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
+        if (foreign or not self._quiet) and line != self._told:
             note(f"corral: {line}")
             self._told = line
 
     def _finish(self) -> None:
-        for reader in self._readers:
-            reader.join()
+        with self._interrupts.heard():
+            for reader in self._readers:
+                reader.join()
 
 
 class _Reader(threading.Thread):
@@ -131,35 +137,10 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         job, stream, sink = self._what
         try:
-            copy(Client(), job, stream, sink, follow=True)
+            copy(Client(), job, stream, sink, follow=True, quiet=True)
         except BrokenPipeError:
             self.unread = True
             # The main thread waits for news of the job and would not notice.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         except (Refused, Unreachable) as failure:
             note(f"corral: {stream} of job {job} cannot be shown: {failure}")
-
-
-class _Stopped(Exception):
-    """A signal asks us to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Ctrl-C, a closed terminal and SIGTERM arrive as one exception."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise _Stopped(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]  # nohup, say
-    before = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +13,11 @@ from cli import facts
 from cli.asked import Asked, asking
 from cli.commands import SETTINGS, application, examples
 from cli.follow import until_over, worst
-from cli.jobs import spec_of
+from cli.jobs import flag_of, spec_of
 from cli.messages import note
 from cli.output import Format, Output, write, write_facts, write_json
-from wire.client import Client
+from wire.api import Submitted
+from wire.client import Client, Refused
 from wire.spec import JobSpec
 
 WORDS = "SCRIPT [ARG]... | -- COMMAND [ARG]..."
@@ -81,7 +83,7 @@ def submit(
     if dry_run:
         show(spec, output)
         return 0
-    submitted = Client().submit(spec, key=key, as_user=as_user)
+    submitted = send(Client(), spec, key, as_user)
     if output is Format.JSON:
         write_json(submitted)
     else:
@@ -92,6 +94,15 @@ def submit(
     if sys.stdout.isatty():
         note(f"Queued; see it with: corral job show {submitted.label}")
     return 0
+
+
+def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
+    """Submit; a refusal names the option, not the field of the API."""
+    try:
+        return client.submit(spec, key=key, as_user=as_user)
+    except Refused as refused:
+        where = flag_of(refused.problem.where.removeprefix("spec."))
+        raise Refused(refused.status, replace(refused.problem, where=where)) from None
 
 
 def show(spec: JobSpec, output: Format) -> None:

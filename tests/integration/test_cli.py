@@ -1,0 +1,390 @@
+"""Corral as people run it, against a real controller with a real agent on one simulated host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from wire.api import JobView
+from wire.client import Client, Refused, Unreachable
+from wire.words import JobState, NodeState
+
+PATIENCE_S = 60.0
+CONFIG = """\
+[controller]
+state_dir = "{place}/state"
+socket = "{place}/c.sock"
+[nodes.gpu01]
+link = "local"
+gpus = "simulated:8xH100"
+cpus = 64
+memory = "512G"
+labels = {{ rack = "r1" }}
+run_as_self = true
+"""
+
+
+class House:
+    """A controller that can be killed and started again."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.url = f"unix://{place}/c.sock"
+        (place / "scheduler.toml").write_text(CONFIG.format(place=place))
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
+        self.environment = {**kept, "CORRAL_URL": self.url, "GREETING": "hello"}
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait for its node."""
+        with (self.place / "controller.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "cli", "controller", "--config", "scheduler.toml"],
+                cwd=self.place,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with suppress(Unreachable), Client(self.url) as client:
+                if all(node.state is NodeState.UP for node in client.nodes().nodes):
+                    return
+            assert self.process.poll() is None, (self.place / "controller.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """As an out-of-memory killer would."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        """End every job, then the controller."""
+        with Client(self.url) as client:
+            for job in client.jobs(states=[state for state in JobState if not state.terminal]).jobs:
+                with suppress(Refused):
+                    client.cancel(job.id)
+                self.until(job.id, lambda view: view.state.terminal)
+        self.process.terminate()
+        assert self.process.wait(PATIENCE_S) == 0
+
+    def corral(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "cli", *words],
+            cwd=self.place,
+            env={**self.environment, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command."""
+        return subprocess.Popen(
+            [sys.executable, "-P", "-u", "-m", "cli", *words],
+            cwd=self.place,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, job: int, good: object) -> JobView:
+        """Wait for a job to become what it should."""
+        deadline = time.monotonic() + PATIENCE_S
+        with Client(self.url) as client:
+            while True:
+                view = client.job(job).job
+                if good(view):  # type: ignore[operator]
+                    return view
+                assert time.monotonic() < deadline, view
+                time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    """One controller for all tests here. Its place is short: the path of a socket has little room."""
+    with tempfile.TemporaryDirectory(prefix="corral-test-", dir="/tmp") as place:
+        made = House(Path(place))
+        try:
+            yield made
+            if made.process.poll() is not None:
+                made.start()
+            made.stop()
+        finally:
+            if made.process.poll() is None:
+                made.kill()
+
+
+# --- submit, wait, logs ---
+
+
+def test_a_job_from_its_submit_to_its_logs(house: House) -> None:
+    submitted = house.corral(
+        "submit", "--gpus", "2", "--env", "GREETING", "--name", "greet", "--",
+        "sh", "-c", "echo $GREETING from $CORRAL_NODE; echo oh >&2; exit 3",
+    )  # fmt: skip
+    job = submitted.stdout.strip()
+    assert (submitted.returncode, submitted.stdout, submitted.stderr) == (0, f"{job}\n", "")
+    waited = house.corral("job", "wait", job, "-o", "json")
+    assert waited.returncode == 3
+    assert [each["state"] for each in json.loads(waited.stdout)] == ["FAILED"]
+    assert house.corral("job", "logs", job).stdout == "hello from gpu01\n"
+    assert house.corral("job", "logs", "--stderr", "last").stdout == "oh\n"
+    shown = json.loads(house.corral("job", "show", job, "-o", "json").stdout)
+    assert (shown["job"]["exit_code"], shown["job"]["gpus"], shown["spec"]["name"]) == (3, 2, "greet")
+    kinds = house.corral("events", "--job", job, "-o", "json").stdout
+    assert [event["kind"] for event in json.loads(kinds)["events"]] == [
+        "JobQueued",
+        "JobPlaced",
+        "AttemptStarted",
+        "AttemptExited",
+        "JobEnded",
+    ]
+
+
+def test_a_script_travels_without_a_shared_file_system(house: House) -> None:
+    script = house.place / "train.sh"
+    script.write_text('#!/bin/bash\n#CORRAL --gpus 1 --name from-script\necho "$0 $1 $#"\nexit 0\n')
+    done = house.corral("run", "-q", "train.sh", "one two", "--three")
+    script.unlink()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "train.sh one two 2\n", "")
+    assert house.corral("job", "show", "last", "-o", "name").stdout != ""
+
+
+def test_a_python_script_too(house: House) -> None:
+    (house.place / "train.py").write_text("#!/usr/bin/env python3\nimport sys\nprint(sys.argv[1:])\n")
+    assert house.corral("run", "-q", "train.py", "a").stdout == "['a']\n"
+
+
+def test_submit_and_wait_in_one(house: House) -> None:
+    assert house.corral("submit", "--wait", "--", "true").returncode == 0
+    assert (
+        house.corral(
+            "submit", "--wait", "--array", "0-3", "--", "sh", "-c", "exit $CORRAL_ARRAY_INDEX"
+        ).returncode
+        == 1
+    )
+
+
+def test_the_same_key_is_the_same_job(house: House) -> None:
+    first = house.corral("submit", "--key", "nightly", "--", "true").stdout
+    assert house.corral("submit", "--key", "nightly", "--", "true").stdout == first
+
+
+def test_an_array_goes_by_its_elements_and_by_its_name(house: House) -> None:
+    array = house.corral(
+        "submit", "--array", "0-4:2", "--", "sh", "-c", "echo $CORRAL_ARRAY_INDEX"
+    ).stdout.strip()
+    assert house.corral("job", "wait", array).returncode == 0
+    labels = [f"{array}_{index}" for index in (0, 2, 4)]
+    assert house.corral("job", "show", array, "-o", "name").stdout.split() == labels
+    assert house.corral("job", "logs", f"{array}_4").stdout == "4\n"
+    assert house.corral("job", "wait", f"{array}_[0,4]", "-o", "name").stdout.split() == [
+        labels[0],
+        labels[2],
+    ]
+
+
+# --- run ---
+
+
+def test_run_shows_both_outputs_and_ends_as_the_job_ends(house: House) -> None:
+    done = house.corral("run", "-q", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
+    assert (done.returncode, done.stdout, done.stderr) == (42, "out\n", "err\n")
+    told = house.corral("run", "--", "true")
+    assert told.stdout == ""
+    assert "COMPLETED" in told.stderr
+
+
+def test_run_shows_everything_a_chatty_job_writes(house: House) -> None:
+    done = house.corral("run", "-q", "--", "seq", "200000")
+    assert done.stdout == "".join(f"{number}\n" for number in range(1, 200_001))
+
+
+def test_run_says_why_when_the_program_is_not_to_blame(house: House) -> None:
+    missing = house.corral("run", "-q", "--", "no-such-program")
+    assert missing.returncode == 1
+    assert "no-such-program" in missing.stderr
+    late = house.corral("run", "-q", "--time", "0.3s", "--", "sleep", "60")
+    assert late.returncode == 143
+    assert "time limit" in late.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_cancels_the_job_and_shows_its_last_words(house: House, number: signal.Signals) -> None:
+    running = house.begin(
+        "run", "-q", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(number)
+    out, err = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 128 + number
+    assert "bye" in out
+    assert "cancelling" in err
+    assert house.corral("job", "show", "last").stdout.count("CANCELLED") == 1
+
+
+def test_the_second_ctrl_c_leaves_at_once(house: House) -> None:
+    running = house.begin(
+        "run", "--grace", "1h", "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    while "cancelling" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 130
+    job = json.loads(house.corral("job", "show", "last", "-o", "json").stdout)["job"]
+    for pid in _processes("trap '' TERM; echo up"):
+        os.kill(pid, signal.SIGKILL)
+    assert house.until(job["id"], lambda view: view.state.terminal).state is JobState.CANCELLED
+
+
+def test_run_ends_with_its_reader(house: House) -> None:
+    running = house.begin("run", "-q", "--", "sh", "-c", "while :; do echo y; sleep 0.05; done")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "y\n"
+    running.stdout.close()
+    assert running.wait(PATIENCE_S) == 141
+    assert json.loads(house.corral("job", "show", "last", "-o", "json").stdout)["job"]["state"] == "CANCELLED"
+
+
+# --- waiting, holding, cancelling ---
+
+
+def test_wait_has_a_time_limit(house: House) -> None:
+    job = house.corral("submit", "--", "sleep", "600").stdout.strip()
+    waited = house.corral("job", "wait", job, "--timeout", "0.3s")
+    assert (waited.returncode, waited.stdout) == (6, "")
+    house.corral("job", "cancel", job)
+    assert house.corral("job", "wait", job).returncode != 0
+
+
+def test_a_held_job_waits_for_its_release(house: House) -> None:
+    job = house.corral("submit", "--hold", "--", "true").stdout.strip()
+    assert "held" in house.corral("queue").stdout
+    assert house.corral("job", "hold", job).returncode == 0
+    assert house.corral("job", "release", job).returncode == 0
+    assert house.corral("job", "wait", job).returncode == 0
+    again = house.corral("job", "release", job)
+    assert again.returncode == 1
+    assert "Traceback" not in again.stderr
+
+
+def test_following_a_job_that_has_not_started(house: House) -> None:
+    job = house.corral("submit", "--hold", "--", "sh", "-c", "echo at last").stdout.strip()
+    following = house.begin("job", "logs", "-f", job)
+    assert following.stderr is not None
+    assert "follows when it starts" in following.stderr.readline()
+    house.corral("job", "release", job)
+    out, _ = following.communicate(timeout=PATIENCE_S)
+    assert (following.returncode, out) == (0, "at last\n")
+
+
+def test_all_of_mine_are_cancelled_at_once(house: House) -> None:
+    jobs = house.corral("submit", "--hold", "--array", "0-9", "--", "true").stdout.strip()
+    done = house.corral("job", "cancel", "--mine", "-o", "name")
+    assert set(done.stdout.split()) >= {f"{jobs}_{index}" for index in range(10)}
+    assert house.corral("queue", "--mine", "-o", "name").stdout == ""
+
+
+# --- nodes, refusals ---
+
+
+def test_a_drained_node_takes_nothing(house: House) -> None:
+    drained = house.corral("nodes", "drain", "gpu01", "--why", "new fan", "-o", "json")
+    assert json.loads(drained.stdout)[0]["state"] == "drained"
+    assert "new fan" in house.corral("nodes").stdout
+    job = house.corral("submit", "--", "true").stdout.strip()
+    assert json.loads(house.corral("job", "show", job, "-o", "json").stdout)["job"]["state"] == "QUEUED"
+    assert house.corral("nodes", "resume", "gpu01").returncode == 0
+    assert house.corral("job", "wait", job).returncode == 0
+    assert "H100" in house.corral("nodes", "show", "gpu01").stdout
+
+
+def test_what_can_never_be_placed_is_refused_by_its_option(house: House) -> None:
+    refused = house.corral("submit", "--gpus", "9", "--", "true")
+    assert refused.returncode == 5
+    assert refused.stderr.startswith("corral: --gpus: ")
+    elsewhere = house.corral("submit", "--select", "rack=r9", "--", "true")
+    assert elsewhere.returncode == 5
+    assert house.corral("submit", "--as-user", "no such; user", "--", "true").returncode == 2
+
+
+# --- over the death of a controller ---
+
+
+def test_run_logs_and_wait_live_through_a_killed_controller(house: House) -> None:
+    go = house.place / "go"
+    script = f"echo before; while [ ! -e {go} ]; do sleep 0.05; done; echo after; exit 9"
+    running = house.begin("run", "-q", "--", "sh", "-c", script)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "before\n"
+    waiting = house.begin("submit", "--wait", "--", "sh", "-c", script)
+    assert waiting.stdout is not None
+    job = int(waiting.stdout.readline())
+    events = house.begin("events", "-f", "-n", "1", "-o", "json")
+    assert events.stdout is not None
+    seen = [json.loads(events.stdout.readline())]
+    house.until(job, lambda view: view.state is JobState.RUNNING)
+    house.kill()
+    assert waiting.stderr is not None
+    assert "trying again" in waiting.stderr.readline()
+    house.start()
+    go.touch()
+    out, _ = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, out) == (9, "after\n")
+    assert waiting.wait(PATIENCE_S) == 9
+    while [event["kind"] for event in seen].count("JobEnded") < 2:
+        seen.append(json.loads(events.stdout.readline()))
+    events.send_signal(signal.SIGINT)
+    assert events.wait(PATIENCE_S) == 130
+    places = [event["seq"] for event in seen]
+    assert places == list(range(places[0], places[0] + len(places))), "no gap, no double"
+
+
+def test_many_at_once_get_jobs_of_their_own(house: House) -> None:
+    labels: list[str] = []
+
+    def submit() -> None:
+        labels.append(house.corral("submit", "--cpus", "0.1", "--", "true").stdout.strip())
+
+    threads = [threading.Thread(target=submit) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(labels)) == 8
+    assert house.corral("job", "wait", *labels).returncode == 0
+
+
+def _processes(words: str) -> list[int]:
+    """Processes with these words in their arguments, other than corral itself."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if arguments[:2] == [b"sh", b"-c"] and words.encode() in arguments[2]:
+                found.append(int(entry.name))
+    return found
