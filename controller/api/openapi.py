@@ -36,7 +36,13 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     schemas, refs = _schemas(routes)
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+        operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+        if route.body:
+            schema = schemas[route.body.__name__]
+            operation["requestBody"] = {
+                "required": bool(schema.get("required")),
+                "content": {"application/json": {"schema": refs[route.body]}},
+            }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -77,11 +83,6 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
         "responses": {str(route.status): _answer(route, refs)},
     }
-    if route.body:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": refs[route.body]}},
-        }
     for status in sorted({*ALWAYS, *route.refuses}):
         operation["responses"][str(status)] = {
             "description": HTTPStatus(status).phrase,

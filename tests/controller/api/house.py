@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from controller.core import inputs
 from controller.core.check import check
 from controller.core.inputs import Accepted, Input
 from controller.daemon import Daemon
+from controller.feed import Lagged
 from controller.registry import build_pipeline
 from controller.store.store import Store
 from tests.controller.store.scratch import scratch
@@ -71,16 +72,15 @@ class House:
 
     async def placed(self, job: int) -> list[str]:
         """Wait until the job has its nodes; their names."""
-        await self.until(job, lambda: bool(self.daemon.state.jobs[job].members))
+        await self.until(lambda: bool(self.daemon.state.jobs[job].members))
         return list(self.daemon.state.jobs[job].members)
 
-    async def until(self, job: int, true: Any) -> None:
+    async def until(self, true: Callable[[], bool]) -> None:
         """Wait commit by commit."""
-        subscription = self.daemon.subscribe()
-        try:
-            while not true():
+        while not true():
+            subscription = self.daemon.subscribe()
+            with suppress(Lagged):
                 await anext(subscription)
-        finally:
             subscription.close()
 
     async def started(self, job: int) -> None:

@@ -1,0 +1,95 @@
+"""The journal through the API, and the sentences it is told in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from controller.api.sentences import SENTENCES, sentence
+from controller.core import events
+from controller.core.events import Allocation, Event, body_of
+from tests.controller.api.house import House
+from tests.worlds import facts, spec
+from wire.frames import GpuHold
+from wire.words import GpuHealth, JobState, Reason
+
+TOLD: list[tuple[Event, str]] = [
+    (events.JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),
+    (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
+    (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
+    (events.JobReleased(7, 1.0, "bob"), "bob released job 7"),
+    (
+        events.JobPlaced(7, 1.0, 2, (Allocation("a", 1, 1, (GpuHold("u", 1000), GpuHold("v", 1000))),), 150),
+        "job 7 got 2 GPUs on a (attempt 2)",
+    ),
+    (
+        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1, (GpuHold("u", 250),)),), 150),
+        "job 7 got 0.25 GPU on a (attempt 1)",
+    ),
+    (
+        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1), Allocation("b", 1, 1)), 50),
+        "job 7 got room on a, b (attempt 1)",
+    ),
+    (events.AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
+    (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
+    (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
+    (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
+    (events.StopRequested(7, 1.0, Reason.USER, "bob"), "bob cancelled job 7"),
+    (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
+    (events.JobRequeued(7, 1.0, 1, Reason.NODE_LOST), "job 7 is queued again: node lost"),
+    (events.JobEnded(7, 1.0, JobState.COMPLETED, Reason.NONE, code=0), "job 7 is COMPLETED"),
+    (
+        events.JobEnded(7, 1.0, JobState.FAILED, Reason.EXIT_NONZERO, "exit code 3"),
+        "job 7 is FAILED: exit code 3",
+    ),
+    (events.NodeAdded("a", 1.0), "node a was added by the configuration"),
+    (events.NodeJoined("a", 1.0, facts("a", gpus=8), "boot"), "node a joined with 8 × H100"),
+    (events.NodeJoined("a", 1.0, facts("a", gpus=0), "boot"), "node a joined"),
+    (events.NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),
+    (events.NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
+    (events.NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
+    (
+        events.GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),
+        "GPU GPU-1 of node a is cordoned: Xid 79",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda value: type(value).__name__)
+def test_what_happened_in_a_sentence(event: Event, told: str) -> None:
+    assert sentence(type(event).__name__, json.loads(body_of(event))) == told
+
+
+def test_every_kind_of_event_has_its_sentence() -> None:
+    assert set(SENTENCES) == set(events.KINDS)
+    assert {type(event).__name__ for event, _ in TOLD} == set(events.KINDS)
+
+
+def test_a_kind_of_the_future_is_told_by_its_name() -> None:
+    assert sentence("JobBumped", {"job": 7}) == "job 7: job bumped"
+    assert sentence("RackCaughtFire", {}) == "node : rack caught fire"
+
+
+async def test_the_journal_page_by_page(house: House) -> None:
+    await house.join("gpu01")
+    first, second = await house.submit(hold=True), await house.submit(hold=True)
+    await house.post(f"/v1/jobs/{first}/release")
+    seen, after = [], 0
+    while True:
+        _, page = await house.get("/v1/events", after=after, limit=2)
+        if not page["events"]:
+            break
+        seen += [event["seq"] for event in page["events"]]
+        after = page["seq"]
+    assert seen == list(range(1, after + 1))
+    _, page = await house.get("/v1/events", job=second)
+    assert [(event["kind"], event["job"]) for event in page["events"]] == [("JobQueued", second)]
+
+
+async def test_events_tell_everybody_and_so_no_secrets(house: House) -> None:
+    await house.submit("curl", "--token", "hush", env={"PASSWORD": "hush"}, key="hush")
+    _, page = await house.get("/v1/events")
+    assert "hush" not in json.dumps(page)
+    (event,) = page["events"]
+    assert event["data"]["spec"]["command"] == ["curl"]

@@ -1,0 +1,115 @@
+"""Nodes and the cluster through the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core import inputs
+from tests.controller.api.house import House
+from wire.frames import GpuReport, GpuSample
+from wire.words import GpuHealth
+
+
+async def test_nodes_by_name_with_gpus_and_holders(house: House) -> None:
+    await house.join("gpu02", gpus=4, labels={"zone": "b"})
+    await house.join("gpu01", gpus=0)
+    job = await house.submit(gpus=2)
+    share = await house.submit(gpus=0.25)
+    await house.placed(share)
+    _, listed = await house.get("/v1/nodes")
+    assert [node["name"] for node in listed["nodes"]] == ["gpu01", "gpu02"]
+    assert listed["seq"] == house.daemon.seq
+    status, node = await house.get("/v1/nodes/gpu02")
+    assert status == 200
+    assert node == listed["nodes"][1]
+    assert (node["state"], node["labels"], node["jobs"]) == ("up", {"zone": "b"}, [job, share])
+    assert [gpu["jobs"] for gpu in node["gpus"]] == [[job], [job], [share], []]
+    assert [gpu["free_milli"] for gpu in node["gpus"]] == [0, 0, 750, 1000]
+    assert node["cpu_free_milli"] == node["cpu_milli"] - 2_000
+
+
+async def test_a_sick_gpu_has_nothing_free_and_says_why(house: House) -> None:
+    await house.join("gpu01", gpus=2)
+    await house.told(inputs.GpuReported("gpu01", "GPU-gpu01-1", GpuHealth.CORDONED, "Xid 79"))
+    _, node = await house.get("/v1/nodes/gpu01")
+    sick = node["gpus"][1]
+    assert (sick["health"], sick["why"], sick["free_milli"]) == ("cordoned", "Xid 79", 0)
+
+
+async def test_readings_of_a_node_that_is_away_are_not_shown(house: House) -> None:
+    await house.join("gpu01", gpus=1)
+    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 93, 70_000, 650, 71),)))
+    _, node = await house.get("/v1/nodes/gpu01")
+    assert (node["gpus"][0]["utilisation"], node["gpus"][0]["power_w"]) == (93, 650)
+    await house.told(inputs.LinkWentDown("gpu01", "cable"))
+    _, node = await house.get("/v1/nodes/gpu01")
+    assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("away", "cable", 0)
+
+
+async def test_drain_and_resume(house: House) -> None:
+    await house.join("gpu01")
+    status, node = await house.post("/v1/nodes/gpu01/drain", {"why": "new fans"})
+    assert (status, node["state"], node["why"]) == (200, "drained", "new fans")
+    waiting = await house.submit()
+    status, shown = await house.get(f"/v1/jobs/{waiting}")
+    assert shown["job"]["state"] == "QUEUED"
+    status, node = await house.post("/v1/nodes/gpu01/resume")
+    assert (status, node["state"]) == (200, "up")
+    assert await house.placed(waiting) == ["gpu01"]
+    status, problem = await house.post("/v1/nodes/gpu01/resume", {})
+    assert (status, problem["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "told"),
+    [
+        ({"why": 3}, "why", "must be a string"),
+        ({"reason": "x"}, "reason", "is not a field"),
+        ({"why": "x" * 501}, "why", "at most 500"),
+    ],
+)
+async def test_a_broken_drain_drains_nothing(house: House, body: object, where: str, told: str) -> None:
+    await house.join("gpu01")
+    status, problem = await house.post("/v1/nodes/gpu01/drain", body)
+    assert (status, problem["where"]) == (400, where)
+    assert told in problem["message"]
+    assert (await house.get("/v1/nodes/gpu01"))[1]["state"] == "up"
+
+
+async def test_a_node_that_is_not_there(house: House) -> None:
+    assert (await house.get("/v1/nodes/nope"))[0] == 404
+    for what in ("drain", "resume"):
+        status, problem = await house.post(f"/v1/nodes/nope%1b/{what}", {})
+        assert (status, problem["code"]) == (404, "not_found")
+        assert problem["message"].isprintable()
+
+
+async def test_the_cluster_in_one_glance(house: House) -> None:
+    _, empty = await house.get("/v1/cluster")
+    assert (empty["gpus"], empty["nodes"], empty["jobs"]["QUEUED"]) == (
+        0,
+        {"up": 0, "drained": 0, "away": 0},
+        0,
+    )
+    await house.join("a", gpus=4, cpus=8)
+    await house.join("b", gpus=4, cpus=8)
+    await house.placed(await house.submit(gpus=2.0, cpu_milli=3_000))
+    await house.placed(await house.submit(gpus=0.5))
+    await house.submit(hold=True)
+    await house.post("/v1/nodes/b/drain", {})
+    _, seen = await house.get("/v1/cluster")
+    assert (seen["gpus"], seen["gpus_used"], seen["cpu_milli"], seen["cpu_used_milli"]) == (
+        8,
+        2.5,
+        16_000,
+        4_000,
+    )
+    assert seen["nodes"] == {"up": 1, "drained": 1, "away": 0}
+    assert (seen["jobs"]["SCHEDULED"], seen["jobs"]["QUEUED"]) == (2, 1)
+    assert seen["seq"] == house.daemon.seq
+
+
+async def test_health_says_who_it_takes_us_for(house: House) -> None:
+    status, health = await house.get("/v1/health")
+    assert (status, health["status"], health["role"]) == (200, "ok", "admin")
+    assert health["seq"] == house.daemon.seq

@@ -1,0 +1,61 @@
+"""The OpenAPI document tells what the routes do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from controller.api.routes import ROUTES
+from tests.controller.api.house import House
+
+
+def refs(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if "$ref" in part:
+            yield part["$ref"]
+        for value in part.values():
+            yield from refs(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from refs(value)
+
+
+async def test_every_route_is_in_it_and_everything_in_it_is_defined(house: House) -> None:
+    status, document = await house.get("/v1/openapi.json")
+    assert status == 200
+    assert document["openapi"] == "3.1.0"
+    assert set(document["info"]) >= {"title", "version"}
+    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert told == {(route.method, route.path) for route in ROUTES}
+    schemas = document["components"]["schemas"]
+    assert {ref.removeprefix("#/components/schemas/") for ref in refs(document)} <= set(schemas)
+    assert {"SubmitRequest", "JobSpec", "JobView", "Problem", "StreamBatch"} <= set(schemas)
+
+
+async def test_every_operation_is_whole(house: House) -> None:
+    _, document = await house.get("/v1/openapi.json")
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in operations]
+    assert len(set(names)) == len(names)
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert operation["summary"].endswith(".")
+            named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+            assert named == set(re.findall(r"{(\w+)}", path))
+            assert all(each["description"] for each in operation["responses"].values())
+            assert {"200", "201"} & set(operation["responses"])
+            assert {"400", "403", "503"} <= set(operation["responses"])
+
+
+async def test_a_body_may_not_hold_more_than_the_schema_says(house: House) -> None:
+    _, document = await house.get("/v1/openapi.json")
+    spec = document["components"]["schemas"]["JobSpec"]
+    assert spec["additionalProperties"] is False
+    assert spec["required"] == ["command"]
+    assert spec["properties"]["gpus"]["type"] == "number"
+    submit = document["paths"]["/v1/jobs"]["post"]
+    assert submit["requestBody"]["required"] is True
+    assert set(submit["responses"]) >= {"201", "413", "422", "507"}
+    resume = document["paths"]["/v1/nodes/{node}/resume"]["post"]
+    assert resume["requestBody"]["required"] is False

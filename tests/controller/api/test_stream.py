@@ -1,0 +1,225 @@
+"""The stream: what happens, once each and in order, however often the connection breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+
+import controller.feed
+from controller.api import stream
+from controller.core import inputs
+from tests.controller.api.house import House, living
+from wire.frames import GpuReport, GpuSample
+
+
+@dataclass
+class Message:
+    """One server-sent event; a heartbeat has no data."""
+
+    id: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def listening(
+    house: House, headers: dict[str, str] | None = None, **query: Any
+) -> AsyncIterator[AsyncIterator[Message]]:
+    """Messages from a connection of its own."""
+    connector = aiohttp.UnixConnector(str(house.socket))
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.get("http://corral/v1/stream", params=query, headers=headers) as response,
+    ):
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        yield messages(response)
+
+
+async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
+    text = b""
+    async for piece in response.content.iter_any():
+        *whole, text = (text + piece).split(b"\n\n")
+        for block in whole:
+            lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if not line.startswith(b":"))
+            yield Message(
+                int(lines[b"id"]) if b"id" in lines else None,
+                json.loads(lines[b"data"]) if b"data" in lines else {},
+            )
+
+
+async def next_batch(heard: AsyncIterator[Message]) -> Message:
+    async for message in heard:
+        if message.data:
+            return message
+    raise AssertionError("the stream has ended")
+
+
+async def test_commits_as_they_happen_with_the_rows_they_changed(house: House) -> None:
+    async with listening(house) as heard:
+        assert await anext(heard) == Message()  # it begins with a heartbeat: the line stands
+        await house.join("gpu01")
+        batch = await next_batch(heard)
+        assert [event["kind"] for event in batch.data["events"]] == ["NodeJoined"]
+        assert [node["name"] for node in batch.data["nodes"]] == ["gpu01"]
+        job = await house.submit(gpus=1)
+        kinds, last = [], batch
+        while "JobPlaced" not in kinds:
+            last = await next_batch(heard)
+            kinds += [event["kind"] for event in last.data["events"]]
+        assert kinds == ["JobQueued", "JobPlaced"]
+        assert [row["id"] for row in last.data["jobs"]] == [job]
+        assert last.data["jobs"][0]["state"] == "SCHEDULED"
+        assert last.data["nodes"][0]["jobs"] == [job]
+        assert last.id == last.data["seq"] == house.daemon.seq
+
+
+async def test_without_rows_there_are_events_alone(house: House) -> None:
+    async with listening(house, rows=0, after=0) as heard:
+        await house.submit()
+        batch = await next_batch(heard)
+        assert (len(batch.data["events"]), batch.data["jobs"], batch.data["nodes"]) == (1, [], [])
+
+
+async def test_it_goes_on_behind_the_entry_named_in_query_or_header(house: House) -> None:
+    for _ in range(5):
+        await house.submit()
+    async with listening(house, after=2) as heard:
+        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [3, 4, 5]
+    async with listening(house, headers={"Last-Event-ID": "4"}) as heard:
+        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [5]
+    async with listening(house) as heard:
+        await anext(heard)
+        await house.submit()
+        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [6]
+
+
+async def test_a_place_that_is_not_in_the_journal_is_refused(house: House) -> None:
+    await house.submit()
+    status, problem = await house.get("/v1/stream", after=2)
+    assert (status, problem["code"], problem["where"]) == (409, "conflict", "after")
+    assert problem["hint"]
+
+
+async def test_a_commit_of_thousands_comes_in_batches(house: House) -> None:
+    async with listening(house, after=0) as heard:
+        body = {"spec": {"command": ["true"], "array": "1-1700"}}
+        await house.post("/v1/jobs", body)
+        batches = [await next_batch(heard) for _ in range(4)]
+    assert [len(batch.data["events"]) for batch in batches] == [500, 500, 500, 200]
+    assert [len(batch.data["jobs"]) for batch in batches] == [500, 500, 500, 200]
+    assert [batch.id for batch in batches] == [500, 1000, 1500, 1700]
+    async with listening(house, after=0) as heard:
+        assert [await next_batch(heard) for _ in range(4)] == batches
+
+
+async def test_fresh_readings_come_without_an_entry(house: House) -> None:
+    await house.join("gpu01", gpus=1)
+    async with listening(house) as heard:
+        await anext(heard)
+        house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 55),)))
+        batch = await next_batch(heard)
+        assert (batch.id, batch.data["events"], batch.data["seq"]) == (None, [], house.daemon.seq)
+        assert batch.data["nodes"][0]["gpus"][0]["utilisation"] == 55
+
+
+async def test_rows_of_jobs_that_memory_has_forgotten_come_from_the_store() -> None:
+    async with living(controller={"keep_ended": 0}) as house:
+        async with listening(house, after=0) as heard:
+            job = await house.submit()
+            await house.post(f"/v1/jobs/{job}/cancel")
+            state = ""
+            while state != "CANCELLED":
+                (row,) = (await next_batch(heard)).data["jobs"]
+                state = row["state"]
+        async with listening(house, after=0) as heard:
+            (row,) = (await next_batch(heard)).data["jobs"]
+            assert (row["id"], row["state"]) == (job, "CANCELLED")
+
+
+async def test_silence_is_filled_with_heartbeats(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.01)
+    async with listening(house) as heard:
+        assert [await anext(heard) for _ in range(3)] == [Message()] * 3
+        await house.submit()
+        assert (await next_batch(heard)).data["events"]
+
+
+async def test_streams_end_when_the_controller_does() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        house = await stack.enter_async_context(living())
+        heard = await stack.enter_async_context(listening(house))
+        await anext(heard)
+        house.daemon.stop()
+        await house.server.close()
+        assert [message async for message in heard if message.data] == []
+
+
+async def test_a_listener_that_leaves_is_forgotten(house: House) -> None:
+    async with listening(house) as heard:
+        await anext(heard)
+        assert len(house.server._streams._open) == 1
+    while house.server._streams._open:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("behind", [controller.feed.BEHIND, 3, 1, 0])
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_gap_and_no_double_however_often_the_line_breaks(
+    house: House, monkeypatch: pytest.MonkeyPatch, seed: int, behind: int
+) -> None:
+    """Under load, with lines cut at random, and with listeners that are always too slow."""
+    monkeypatch.setattr(controller.feed, "BEHIND", behind)
+    dice = random.Random(seed)
+    await house.join("gpu01")
+    loads = [asyncio.create_task(load(house, random.Random(seed * 100 + number))) for number in range(4)]
+    listeners = [asyncio.create_task(broken_listener(house, random.Random(dice.random()))) for _ in range(3)]
+    await asyncio.gather(*loads)
+    await house.told(inputs.Drain("gpu01", "root", "the end"))
+    _, page = await house.get("/v1/jobs")
+    for listener in listeners:
+        seen, rows = await listener
+        assert seen == list(range(1, house.daemon.seq + 1))
+        assert rows == {row["id"]: row for row in page["jobs"]}
+
+
+async def load(house: House, dice: random.Random) -> None:
+    for _ in range(15):
+        job = await house.submit(gpus=dice.choice([0, 1, 0.5]), hold=dice.random() < 0.3)
+        if dice.random() < 0.5:
+            await house.post(f"/v1/jobs/{job}/{dice.choice(['cancel', 'hold', 'release'])}")
+        known = house.daemon.state.jobs[job]
+        if known.held:
+            await house.post(f"/v1/jobs/{job}/cancel")
+        elif not known.state.terminal:
+            await house.ended(job)
+
+
+async def broken_listener(house: House, dice: random.Random) -> tuple[list[int], dict[int, Any]]:
+    """Follow with a line that is cut again and again, until the drain that ends the story."""
+    seen: list[int] = []
+    rows: dict[int, Any] = {}
+    while True:
+        place: dict[str, Any] = {"after": seen[-1] if seen else 0}
+        if seen and dice.random() < 0.5:
+            place = {"headers": {"Last-Event-ID": str(seen[-1])}}
+        async with listening(house, **place) as heard:
+            left = dice.randrange(1, 12)
+            async for message in heard:
+                if not message.data:
+                    continue
+                seen += [event["seq"] for event in message.data["events"]]
+                rows |= {row["id"]: row for row in message.data["jobs"]}
+                if any(event["kind"] == "NodeDrained" for event in message.data["events"]):
+                    return seen, rows
+                left -= 1
+                if not left:
+                    break
