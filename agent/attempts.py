@@ -6,7 +6,7 @@ No clock, no files, no processes. What must be on disk before somebody is told s
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from agent.spool import Found, Key, learn
@@ -50,7 +50,6 @@ class Halt:
     """Leave the order to stop in the spool and wake the supervisor, if there is one."""
 
     stop: Stop
-    pid: int | None
 
 
 @dataclass(frozen=True)
@@ -206,14 +205,13 @@ class Attempts:
             return [KeepEnded(status), Tell(Report(status))]
         if attempt.over:
             return [Tell(Report(attempt.status))]
+        if attempt.stop is not None:
+            stop = replace(attempt.stop, grace_s=min(stop.grace_s, attempt.stop.grace_s))
         attempt.stop = stop
-        if not attempt.launched:
-            attempt.launched = True
-            return [
-                Halt(stop, None),
-                Launch(key),
-            ]  # its supervisor finds the order to stop and records the end
-        return [Halt(stop, attempt.supervisor)]
+        if attempt.launched:
+            return [Halt(stop)]
+        attempt.launched = True
+        return [Halt(stop), Launch(key)]  # its supervisor finds the order to stop and records the end
 
     def settle(self, settle: Settle) -> list[Instruction]:
         """The end is on record over there."""
@@ -258,7 +256,7 @@ class Attempts:
 
     def _watch(self, key: Key, attempt: Attempt, pid: int) -> list[Instruction]:
         attempt.supervisor = pid
-        halt: list[Instruction] = [Halt(attempt.stop, pid)] if attempt.stop is not None else []
+        halt: list[Instruction] = [Halt(attempt.stop)] if attempt.stop is not None else []
         return [Watch(key, pid), *halt]
 
     def _update(self, key: Key, attempt: Attempt, status: AttemptStatus) -> list[Instruction]:

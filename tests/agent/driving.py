@@ -1,0 +1,216 @@
+"""A real agent process, driven frame by frame as a controller would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent.record import holder
+from wire.frames import (
+    AttemptStatus,
+    Frame,
+    Hello,
+    LogChunk,
+    ReadLog,
+    Report,
+    Settle,
+    Start,
+    Stop,
+    pack,
+    unpack,
+)
+
+PATIENCE_S = 20.0
+HERE = Path(__file__).parent.parent.parent
+F = TypeVar("F")
+
+
+class Driven:
+    """An agent and everything it said."""
+
+    def __init__(self, spool: Path, *options: str, python: str = sys.executable, name: str = "gpu01") -> None:
+        self.spool = spool
+        arguments = ["--name", name, "--spool", str(spool), "--gpus", "none", "--run-as-self", *options]
+        self.process = subprocess.Popen(
+            [python, "-m", "agent", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=HERE,
+            env={**os.environ, "DAEMONS_SECRET": "leaked", "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        self.said: list[Frame] = []
+        self.complaints = ""
+        self.paused = False
+        self._news = threading.Condition()
+        self._silent = False
+        self._threads = [
+            threading.Thread(target=self._listen, daemon=True),
+            threading.Thread(target=self._hear_complaints, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # --- saying ---
+
+    def send(self, *frames: Frame) -> None:
+        """Say something."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(map(pack, frames)))
+        self.process.stdin.flush()
+
+    def start(self, job: int, *command: str, attempt: int = 1, **order: Any) -> Start:
+        """Order an attempt."""
+        order.setdefault("user", "somebody")
+        frame = Start(job, attempt, command, cpu_milli=1000, memory_mib=100, **order)
+        self.send(frame)
+        return frame
+
+    # --- hearing ---
+
+    def until(self, wanted: Callable[[list[Frame]], F | None]) -> F:
+        """Wait until what was said so far makes `wanted` answer something."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self._news:
+            while True:
+                answer = wanted(self.said)
+                if answer is not None and answer is not False:
+                    return answer
+                assert not self._silent, f"the agent ended: {self.complaints or self.said[-3:]}"
+                assert self._news.wait(deadline - time.monotonic()), f"waited in vain; heard {self.said[-5:]}"
+
+    def hello(self) -> Hello:
+        """The first frame."""
+        return self.until(lambda said: next((each for each in said if isinstance(each, Hello)), None))
+
+    def reports(self, job: int, attempt: int = 1) -> list[AttemptStatus]:
+        """What was reported of an attempt so far."""
+        with self._news:
+            statuses = [each.status for each in self.said if isinstance(each, Report)]
+        return [each for each in statuses if (each.job, each.attempt) == (job, attempt)]
+
+    def started(self, job: int, attempt: int = 1) -> AttemptStatus:
+        """Wait for the report that it runs."""
+        return self.until(lambda _: next((r for r in self.reports(job, attempt) if r.pid is not None), None))
+
+    def ended(self, job: int, attempt: int = 1) -> AttemptStatus:
+        """Wait for the report that it is over."""
+        return self.until(
+            lambda _: next((r for r in self.reports(job, attempt) if r.ended_at is not None), None)
+        )
+
+    def log(self, job: int, stream: str = "stdout", attempt: int = 1, **how: Any) -> bytes:
+        """A whole log."""
+        import base64
+
+        request = 1 + sum(isinstance(each, LogChunk) for each in self.said)
+        request = request * 1000 + job
+        self.send(ReadLog(request, job, attempt, stream, **how))
+
+        def whole(said: list[Frame]) -> list[LogChunk] | None:
+            chunks = [each for each in said if isinstance(each, LogChunk) and each.request == request]
+            return chunks if chunks and chunks[-1].end else None
+
+        chunks = self.until(whole)
+        assert not chunks[-1].error, chunks[-1].error
+        return b"".join(base64.b64decode(chunk.data) for chunk in chunks)
+
+    def supervisor(self, job: int, attempt: int = 1) -> int:
+        """The pid of a living supervisor."""
+        pid = holder(str(self.spool / "attempts" / f"{job}.{attempt}" / "record"))
+        assert pid is not None
+        return pid
+
+    def nursery(self) -> int:
+        """The pid of the nursery."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return int(children.split()[0])
+
+    # --- ending ---
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.gone()
+
+    def leave(self) -> None:
+        """The controller goes away."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.gone()
+
+    def gone(self) -> int:
+        """Wait for the agent's own end."""
+        code = self.process.wait(PATIENCE_S)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        return code
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.said.append(unpack(line))
+                self._news.notify_all()
+        with self._news:
+            self._silent = True
+            self._news.notify_all()
+
+    def _hear_complaints(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.complaints += line.decode("utf-8", "replace")
+
+
+def alive(pid: int) -> bool:
+    """Does this process live? A zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def eventually(happened: Callable[[], F]) -> F:
+    """Look until something is so that nobody announces."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = happened()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def carriers(text: str) -> Iterator[int]:
+    """Living processes with this text in their environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (folder / "environ").read_bytes() and alive(int(folder.name)):
+                yield int(folder.name)
+        except OSError:
+            continue
+
+
+def end_all(spool: Path) -> None:
+    """End every process that belongs to this spool directory."""
+
+    def sweep() -> bool:
+        pids = [*carriers(f"CORRAL_SPOOL={spool}\0"), *carriers(f"CORRAL_SPOOL={spool}/")]
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return not pids
+
+    eventually(sweep)
+
+
+__all__ = ["Driven", "Settle", "Stop", "alive", "carriers", "end_all", "eventually"]
