@@ -30,7 +30,11 @@ GRACE_S = 1.0
 async def serve(daemon: Daemon) -> Server:
     """Listen where the configuration says. Raises OSError with a sentence if that cannot be."""
     server = Server(daemon)
-    await server.open()
+    try:
+        await server.open()
+    except OSError:
+        await server.close()
+        raise
     return server
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,16 +111,14 @@ async def living(directory: Path | None = None, **sections: Any) -> AsyncIterato
         config = Config(controller=controller, **sections)  # type: ignore[arg-type]
         store = Store.open(config.store_url, keep=config.controller.keep_ended)
         daemon = Daemon(config, build_pipeline(config), store)
-        server = await serve(daemon)
-        landing = asyncio.create_task(daemon.run())
-        connector = aiohttp.UnixConnector(str(config.socket))
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(daemon.close)
+            server = await serve(daemon)
+            undo.push_async_callback(server.close)
+            landing = asyncio.create_task(daemon.run())
+            undo.push_async_callback(lambda: landing)
+            undo.callback(daemon.stop)
+            connector = aiohttp.UnixConnector(str(config.socket))
             async with aiohttp.ClientSession(connector=connector) as session:
                 yield House(daemon, server, session)
             assert check(daemon.state) == []
-        finally:
-            daemon.stop()
-            with suppress(asyncio.CancelledError):
-                await landing
-            await server.close()
-            await daemon.close()

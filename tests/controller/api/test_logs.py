@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from controller.api import logs
 from controller.nodes.local import LocalLink
 from tests.controller.api.house import House, living
 from wire.words import JobState
@@ -63,7 +64,10 @@ async def test_following_sees_what_is_written_and_ends_with_the_job(house: House
         assert await response.read() == b"through the gate\nlast\n"
 
 
-async def test_whoever_leaves_a_silent_log_is_forgotten(house: House, tmp_path: Path) -> None:
+async def test_whoever_leaves_a_silent_log_is_forgotten(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "FIRST_PIECE_S", 0.05)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     job = await house.submit("sh", "-c", f"cat {gate}")

@@ -1,0 +1,212 @@
+"""Who may do what, decided by what the kernel says of the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.controller.api.house import Answer, House, living
+
+VISITOR = Path(__file__).with_name("visitor.py")
+NAMELESS = 54_321
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+def some_user(besides: str = "") -> pwd.struct_passwd:
+    """A real user of this machine that is not us."""
+    return next(
+        user for user in pwd.getpwall() if user.pw_uid not in (0, os.geteuid()) and user.pw_name != besides
+    )
+
+
+async def visit(house: House, uid: int, *questions: tuple[str, str, Any]) -> list[Answer]:
+    """What another user is answered."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(VISITOR),
+        str(uid),
+        str(house.socket),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate(json.dumps(questions).encode())
+    return [(status, answer) for status, answer in json.loads(said)]
+
+
+SPEC = {"command": ["sh", "-c", "secret"], "env": {"TOKEN": "hush"}, "hold": True}
+
+
+@as_root
+async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
+    user, other = some_user(), some_user(besides=some_user().pw_name)
+    mine = await house.submit()
+    (submitted, health) = await visit(
+        house, user.pw_uid, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/health", None)
+    )
+    assert submitted == (201, {"ids": [2], "label": "2"})
+    assert (health[1]["user"], health[1]["role"]) == (user.pw_name, "user")
+
+    listed, shown, own = await visit(
+        house,
+        user.pw_uid,
+        ("GET", "/v1/jobs", None),
+        ("GET", "/v1/jobs/2", None),
+        ("POST", "/v1/jobs/2/release", None),
+    )
+    assert [(job["id"], job["user"]) for job in listed[1]["jobs"]] == [(mine, "root"), (2, user.pw_name)]
+    assert shown[1]["spec"]["env"] == {"TOKEN": "hush"}
+    assert own[0] == 200
+
+    for what in ("cancel", "hold", "release"):
+        ((status, problem),) = await visit(house, other.pw_uid, ("POST", f"/v1/jobs/2/{what}", None))
+        assert (status, problem["code"]) == (403, "not_allowed")
+        assert problem["message"] == f"only {user.pw_name} and operators may {what} job 2"
+    logs, foreign, drain = await visit(
+        house,
+        other.pw_uid,
+        ("GET", "/v1/jobs/2/logs", None),
+        ("GET", "/v1/jobs/2", None),
+        ("POST", "/v1/nodes/x/drain", {}),
+    )
+    assert logs[0] == 403
+    assert (foreign[1]["spec"]["env"], foreign[1]["spec"]["command"]) == ({}, ["sh"])
+    assert (drain[0], drain[1]["message"]) == (403, "only operators may drain nodes")
+    assert "[access] operators" in drain[1]["hint"]
+
+
+@as_root
+async def test_nobody_submits_as_somebody_else_but_operators(house: House) -> None:
+    ((status, problem),) = await visit(
+        house, some_user().pw_uid, ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "root"})
+    )
+    assert (status, problem["where"]) == (403, "as_user")
+    assert (await house.post("/v1/jobs", {"spec": SPEC, "as_user": "ada"}))[0] == 201
+    assert house.daemon.state.jobs[1].user == "ada"
+
+
+@as_root
+async def test_an_operator_may_do_everything_but_become_root() -> None:
+    user = some_user()
+    async with living(access={"operators": [user.pw_name]}) as house:
+        await house.join("gpu01")
+        job = await house.submit(env={"A": "b"})
+        answers = await visit(
+            house,
+            user.pw_uid,
+            ("GET", "/v1/health", None),
+            ("GET", f"/v1/jobs/{job}", None),
+            ("POST", f"/v1/jobs/{job}/cancel", None),
+            ("POST", "/v1/nodes/gpu01/drain", {"why": "x"}),
+            ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "ada"}),
+            ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "root"}),
+        )
+        assert answers[0][1]["role"] == "operator"
+        assert answers[1][1]["spec"]["env"] == {"A": "b"}
+        assert [status for status, _ in answers[2:]] == [200, 200, 201, 403]
+        assert answers[5][1]["message"] == "only an administrator may submit as root"
+
+
+@as_root
+async def test_where_others_may_only_view_they_may_only_view() -> None:
+    async with living(access={"others": "view"}) as house:
+        await house.submit()
+        answers = await visit(
+            house,
+            some_user().pw_uid,
+            ("GET", "/v1/jobs", None),
+            ("GET", "/v1/health", None),
+            ("POST", "/v1/jobs", {"spec": SPEC}),
+            ("POST", "/v1/jobs/1/cancel", None),
+        )
+        assert [status for status, _ in answers] == [200, 200, 403, 403]
+        assert answers[1][1]["role"] == "viewer"
+
+
+@as_root
+async def test_a_uid_without_a_name_is_nobody_elses(house: House) -> None:
+    submitted, shown = await visit(
+        house, NAMELESS, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/jobs/1", None)
+    )
+    assert submitted[0] == 201
+    assert shown[1]["job"]["user"] == f"uid:{NAMELESS}"
+    assert shown[1]["spec"]["env"] == {"TOKEN": "hush"}
+
+
+@as_root
+async def test_one_user_cannot_take_all_connections() -> None:
+    async with living(api={"max_connections": 4}) as house:
+        user = some_user()
+        held = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "import os, socket, sys\n"
+            f"os.setuid({user.pw_uid})\n"
+            "lines = [socket.socket(socket.AF_UNIX) for _ in range(3)]\n"
+            f"for line in lines: line.connect({str(house.socket)!r})\n"
+            "lines[2].sendall(b'GET /v1/health HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
+            "print(lines[2].recv(4096).decode(), flush=True)\n"
+            "sys.stdin.read()\n",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert held.stdout is not None
+        assert held.stdin is not None
+        assert b" 503 " in await held.stdout.readline()
+        assert (await house.get("/v1/health"))[0] == 200
+        held.stdin.close()
+        await held.wait()
+
+
+async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> None:
+    async with living(api={"listen": "127.0.0.1:0"}) as house:
+        path = house.daemon.config.state_dir / "token"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        token = path.read_text().strip()
+        url = f"{house.server.tcp_url}/v1/health"
+        async with aiohttp.ClientSession() as session:
+            for given in (
+                {},
+                {"Authorization": "Bearer wrong"},
+                {"Authorization": token},
+                {"Authorization": "Bearer "},
+            ):
+                async with session.get(url, headers=given) as response:
+                    assert response.status == 401
+                    assert response.headers["WWW-Authenticate"] == "Bearer"
+                    assert token not in await response.text()
+            async with session.get(url, headers={"Authorization": f"Bearer {token}"}) as response:
+                health = await response.json()
+        assert (health["user"], health["role"]) == (pwd.getpwuid(os.geteuid()).pw_name, "admin")
+
+
+async def test_the_token_stays_the_same_over_a_restart(tmp_path: Path) -> None:
+    async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+        first = (tmp_path / "token").read_text()
+    async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+        assert (tmp_path / "token").read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"), [("", 0o600), ("short", 0o600), ("x" * 40, 0o644), ("ß" * 40, 0o600)]
+)
+async def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: str, mode: int) -> None:
+    (tmp_path / "token").write_text(text)
+    (tmp_path / "token").chmod(mode)
+    with pytest.raises(OSError, match="at least 16 ASCII characters"):
+        async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+            pass
+
+
+async def test_without_tcp_there_is_no_token(house: House) -> None:
+    assert house.server.tcp_url == ""
+    assert not (house.daemon.config.state_dir / "token").exists()

@@ -1,0 +1,278 @@
+"""What is not a request, or not one of ours, or never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from controller.api import app, protocol
+from tests.controller.api.house import House, living
+
+ASK = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Line:
+    """A bare connection."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+
+    async def __aenter__(self) -> Line:
+        self.reader, self.writer = await asyncio.open_unix_connection(str(self.house.socket))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and body of one answer."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
+        body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split()[1]), headers, json.loads(body)
+
+    async def closed(self) -> None:
+        """Wait until the other end has hung up."""
+        assert await self.reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\nnonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"FROB /v1/health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /v1/health HTTP/9.9\r\n\r\n",
+        b"GET /v1/health HTTP/1.1\r\nNo colon here\r\n\r\n",
+        b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /v1/health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 1_000 + b"\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0",
+    ],
+)
+async def test_what_is_not_http_is_answered_and_hung_up_on(house: House, sent: bytes) -> None:
+    async with Line(house) as line:
+        await line.send(sent)
+        status, _, problem = await line.answer()
+        assert (status, problem["code"]) == (400, "invalid")
+        assert "not a request in HTTP" in problem["message"]
+        assert "Traceback" not in str(problem)
+        await line.closed()
+    assert (await house.get("/v1/health"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1", 404, "not_found"),
+        ("GET", "/v1/jobs/", 404, "not_found"),
+        ("GET", "/v1/jobs/1/x", 404, "not_found"),
+        ("GET", "/v1/../v1/jobs/{job}", 404, "not_found"),
+        ("GET", "/V1/health", 404, "not_found"),
+        ("DELETE", "/v1/jobs", 405, "no_such_method"),
+        ("HEAD", "/v1/jobs", 405, ""),
+        ("OPTIONS", "/v1/jobs", 405, "no_such_method"),
+        ("PUT", "/v1/jobs/1", 405, "no_such_method"),
+        ("GET", "/v1/jobs/1/cancel", 405, "no_such_method"),
+        ("POST", "/v1/stream", 405, "no_such_method"),
+    ],
+)
+async def test_no_such_place_or_method(house: House, method: str, path: str, status: int, code: str) -> None:
+    async with house.session.request(method, f"http://corral{path}") as response:
+        assert response.status == status
+        assert ("Allow" in response.headers) == (status == 405)
+        body = await response.read()
+        assert not code or json.loads(body)["code"] == code
+
+
+async def test_a_path_with_a_place_holder_is_a_name_like_any_other(house: House) -> None:
+    async with Line(house) as line:
+        await line.send(b"GET /v1/jobs/{job} HTTP/1.1\r\nHost: x\r\n\r\n")
+        status, _, problem = await line.answer()
+        assert (status, problem["message"]) == (404, "there is no job '{job}'")
+
+
+async def test_compressed_bodies_are_not_unpacked(house: House) -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    for encoding in ("gzip", "deflate", "br", "zstd", "x"):
+        status, problem = await house.ask(
+            "POST",
+            "/v1/jobs",
+            data=bomb,
+            headers={"Content-Encoding": encoding},
+            skip_auto_headers=["Accept"],
+        )
+        assert (status, problem["where"]) == (415, "Content-Encoding")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(declared: bool) -> None:
+    async with living(api={"max_body": 1024}) as house, Line(house) as line:
+        how = b"Content-Length: 1000000000" if declared else b"Transfer-Encoding: chunked"
+        await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n" + how + b"\r\n\r\n")
+        if not declared:
+            await line.send(b"400\r\n" + b" " * 1024 + b"\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n")
+        status, headers, problem = await line.answer()
+        assert (status, problem["code"], headers["connection"]) == (413, "too_large", "close")
+
+
+async def test_a_body_of_just_the_size_allowed_is_read() -> None:
+    async with living(api={"max_body": 1024}) as house:
+        body = json.dumps({"spec": {"command": ["true"]}}).encode()
+        assert (await house.post("/v1/jobs", body.ljust(1024)))[0] == 201
+        assert (await house.post("/v1/jobs", body.ljust(1025)))[0] == 413
+
+
+async def test_a_client_that_waits_to_be_asked_is_asked(house: House) -> None:
+    body = b'{"spec":{"command":["true"]}}'
+    async with Line(house) as line:
+        head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+        await line.send(head % len(body))
+        assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await line.send(body)
+        assert (await line.answer())[0] == 201
+
+
+async def test_a_body_that_comes_in_pieces_is_put_together(house: House) -> None:
+    async with Line(house) as line:
+        await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in (b'{"spec":', b'{"command":', b'["true"]}}'):
+            await line.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            assert (await house.get("/v1/health"))[0] == 200  # a turn of the loop in between
+        await line.send(b"0\r\n\r\n")
+        assert (await line.answer())[0] == 201
+
+
+async def test_requests_sent_ahead_are_answered_in_order(house: House) -> None:
+    async with Line(house) as line:
+        await line.send(ASK * 50 + b"GET /v1/nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert [(await line.answer())[0] for _ in range(51)] == [200] * 50 + [404]
+
+
+async def test_a_body_that_never_comes_is_not_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "BODY_S", 0.05)
+    async with Line(house) as line:
+        await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        status, _, problem = await line.answer()
+        assert (status, problem["code"]) == (408, "timeout")
+        await line.closed()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/hea", b"GET /v1/health HTTP/1.1\r\nHost: "])
+async def test_a_head_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(protocol, "IDLE_S", 0.05)
+    async with living() as house, Line(house) as line:
+        await line.send(sent)
+        await line.closed()
+
+
+async def test_a_thousand_slow_sockets_do_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living(api={"max_connections": 100}) as house:
+        lines = []
+        for number in range(1_000):
+            line = socket.socket(socket.AF_UNIX)
+            line.connect(str(house.socket))
+            line.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Le"[: number % 40])
+            lines.append(line)
+            if not number % 100:
+                assert await house.submit()
+        await house.join("gpu01")
+        assert await house.placed(1) == ["gpu01"]
+        for line in lines:
+            line.close()
+        assert (await house.get("/v1/health"))[0] == 200
+
+
+async def test_when_there_is_no_room_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.api.identity.Identity.privileged", lambda _self, _uid: False)
+    async with living(api={"max_connections": 4}) as house, Line(house) as first, Line(house):
+        await first.send(ASK)
+        assert (await first.answer())[0] == 200
+        async with Line(house) as late:
+            await late.send(ASK)
+            status, _, problem = await late.answer()
+            assert (status, problem["code"]) == (503, "busy")
+            await late.closed()
+    assert house.server._connections._door._inside == {}
+
+
+async def test_a_client_that_leaves_in_the_middle_harms_nobody(house: House) -> None:
+    for sent in (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", ASK, ASK[:20], b""):
+        async with Line(house) as line:
+            await line.send(sent)
+    assert await house.submit() == 1
+
+
+async def test_a_fault_of_ours_is_told_without_its_inside(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("the secret inside")
+
+    monkeypatch.setattr(house.daemon.engine, "explain", broken)
+    await house.submit()
+    status, problem = await house.get("/v1/jobs/1")
+    assert (status, problem["code"]) == (500, "internal")
+    assert "secret" not in json.dumps(problem)
+    assert "the secret inside" in caplog.text
+    assert (await house.get("/v1/health"))[0] == 200
+
+
+async def test_what_the_store_cannot_keep_is_not_acknowledged(house: House) -> None:
+    writer = house.daemon.store._writer
+    used = writer.exec_driver_sql("PRAGMA page_count").scalar_one()
+    writer.exec_driver_sql(f"PRAGMA max_page_count = {used + 4}")
+    writer.rollback()
+    answers: list[int] = []
+    while not answers or answers[-1] == 201:
+        status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true", "x" * 4_000]}})
+        answers.append(status)
+    assert (status, problem["code"]) == (507, "storage_full")
+    assert problem["hint"]
+    kept = await house.daemon.read(lambda: house.daemon.store.jobs(limit=1_000))
+    assert len(kept) == answers.count(201)
+    writer.exec_driver_sql("PRAGMA max_page_count = 1000000")
+    writer.rollback()
+
+
+async def test_a_controller_that_stops_says_so(house: House) -> None:
+    house.daemon.stop()
+    status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+    assert (status, problem["code"]) == (503, "stopping")
+
+
+async def test_nothing_is_shown_before_it_is_on_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, entered, gate = house.daemon.store.commit, asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def held(batch: Any) -> None:
+        loop.call_soon_threadsafe(entered.set)
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        commit(batch)
+
+    monkeypatch.setattr(house.daemon.store, "commit", held)
+    submitted = asyncio.create_task(house.submit())
+    await entered.wait()
+    paths = ["/v1/jobs", "/v1/jobs/1", "/v1/cluster", "/v1/nodes", "/v1/health"]
+    asked = [asyncio.create_task(house.get(path)) for path in paths]
+    for _ in range(3):
+        assert (await house.get("/v1/openapi.json"))[0] == 200  # what need not wait is answered meanwhile
+    assert not any(task.done() for task in [submitted, *asked])
+    gate.set()
+    assert await submitted == 1
+    listed, shown, *_ = await asyncio.gather(*asked)
+    assert [job["id"] for job in listed[1]["jobs"]] == [1]
+    assert shown[0] == 200

@@ -1,0 +1,107 @@
+"""The socket's file: open to all from its first moment, and never somebody else's."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from controller.api.sockets import UnixSocket, open_tcp
+from tests.controller.api.house import living
+
+
+async def test_every_local_user_may_connect(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        made = UnixSocket(tmp_path / "run" / "c.sock")
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o666
+    made.remove()
+    made.line.close()
+    assert not made.path.exists()
+
+
+async def test_what_a_killed_controller_left_is_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(path))
+    dead.listen()
+    dead.close()
+    made = UnixSocket(path)
+    made.remove()
+    made.line.close()
+
+
+async def test_a_controller_that_lives_keeps_its_socket(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        with pytest.raises(OSError, match="another controller listens there"):
+            UnixSocket(house.socket)
+        assert (await house.get("/v1/health"))[0] == 200
+    assert not house.socket.exists()
+
+
+async def test_a_controller_that_has_no_time_to_answer_lives_too(tmp_path: Path) -> None:
+    busy = socket.socket(socket.AF_UNIX)
+    busy.bind(str(tmp_path / "c.sock"))
+    busy.listen(0)
+    waiting = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for line in waiting:
+        line.setblocking(False)
+        line.connect_ex(str(tmp_path / "c.sock"))
+    with pytest.raises(OSError, match="another controller listens there"):
+        UnixSocket(tmp_path / "c.sock")
+    for line in [busy, *waiting]:
+        line.close()
+
+
+async def test_what_is_no_socket_stays(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    path.write_text("precious")
+    with pytest.raises(OSError, match="is there and not a socket"):
+        UnixSocket(path)
+    assert path.read_text() == "precious"
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="is there and not a socket"):
+        UnixSocket(path)
+
+
+async def test_a_file_that_is_not_ours_any_more_is_left_alone(tmp_path: Path) -> None:
+    made = UnixSocket(tmp_path / "c.sock")
+    made.path.unlink()
+    successor = UnixSocket(tmp_path / "c.sock")
+    made.remove()
+    assert successor.path.exists()
+    for each in (made, successor):
+        each.line.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("x" * 200, "too long for a socket"), ("no/such/directory/c.sock", "No such file or directory")],
+)
+async def test_a_place_that_cannot_be_is_refused_in_words(tmp_path: Path, path: str, told: str) -> None:
+    with pytest.raises(OSError, match=told):
+        UnixSocket(tmp_path / path)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen there: Address already in use.*127.0.0.1:{port}"):
+            open_tcp(f"127.0.0.1:{port}")
+
+
+async def test_nothing_stays_open_when_half_of_it_fails(tmp_path: Path) -> None:
+    (tmp_path / "c.sock").write_text("in the way")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(OSError, match="is there and not a socket"):
+        async with living(tmp_path, api={"listen": f"127.0.0.1:{port}"}):
+            pass
+    open_tcp(f"127.0.0.1:{port}").close()
