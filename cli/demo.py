@@ -23,12 +23,13 @@ from cli.messages import note, say
 from cli.output import write
 from cli.selection import ACTIVE, pages
 from wire.api import JobView
-from wire.client import Client, Refused
+from wire.client import Client, Refused, Unreachable
 from wire.text import plain
 from wire.words import JobState
 
 NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 ALL_ENDED_S = 90.0
+TUI_END_S = 5.0
 STRETCH, CROWD = 6.0, 24
 """With somebody watching, jobs last longer, and so many are kept going."""
 
@@ -54,8 +55,11 @@ def demo(
             _tell(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
             cluster.await_ready()
             _tell(f"{', '.join(NODES)} are up, with 8 GPUs each.")
-            play = _watch if watched else _report
-            return play(cluster, interrupts)
+            try:
+                return (_watch if watched else _report)(cluster, interrupts)
+            except Unreachable:
+                cluster.check()  # says why, if it has died
+                raise
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal may be gone
             note("corral: demo ended; nothing is left of it")
@@ -98,12 +102,21 @@ def _watch(cluster: Cluster, interrupts: Interrupts) -> int:
                 cluster.check([tui.pid])
                 if client.jobs(states=ACTIVE, limit=1).total < CROWD:
                     part = next(more)
-                    client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
+                    with suppress(Refused):  # whoever watches may have drained everything
+                        client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
                 interrupts.nap(0.5)
         finally:
-            tui.terminate()
-            tui.wait()
+            _end(tui)
     return tui.returncode
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(TUI_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:

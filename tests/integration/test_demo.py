@@ -1,0 +1,150 @@
+"""The demo ends by itself with everything as it should be, and whatever ends it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 120.0
+DEMO = [sys.executable, "-P", "-u", "-m", "cli", "demo"]
+PLACE = re.compile(r"/\S*corral-demo-\w+")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user's environment, with settings that must not reach the demo's controller."""
+    misleading = {"CORRAL_CONTROLLER__SOCKET": "/nowhere/x.sock", "CORRAL_URL": "unix:///nowhere/x.sock"}
+    return {**os.environ, **misleading, "TERM": "xterm-256color"}
+
+
+def left_of(place: str) -> list[str]:
+    """Processes that know the directory by argument or work in it; and the directory itself."""
+    found = [place] if os.path.exists(place) else []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            inside = entry.name.isdigit() and os.readlink(entry / "cwd").startswith(place)
+        except OSError:
+            continue
+        if place.encode() in words or inside:
+            found.append(f"{entry.name} {words!r}")
+    return found
+
+
+def begin(environment: dict[str, str]) -> subprocess.Popen[str]:
+    """Start it without a terminal."""
+    return subprocess.Popen(
+        DEMO,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_until(demo: subprocess.Popen[str], words: str) -> str:
+    """Read lines up to one with these words; gives the demo's directory."""
+    assert demo.stdout is not None
+    place = ""
+    for line in demo.stdout:
+        named = PLACE.search(line)
+        place = place or (named[0] if named else "")
+        if words in line:
+            return place
+    raise AssertionError(f"the demo ended without saying {words!r}")
+
+
+@pytest.mark.slow
+def test_without_a_terminal_it_ends_by_itself_and_well(environment: dict[str, str]) -> None:
+    demo = begin(environment)
+    place = read_until(demo, "Starting a controller")
+    out, err = demo.communicate(timeout=PATIENCE_S)
+    assert (demo.returncode, err) == (0, "")
+    assert "whole-genome: refused at once, as it should be: can never be placed" in out
+    summary = out[out.index("USER ") :]
+    assert re.findall(r"^(\w+) ", summary, re.MULTILINE)[1:7] == ["ada", "bo", "chen", "dina", "emil", "all"]
+    assert re.search(r"^all +39 +37 +1 +1 ", summary, re.MULTILINE)
+    assert left_of(place) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("Starting a controller", signal.SIGINT),
+        ("are up", signal.SIGTERM),
+        ("asr-sweep", signal.SIGHUP),
+        ("2 s ", signal.SIGINT),
+        ("cancelled", signal.SIGTERM),
+    ],
+)
+def test_ended_at_any_moment_it_leaves_nothing(
+    environment: dict[str, str], words: str, number: signal.Signals
+) -> None:
+    demo = begin(environment)
+    place = read_until(demo, words)
+    demo.send_signal(number)
+    demo.send_signal(number)
+    _, err = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 128 + number
+    assert "nothing is left" in err
+    assert left_of(place) == []
+
+
+@pytest.mark.slow
+def test_a_controller_that_dies_is_told_and_its_jobs_are_ended(environment: dict[str, str]) -> None:
+    demo = begin(environment)
+    place = read_until(demo, "2 s ")
+    [controller] = [word.split()[0] for word in left_of(place) if "controller" in word and word[0].isdigit()]
+    os.kill(int(controller), signal.SIGKILL)
+    _, err = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 1
+    assert "the controller ended with code -9" in err
+    assert left_of(place) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["q", "SIGTERM", "hang up"])
+def test_on_a_terminal_it_opens_the_ui_and_ends_with_it(environment: dict[str, str], how: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(DEMO[0], DEMO, environment)
+    seen = ""
+    # The last line of the opened UI's first full screen: a job that runs on a node.
+    while "gpu01" not in seen[seen.find("\x1b[?1049h") :] or "\x1b[?1049h" not in seen:
+        seen += os.read(terminal, 65_536).decode(errors="replace")
+    named = PLACE.search(seen)
+    assert named is not None
+    if how == "q":
+        os.write(terminal, b"q")
+    elif how == "SIGTERM":
+        os.kill(pid, signal.SIGTERM)
+    else:
+        os.close(terminal)
+    if how != "hang up":
+        seen = _rest_of(terminal)
+        assert "\x1b[?1049l" in seen, "the screen is given back"
+    _, status = os.waitpid(pid, 0)
+    expected = {"q": 0, "SIGTERM": 143, "hang up": 129}
+    assert os.waitstatus_to_exitcode(status) == expected[how]
+    assert left_of(named[0]) == []
+
+
+def _rest_of(terminal: int) -> str:
+    seen = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # how Linux says that nobody holds the other end any more
+            return seen.decode(errors="replace")
+        if not piece:
+            return seen.decode(errors="replace")
+        seen += piece
