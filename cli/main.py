@@ -40,7 +40,8 @@ def _version(wanted: bool) -> None:
 )
 def front(
     url: Annotated[
-        str, typer.Option("--url", metavar="URL", help="The controller: unix:///path or http://host:port.")
+        str,
+        typer.Option("--url", metavar="URL", help="unix:///path or http://host:port (with CORRAL_TOKEN)."),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")

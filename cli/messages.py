@@ -22,6 +22,9 @@ def say(message: str, hint: str = "", code: int = 0) -> int:
 
 def refusal(problem: Problem) -> int:
     """What the controller refuses, as it says it; gives the exit code."""
+    if problem.where == "Authorization":
+        hint = "Set CORRAL_TOKEN to what stands in the controller's <state_dir>/token."
+        return say(problem.message, hint, exits.of_problem(problem))
     where = f"{problem.where}: " if problem.where else ""
     return say(where + problem.message, problem.hint, exits.of_problem(problem))
 

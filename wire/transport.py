@@ -48,6 +48,10 @@ class Transport:
         self._address = _address(url)
         self._timeout_s = timeout_s
         self._headers = {"User-Agent": f"corral/{VERSION}", "Accept": "application/json"}
+        if token and not (token.isascii() and token.isprintable()):
+            raise Unreachable(
+                url, "the token is not a line of printable ASCII", "Copy it from the controller's token file."
+            )
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._kept: Optional[http.client.HTTPConnection] = None

@@ -160,6 +160,13 @@ def test_without_a_controller_there_is_code_7_and_what_to_do(corral: Corral, wor
     assert done.stdout == ""
 
 
+def test_a_missing_token_is_asked_for_by_its_variable(desk: Desk, corral: Corral) -> None:
+    desk.refusals["GET /v1/nodes"] = (401, Problem("not_allowed", "no token", "Authorization", "Send …"))
+    done = corral("nodes", url=desk.url)
+    assert done.returncode == 4
+    assert done.stderr.startswith("corral: no token\n  Set CORRAL_TOKEN")
+
+
 def test_an_address_may_be_given_on_the_command_line(desk: Desk, corral: Corral) -> None:
     assert corral("--url", desk.url, "queue").returncode == 0
     assert corral("--url", "nonsense", "queue").returncode == 7

@@ -441,6 +441,12 @@ def test_what_is_no_address_is_said_at_once(url: str) -> None:
     assert "unix:///" in caught.value.hint
 
 
+@pytest.mark.parametrize("token", ["two\nlines", "nül", "\udcff", "\x7f"])
+def test_what_cannot_be_a_token_is_said_before_it_is_sent(token: str) -> None:
+    with pytest.raises(Unreachable, match="the token is not"):
+        Client("http://127.0.0.1:1", token=token)
+
+
 def test_nobody_there_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for url, why in [
