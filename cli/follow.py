@@ -55,12 +55,12 @@ class Patience:
     def heard(self) -> None:
         """It is there."""
         self._since = None
+        self._check()
 
     def lost(self, error: Unreachable | Refused) -> None:
         """It is not: wait a little, or give up."""
+        self._check()
         now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
-            raise Mistake("the time to wait is over; the jobs go on", code=exits.TIMEOUT) from None
         if self._since is None:
             self._since = now
             if not self._quiet:
@@ -68,6 +68,10 @@ class Patience:
         if now - self._since > PATIENCE_S:
             raise error
         time.sleep(PAUSE_S)
+
+    def _check(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise Mistake("the time to wait is over; the jobs go on", code=exits.TIMEOUT) from None
 
 
 def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
@@ -79,7 +83,8 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
             with _ending_at(deadline, client):
                 for job in _changes(client, ids):
                     patience.heard()
-                    yield job
+                    if job is not None:
+                        yield job
             time.sleep(PAUSE_S)  # ended in order: the controller stops
         except Unreachable as lost:
             patience.lost(lost)
@@ -87,21 +92,22 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
             client.close()
 
 
-def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView]:
-    # The position first: whatever changes after it comes through the stream, perhaps twice, never not at all.
+def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
+    """As they are, and as they change; None for a heartbeat."""
+    # The position first: what changes after it comes through the stream, perhaps twice, never not at all.
     seq = client.health().seq
-    if len(ids) <= FEW:
-        yield from (client.job(job).job for job in sorted(ids))
-    else:
-        last = max(ids)
+    unseen = set(ids)
+    if len(ids) > FEW:
         for job in pages(client, after=min(ids) - 1):
-            if job.id > last:
-                break
-            if job.id in ids:
+            if job.id in unseen:
+                unseen.discard(job.id)
                 yield job
+            if not unseen or job.id > max(unseen):
+                break
+    # The listing forgets what ended long ago; asked for by name it is remembered.
+    yield from (client.job(job).job for job in sorted(unseen))
     for batch in client.stream(seq):
-        if batch is not None:
-            yield from (job for job in batch.jobs if job.id in ids)
+        yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]
 
 
 @contextmanager

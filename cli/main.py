@@ -55,19 +55,28 @@ def front(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Without this, the exit's flush would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.BROKEN_PIPE
+        return code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
-    return code
+    except OSError as error:
+        # Nobody reads our output, or there is no room for it. At exit Python would try and complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
+
+
+def _open_streams() -> None:
+    # Started with `>&-` there is none; and what a terminal cannot show must not end the program.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def _run(words: list[str]) -> int:

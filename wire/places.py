@@ -15,7 +15,7 @@ def state_dir() -> Path:
     """Where a controller keeps its journal unless told otherwise."""
     if os.geteuid() == 0:
         return SYSTEM_STATE
-    return (_from_environment("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "corral"
+    return (_from_environment("XDG_STATE_HOME") or _home() / ".local" / "state") / "corral"
 
 
 def socket_path() -> Path:
@@ -40,9 +40,16 @@ def find_config(given: str = "") -> Optional[Path]:
     named = given or os.environ.get("CORRAL_CONFIG", "")
     if named:
         return Path(named)
-    config_home = _from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
+    config_home = _from_environment("XDG_CONFIG_HOME") or _home() / ".config"
     usual = (Path("scheduler.toml"), config_home / "corral" / "scheduler.toml", SYSTEM_CONFIG)
     return next((path for path in usual if path.is_file()), None)
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")  # a uid without a name and without $HOME, as in some containers
 
 
 def _from_environment(name: str) -> Optional[Path]:

@@ -55,15 +55,19 @@ class Transport:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._kept: Optional[http.client.HTTPConnection] = None
+        self._asking = False
         self._endless: set[socket.socket] = set()
 
     def ask(self, method: str, target: str, body: Optional[bytes], pauses: Sequence[float]) -> bytes:
-        """Send until answered; a lost connection is tried again after each of `pauses`.
+        """Send until answered; a lost connection is tried again after each of `pauses`."""
+        self._asking = True
+        try:
+            return self._ask(method, target, body, list(pauses))
+        finally:
+            self._asking = False
 
-        Who does not answer the first time at all is not asked again.
-        """
+    def _ask(self, method: str, target: str, body: Optional[bytes], pauses: list[float]) -> bytes:
         headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
-        left = list(pauses)
         sent = connected = False
         while True:
             try:
@@ -75,9 +79,10 @@ class Transport:
                 return self._body(response.status, response.read())
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                if not left or not sent or isinstance(error, _TIMEOUTS):
+                # Who was not there the first time, or is too slow, is not asked again.
+                if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     raise self._unreachable(error, connected, unsure=sent and method != "GET") from None
-                time.sleep(left.pop(0))
+                time.sleep(pauses.pop(0))
 
     def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
         """The answer's body as it comes; longer silence than `silence_s` is a lost connection."""
@@ -102,10 +107,14 @@ class Transport:
                 connection.close()
 
     def close(self) -> None:
-        """Let go of everything; a thread that listens is woken by Unreachable."""
-        self._drop()
+        """Let go of everything; another thread that waits in here is woken, and closes what it holds."""
         for line in list(self._endless):
             _shut(line)
+        kept = self._kept
+        if self._asking and kept is not None and kept.sock is not None:
+            _shut(kept.sock)
+        else:
+            self._drop()
 
     def understand(self, kind: type[T], answer: bytes) -> T:
         """The answer as what it has to be."""

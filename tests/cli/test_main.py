@@ -280,6 +280,24 @@ def test_whoever_has_read_enough_may_leave(desk: Desk, corral: Corral) -> None:
     assert done.stdout.startswith("JOB")
 
 
+@pytest.mark.parametrize(
+    ("ending", "code", "told"),
+    [(">/dev/full", 1, "No space left on device"), (">&-", 0, ""), ("2>&-", 0, ""), (">&- 2>&-", 0, "")],
+)
+def test_where_nothing_can_be_written_nothing_breaks(desk: Desk, ending: str, code: int, told: str) -> None:
+    desk.put(job(1))
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{sys.executable} -P -m cli queue {ending}"],
+        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_one_failure_does_not_save_the_others(desk: Desk, corral: Corral) -> None:
     desk.put(job(1), job(2), job(3))
     desk.refusals["POST /v1/jobs/2/cancel"] = (403, Problem("not_allowed", "only bo may cancel job 2"))

@@ -366,6 +366,41 @@ def test_closing_wakes_a_thread_that_waits(peer: MakePeer) -> None:
     assert len(ended) == 1
 
 
+def test_closing_wakes_a_thread_that_asks(peer: MakePeer) -> None:
+    arrived = threading.Event()
+
+    def script(line: Line) -> None:
+        line.read()
+        arrived.set()
+        line.read()
+
+    client = Client(peer(script).url)
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            client.cancel(1)
+        except Unreachable as error:
+            ended.append(error)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    assert arrived.wait(5)
+    client.close()
+    asker.join(5)
+    assert not asker.is_alive()
+    assert len(ended) == 1
+
+
+def test_a_closed_client_can_be_used_again(peer: MakePeer) -> None:
+    server = peer(answering(HEALTH))
+    client = Client(server.url)
+    for _ in range(2):
+        assert client.health() == HEALTH
+        client.close()
+    assert server.connections == 2
+
+
 def test_questions_go_on_beside_a_stream(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()

@@ -1,0 +1,39 @@
+"""wire travels to hosts with Python 3.9."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import wire
+
+HOUSE = Path(wire.__file__).parent.parent
+MODULES = sorted((HOUSE / "wire").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_its_grammar_is_old_enough(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 9))
+
+
+@pytest.mark.skipif(shutil.which("python3.9") is None, reason="needs python3.9")
+def test_it_loads_there_and_every_type_can_be_read() -> None:
+    names = ", ".join(f"wire.{path.stem}" for path in MODULES if path.stem != "__init__")
+    code = (
+        f"import {names}\n"
+        "import dataclasses\n"
+        "from wire import api, codec, frames, spec\n"
+        "for module in (api, frames, spec):\n"
+        "    for kind in vars(module).values():\n"
+        "        if dataclasses.is_dataclass(kind):\n"
+        "            codec.decoder(kind), codec.encoder(kind)\n"
+        "print('good')\n"
+    )
+    done = subprocess.run(
+        ["python3.9", "-W", "error", "-c", code], cwd=HOUSE, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("good\n", "")
