@@ -82,8 +82,14 @@ def flag(name: str, about: str, default: bool = False) -> Parameter:
 
 
 def word(name: str, about: str) -> Parameter:
-    """Any text."""
-    return Parameter(name, about, {"type": "string"}, str, "")
+    """A name."""
+
+    def read(text: str) -> str:
+        if not text.isprintable():
+            raise ValueError("must be printable")
+        return text
+
+    return Parameter(name, about, {"type": "string"}, read, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Identity:
     async def of_token(self, header: str | None) -> Caller:
         """The caller on TCP: whoever has the token is taken for the controller's user."""
         scheme, _, given = (header or "").partition(" ")
-        if scheme.casefold() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+        if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise Rejected(
                 Refusal(
                     "not_allowed",

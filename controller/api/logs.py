@@ -17,9 +17,6 @@ from controller.nodes.link import NodeAway
 FIRST_PIECE_S = 1.0
 """How long an error may take to be told by status; after that the answer begins, and silence is silence."""
 
-STALLED_S = 60.0
-"""A reader that takes nothing for so long is gone."""
-
 
 async def read(call: Call) -> web.StreamResponse:
     """The bytes a job has written, from `offset` on (negative: from the end); follow=1 until it has ended."""
@@ -64,12 +61,10 @@ async def _send(
     request: web.BaseRequest, first: asyncio.Future[bytes | None], pieces: AsyncIterator[bytes]
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-    response.enable_chunked_encoding()
     await response.prepare(request)
     piece = await first
     while piece is not None:
-        async with asyncio.timeout(STALLED_S):
-            await response.write(piece)
+        await response.write(piece)
         piece = await _next(pieces)
     await response.write_eof()
     return response

@@ -16,6 +16,9 @@ from controller.core.inputs import Refusal
 IDLE_S = 20.0
 """A connection that has not brought a whole request head for so long is closed."""
 
+STALLED_S = 30.0
+"""Who leaves what was sent untaken for so long is cut off, in the middle of a log or a stream too."""
+
 LINGER_S = 1.0
 """So long what is left of a refused body is read and thrown away, so that the answer can be read."""
 
@@ -24,7 +27,7 @@ PATIENCE = 64
 
 
 class Door:
-    """Counts who is in. One user gets at most half of the room, and admins get in whatever happens."""
+    """Counts who is in. One user, and all of TCP, get at most half of the room; admins get in in any case."""
 
     def __init__(self, identity: Identity, room: int) -> None:
         self._identity = identity
@@ -35,7 +38,7 @@ class Door:
     def enter(self, uid: int | None) -> bool:
         """Count somebody in; False if there is no room for him."""
         mine = self._inside[uid]
-        full = self._inside.total() >= self._room or (uid is not None and mine >= max(1, self._room // 2))
+        full = self._inside.total() >= self._room or mine >= max(1, self._room // 2)
         if full and not self._identity.privileged(uid):
             return False
         self._inside[uid] = mine + 1
@@ -51,11 +54,12 @@ class Door:
 class Connection(web.RequestHandler):
     """One connection, with the uid at its other end (None on TCP)."""
 
-    __slots__ = ("_door", "uid", "welcome")
+    __slots__ = ("_door", "_stalled", "uid", "welcome")
 
     def __init__(self, manager: web.Server, door: Door, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self._door = door
+        self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
         self.welcome = True
         """False if there was no room: told in answer to the first request, while that does no harm."""
@@ -72,10 +76,28 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Make room for somebody else."""
         super().connection_lost(exc)
+        self._taken()
         if self.welcome:
             self._door.leave(self.uid)
         else:
             self._door.turned_away -= 1
+
+    def pause_writing(self) -> None:
+        """The other end is not reading: not for ever."""
+        super().pause_writing()
+        transport = self.transport
+        if transport is not None and self._stalled is None:
+            self._stalled = asyncio.get_running_loop().call_later(STALLED_S, transport.abort)
+
+    def resume_writing(self) -> None:
+        """The other end has read."""
+        super().resume_writing()
+        self._taken()
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def handle_error(
         self,

@@ -24,9 +24,7 @@ from wire.api import JobView, NodeView, StreamBatch
 
 BATCH = 500
 HEARTBEAT_S = 5.0
-STALLED_S = 30.0
-"""A listener that takes nothing for so long is gone."""
-SHARED = 32
+SHARED = 8
 """Commits kept as they were sent: listeners that keep pace share the work of rendering them."""
 
 HEARTBEAT = b":\n\n"
@@ -45,11 +43,9 @@ async def follow(call: Call) -> web.StreamResponse:
         message = f"the journal ends at {last}, before {after}"
         raise Rejected(Refusal("conflict", message, "after", "Load everything anew and go on from there."))
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
-    response.enable_chunked_encoding()
     await response.prepare(call.request)
-    listener = _Listener(call.streams, response, last if after is None else after, rows=call.query["rows"])
-    await listener.send(HEARTBEAT)
-    await listener.listen()
+    await response.write(HEARTBEAT)
+    await _Listener(call.streams, response, last if after is None else after, call.query["rows"]).listen()
     await response.write_eof()
     return response
 
@@ -63,14 +59,17 @@ class Streams:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self.closing = False
+        self._closing = False
         self._open: set[Subscription] = set()
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
+        self._rendering = asyncio.Lock()
 
     def subscribe(self) -> Subscription:
-        """Commits from now on; ended by close()."""
+        """Commits from now on, until close()."""
         subscription = self.daemon.subscribe()
         self._open.add(subscription)
+        if self._closing:
+            subscription.close()
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
@@ -80,23 +79,21 @@ class Streams:
 
     def close(self) -> None:
         """Let all listeners end."""
-        self.closing = True
+        self._closing = True
         for subscription in self._open:
             subscription.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
         """A live commit as it is sent, rendered once for all who keep pace."""
-        await self.daemon.settled()
-        for known, with_rows, data in self._rendered:
-            if known is commit and with_rows is rows:
-                return data
-        if commit.entries:
-            data = await self.render_entries(commit.entries, rows)
-        else:
-            nodes = self._nodes(commit.nodes) if rows else ()
-            data = b"data: %b\n\n" % _BATCH.dump_json(StreamBatch(commit.seq, nodes=nodes)) if nodes else b""
-        self._rendered.append((commit, rows, data))
-        return data
+        async with self._rendering:
+            for known, with_rows, data in self._rendered:
+                if known is commit and with_rows is rows:
+                    return data
+            data = await (
+                self.render_entries(commit.entries, rows) if commit.entries else self._readings(commit)
+            )
+            self._rendered.append((commit, rows, data))
+            return data
 
     async def render_entries(self, entries: Sequence[Entry], rows: bool) -> bytes:
         """Entries in batches, each with its jobs and nodes as they are now: never older than the entries."""
@@ -106,13 +103,21 @@ class Streams:
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, tuple(map(event_view, part)), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
+            await asyncio.sleep(0)  # an array of thousands must not keep everybody else waiting
         return b"".join(messages)
 
-    async def _rows(self, entries: Sequence[Entry]) -> tuple[tuple[JobView, ...], tuple[NodeView, ...]]:
-        ids = dict.fromkeys(entry.job for entry in entries if entry.job is not None)
-        old = await self._forgotten([job for job in ids if job not in self.daemon.state.jobs])
+    async def _readings(self, commit: Commit) -> bytes:
         await self.daemon.settled()
-        found = [self.daemon.state.jobs.get(job) or old.get(job) for job in ids]
+        return b"data: %b\n\n" % _BATCH.dump_json(StreamBatch(commit.seq, nodes=self._nodes(commit.nodes)))
+
+    async def _rows(self, entries: Sequence[Entry]) -> tuple[tuple[JobView, ...], tuple[NodeView, ...]]:
+        known = {
+            entry.job: self.daemon.state.jobs.get(entry.job) for entry in entries if entry.job is not None
+        }
+        known |= await self._forgotten([job for job, there in known.items() if there is None])
+        await self.daemon.settled()
+        # What memory forgets in between has ended: as it was known is how it stays.
+        found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
         jobs = [job for job in found if job is not None]
         names = {entry.node for entry in entries if entry.node is not None}
         names.update(node for job in jobs for node in job.members)
@@ -134,24 +139,20 @@ class Streams:
 class _Listener:
     """One connection and the last entry it was sent."""
 
-    def __init__(self, streams: Streams, response: web.StreamResponse, seen: int, *, rows: bool) -> None:
+    def __init__(self, streams: Streams, response: web.StreamResponse, seen: int, rows: bool) -> None:
         self.streams = streams
         self.response = response
         self.seen = seen
         self.rows = rows
 
-    async def send(self, data: bytes) -> None:
-        async with asyncio.timeout(STALLED_S):
-            await self.response.write(data)
-
     async def listen(self) -> None:
         """Until the server closes. Whoever falls too far behind reads the journal, and tries again."""
-        while not self.streams.closing:
+        while True:
             subscription = self.streams.subscribe()
             try:
                 # Subscribed first: what is committed from here on arrives, all before is in the journal.
                 await self._catch_up(self.streams.daemon.seq)
-                await self._follow(subscription)
+                return await self._follow(subscription)
             except Lagged:
                 continue
             finally:
@@ -162,7 +163,7 @@ class _Listener:
         while self.seen < last:
             limit = min(BATCH, last - self.seen)
             entries = await daemon.read(partial(daemon.store.journal, self.seen, limit))
-            await self.send(await self.streams.render_entries(entries, self.rows))
+            await self.response.write(await self.streams.render_entries(entries, self.rows))
             self.seen = entries[-1].seq
 
     async def _follow(self, subscription: Subscription) -> None:
@@ -171,11 +172,10 @@ class _Listener:
                 async with asyncio.timeout(HEARTBEAT_S):
                     commit = await anext(subscription, None)
             except TimeoutError:
-                await self.send(HEARTBEAT)
+                await self.response.write(HEARTBEAT)
                 continue
             if commit is None:
                 return
-            data = await self.streams.render(commit, self.rows)
-            if data:
-                await self.send(data)
-            self.seen = max(self.seen, commit.seq)
+            if commit.entries or self.rows:
+                await self.response.write(await self.streams.render(commit, self.rows))
+            self.seen = commit.seq

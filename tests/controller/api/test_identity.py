@@ -179,6 +179,7 @@ async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> 
                 {"Authorization": "Bearer wrong"},
                 {"Authorization": token},
                 {"Authorization": "Bearer "},
+                {"Authorization": "Bearer ß\udcff"},
             ):
                 async with session.get(url, headers=given) as response:
                     assert response.status == 401

@@ -213,6 +213,7 @@ async def test_a_misspelt_field_is_met_with_the_nearest(house: House) -> None:
         ("state=DONE", "state"),
         ("history=yes", "history"),
         ("colour=red", "colour"),
+        ("user=%00", "user"),
     ],
 )
 async def test_broken_questions(house: House, query: str, where: str) -> None:

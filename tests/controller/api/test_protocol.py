@@ -96,6 +96,40 @@ async def test_no_such_place_or_method(house: House, method: str, path: str, sta
         assert not code or json.loads(body)["code"] == code
 
 
+async def test_a_question_to_the_server_as_a_whole(house: House) -> None:
+    async with Line(house) as line:
+        await line.send(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await line.answer())[0] == 404
+
+
+async def test_clients_of_the_last_century_get_their_answer(house: House) -> None:
+    await house.submit()
+    async with Line(house) as line:
+        await line.send(b"GET /v1/health HTTP/1.0\r\n\r\n")
+        assert (await line.answer())[0] == 200
+    async with Line(house) as line:
+        await line.send(b"GET /v1/stream?after=0 HTTP/1.0\r\n\r\n")
+        assert b"200 OK" in await line.reader.readline()
+        await line.reader.readuntil(b"id: 1\n")
+
+
+async def test_whoever_does_not_take_what_he_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "STALLED_S", 0.05)
+    async with living() as house:
+        await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-2000"}})
+        lines = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        for line, path in zip(lines, (b"/v1/stream?after=0", b"/v1/jobs"), strict=True):
+            line.connect(str(house.socket))
+            line.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        inside = house.server._connections._door._inside
+        while inside.total() < 3:  # our own, and both of them
+            await asyncio.sleep(0)
+        while inside.total() > 1 or house.server._streams._open:
+            await asyncio.sleep(0)
+        for line in lines:
+            line.close()
+
+
 async def test_a_path_with_a_place_holder_is_a_name_like_any_other(house: House) -> None:
     async with Line(house) as line:
         await line.send(b"GET /v1/jobs/{job} HTTP/1.1\r\nHost: x\r\n\r\n")
