@@ -12,9 +12,11 @@ from pathlib import Path
 
 from agent import host, tree
 from agent.channel import Channel
-from agent.gpus import UnknownGpus, find
+from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
+from agent.nvml import NoNvml, NvmlGpus
 from agent.orders import Accounts
+from agent.simulated import SimulatedGpus
 from agent.spool import Spool, SpoolUnusable
 from wire import VERSION
 from wire.frames import Hello, NodeFacts
@@ -29,7 +31,7 @@ def main() -> int:
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
-        gpus = find(options.gpus, options.name)
+        gpus = _find_gpus(options.gpus, options.name)
         spool.open()
     except (SpoolUnusable, UnknownGpus) as error:
         print(f"agent: {error}", file=sys.stderr)
@@ -64,6 +66,24 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
     return parser.parse_args()
+
+
+def _find_gpus(description: str, node: str) -> Gpus:
+    kind, _, rest = description.partition(":")
+    if kind == "simulated":
+        return SimulatedGpus(node, rest)
+    if description == "none":
+        return NoGpus()
+    if description == "nvml":
+        return NvmlGpus()
+    if description == "auto":
+        try:
+            return NvmlGpus()
+        except NoNvml:
+            return NoGpus()
+    raise UnknownGpus(
+        f"there are no GPUs called {description!r}; choose auto, nvml, none or simulated:8xH100"
+    )
 
 
 def _mib(text: str) -> int:

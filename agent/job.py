@@ -9,8 +9,8 @@ import signal
 from agent.launch import Launch
 
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-_DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores these; programs expect that they do not."""
+_DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""Whatever Python, or somebody who started us with nohup, ignores: the job does not."""
 
 
 class NotStarted(Exception):

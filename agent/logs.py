@@ -35,6 +35,11 @@ class Logs:
         self._readings: dict[int, _Reading] = {}
 
     @property
+    def ready(self) -> bool:
+        """Is there more that could be sent at once?"""
+        return any(not reading.caught_up for reading in self._readings.values())
+
+    @property
     def following(self) -> bool:
         """Does anybody wait for a log to grow?"""
         return any(reading.caught_up for reading in self._readings.values())

@@ -31,9 +31,11 @@ class Loop:
         self._planned += 1
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._planned, action))
 
-    def turn(self) -> None:
-        """Sleep until something is due and do all of it."""
+    def turn(self, sleep: bool = True) -> None:
+        """Do all that is due, after sleeping until something is."""
         pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if not sleep:
+            pause = 0.0
         for ready, events in self._selector.select(pause):
             for event, action in list(ready.data.items()):
                 if events & event:

@@ -101,7 +101,7 @@ class Node:
         self.loop.write(self.cradle.fileno(), self.cradle.flush if self.cradle.waiting else None)
         self.channel.flush()
         self.loop.write(self.channel.sink, self.channel.flush if self.channel.waiting else None)
-        self.loop.turn()
+        self.loop.turn(sleep=self.channel.busy or not self.logs.ready)
 
     # --- what happens ---
 

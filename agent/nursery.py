@@ -26,7 +26,6 @@ def main(facts_path: str, open_files: str) -> None:
     boot = tree.boot_id()
     os.umask(0o022)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects supervisors
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
     gc.collect()
     gc.disable()

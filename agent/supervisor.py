@@ -160,10 +160,10 @@ class Supervisor:
         """End what a lost supervisor left; what the job returned is unknown and stays so."""
         started = next((fact for fact in known if fact[0] == "started"), None)
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
-        while True:
+        empty = 0
+        while empty < 2:  # one look at /proc may miss a process that is just being forked
             pids = tree.strays(self.launch.place, self.launch.key, leader, ticks)
-            if not pids:
-                break
+            empty = 0 if pids else empty + 1
             tree.send([below for pid in pids for below in tree.descendants(pid)] + pids, signal.SIGKILL)
             time.sleep(self.pause)
             self.pause = min(self.pause * 2, _SWEEPS[1])

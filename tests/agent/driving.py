@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +21,7 @@ from wire.frames import (
     LogChunk,
     ReadLog,
     Report,
-    Settle,
     Start,
-    Stop,
     pack,
     unpack,
 )
@@ -35,11 +34,18 @@ F = TypeVar("F")
 class Driven:
     """An agent and everything it said."""
 
-    def __init__(self, spool: Path, *options: str, python: str = sys.executable, name: str = "gpu01") -> None:
+    def __init__(
+        self,
+        spool: Path,
+        *options: str,
+        python: str = sys.executable,
+        prefix: tuple[str, ...] = (),
+        run_as_self: bool = True,
+    ) -> None:
         self.spool = spool
-        arguments = ["--name", name, "--spool", str(spool), "--gpus", "none", "--run-as-self", *options]
+        arguments = ["--name", "gpu01", "--spool", str(spool), "--gpus", "none", *options]
         self.process = subprocess.Popen(
-            [python, "-m", "agent", *arguments],
+            [*prefix, python, "-m", "agent", *arguments, *(["--run-as-self"] if run_as_self else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,7 +54,6 @@ class Driven:
         )
         self.said: list[Frame] = []
         self.complaints = ""
-        self.paused = False
         self._news = threading.Condition()
         self._silent = False
         self._threads = [
@@ -84,7 +89,8 @@ class Driven:
                 if answer is not None and answer is not False:
                     return answer
                 assert not self._silent, f"the agent ended: {self.complaints or self.said[-3:]}"
-                assert self._news.wait(deadline - time.monotonic()), f"waited in vain; heard {self.said[-5:]}"
+                heard = [str(frame)[:200] for frame in self.said[-5:]]
+                assert self._news.wait(deadline - time.monotonic()), f"waited in vain; heard {heard}"
 
     def hello(self) -> Hello:
         """The first frame."""
@@ -108,8 +114,6 @@ class Driven:
 
     def log(self, job: int, stream: str = "stdout", attempt: int = 1, **how: Any) -> bytes:
         """A whole log."""
-        import base64
-
         request = 1 + sum(isinstance(each, LogChunk) for each in self.said)
         request = request * 1000 + job
         self.send(ReadLog(request, job, attempt, stream, **how))
@@ -120,7 +124,7 @@ class Driven:
 
         chunks = self.until(whole)
         assert not chunks[-1].error, chunks[-1].error
-        return b"".join(base64.b64decode(chunk.data) for chunk in chunks)
+        return b"".join(b64decode(chunk.data) for chunk in chunks)
 
     def supervisor(self, job: int, attempt: int = 1) -> int:
         """The pid of a living supervisor."""
@@ -211,6 +215,3 @@ def end_all(spool: Path) -> None:
         return not pids
 
     eventually(sweep)
-
-
-__all__ = ["Driven", "Settle", "Stop", "alive", "carriers", "end_all", "eventually"]

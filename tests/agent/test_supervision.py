@@ -99,11 +99,11 @@ def test_a_lost_supervisor_takes_its_attempt_along(run: Run) -> None:
     agent.start(1, "sh", "-c", "setsid sleep 1000 & sleep 1000 & wait")
     main = agent.started(1).pid
     assert main is not None
-    eventually(lambda: len([*carriers("attempts/1.1")]) == 3)
+    eventually(lambda: len([*carriers(f"{agent.spool}/attempts/1.1")]) == 3)
     os.kill(agent.supervisor(1), signal.SIGKILL)
     ended = agent.ended(1)
     assert (ended.code, ended.why, ended.pid) == (None, "supervisor_lost", main)
-    assert [*carriers("attempts/1.1")] == []
+    assert [*carriers(f"{agent.spool}/attempts/1.1")] == []
 
 
 def test_supervisor_and_agent_killed_together(run: Run) -> None:
@@ -211,7 +211,7 @@ def test_a_job_that_keeps_forking_is_ended(run: Run) -> None:
     eventually(lambda: agent.log(1) == b"ready\n")
     agent.send(Stop(1, 1, grace_s=0.0))
     agent.ended(1)
-    assert [*carriers("attempts/1.1")] == []
+    assert [*carriers(f"{agent.spool}/attempts/1.1")] == []
 
 
 def test_the_time_limit_holds_while_no_agent_lives(run: Run) -> None:
@@ -275,6 +275,7 @@ def test_orders_may_come_twice(run: Run) -> None:
     agent.send(order)
     agent.until(lambda _: len(agent.reports(1)) == 2)
     assert agent.reports(1) == [first, first]
+    eventually(lambda: agent.log(1) == b"once\n")
     agent.send(Stop(1, 1), Stop(1, 1))
     ended = agent.ended(1)
     agent.send(order, Stop(1, 1))

@@ -1,0 +1,293 @@
+"""Decisions about attempts, without a process or a file; then thousands of random lives of a few of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from agent.attempts import (
+    Attempts,
+    Forget,
+    GiveUp,
+    Halt,
+    Instruction,
+    Keep,
+    KeepEnded,
+    Launch,
+    PutAway,
+    Tell,
+    Watch,
+)
+from agent.spool import Found, Key
+from wire.frames import AttemptStatus, GpuHold, Report, Settle, Start, Stop
+
+STARTED = ["started", "500", "1000", "7.0"]
+ENDED = ["ended", "8.0", "0", "-", "0.1", "9", ""]
+
+
+def order(job: int = 1, attempt: int = 1, **more: Any) -> Start:
+    return Start(job, attempt, ("true",), "x", 1, 1, **more)
+
+
+def told(done: list[Instruction]) -> list[AttemptStatus]:
+    return [each.report.status for each in done if isinstance(each, Tell)]
+
+
+def running(attempts: Attempts, job: int = 1, attempt: int = 1) -> None:
+    attempts.start(order(job, attempt), 1.0)
+    attempts.hear((job, attempt), ["forked", "400"])
+    attempts.hear((job, attempt), STARTED)
+
+
+def test_an_order_is_kept_before_it_is_launched_and_told_when_it_runs() -> None:
+    attempts = Attempts(keep=10)
+    assert attempts.start(order(), 1.0) == [Keep(order()), Launch((1, 1))]
+    assert attempts.hear((1, 1), ["forked", "400"]) == [Watch((1, 1), 400)]
+    running_now = AttemptStatus(1, 1, 500, 7.0)
+    assert attempts.hear((1, 1), STARTED) == [Tell(Report(running_now))]
+    assert attempts.hear((1, 1), STARTED) == []
+    assert attempts.start(order(), 2.0) == [Tell(Report(running_now))]
+    (ended,) = told(attempts.hear((1, 1), ENDED))
+    assert (ended.pid, ended.code) == (500, 0)
+    assert attempts.hear((1, 1), ENDED) == []
+    assert attempts.unsettled() == (ended,)
+    assert attempts.settle(Settle(1, 1)) == [PutAway((1, 1))]
+    assert attempts.settle(Settle(1, 1)) == []
+    assert attempts.unsettled() == ()
+
+
+def test_a_hint_may_overtake_the_nursery() -> None:
+    attempts = Attempts(keep=10)
+    attempts.start(order(), 1.0)
+    assert told(attempts.hear((1, 1), STARTED))
+    assert told(attempts.hear((1, 1), ENDED))
+    assert attempts.hear((1, 1), ["forked", "400"]) == []
+
+
+def test_hints_about_strangers_mean_nothing() -> None:
+    assert Attempts(keep=10).hear((9, 9), ENDED) == []
+    assert Attempts(keep=10).lost_sight((9, 9), Found(AttemptStatus(9, 9)), None) == []
+    assert Attempts(keep=10).settle(Settle(9, 9)) == []
+
+
+def test_what_does_not_run_cannot_be_settled() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    assert attempts.settle(Settle(1, 1)) == []
+
+
+def test_an_order_that_cannot_be_kept_never_was() -> None:
+    attempts = Attempts(keep=10)
+    attempts.start(order(attempt=4), 1.0)
+    attempts.hear((1, 4), ENDED)
+    attempts.start(order(attempt=5), 1.0)
+    (status,) = told(attempts.not_kept((1, 5), 2.0, "disk full"))
+    assert (status.ended_at, status.why) == (2.0, "launch_failed: disk full")
+    assert attempts.over((1, 5)) is None
+    assert told(attempts.start(order(attempt=3), 1.0))[0].why.startswith("refused: attempt 4 of job 1")
+    assert attempts.start(order(attempt=5), 3.0)[0] == Keep(order(attempt=5))
+
+
+def test_a_stop_reaches_a_supervisor_that_is_not_known_yet() -> None:
+    attempts = Attempts(keep=10)
+    attempts.start(order(), 1.0)
+    assert attempts.stop(Stop(1, 1), 1.0) == [Halt(Stop(1, 1))]
+    assert attempts.hear((1, 1), ["forked", "400"]) == [Watch((1, 1), 400), Halt(Stop(1, 1))]
+
+
+def test_the_first_reason_and_the_shortest_grace_count() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    attempts.stop(Stop(1, 1, 10.0, "preempted"), 1.0)
+    assert attempts.stop(Stop(1, 1, 2.0, "cancelled"), 1.0) == [Halt(Stop(1, 1, 2.0, "preempted"))]
+    assert attempts.stop(Stop(1, 1, 20.0, "cancelled"), 1.0) == [Halt(Stop(1, 1, 2.0, "preempted"))]
+
+
+def test_a_stop_of_the_unknown_is_remembered_but_not_if_it_is_older() -> None:
+    attempts = Attempts(keep=10)
+    status = AttemptStatus(1, 2, ended_at=1.0, why="cancelled")
+    assert attempts.stop(Stop(1, 2), 1.0) == [KeepEnded(status), Tell(Report(status))]
+    assert told(attempts.start(order(attempt=2), 2.0)) == [status]
+    older = AttemptStatus(1, 1, ended_at=3.0, why="cancelled")
+    assert attempts.stop(Stop(1, 1), 3.0) == [Tell(Report(older))]
+
+
+def test_a_newer_attempt_waits_for_the_older() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    newer = order(attempt=2)
+    assert attempts.start(newer, 2.0) == [Keep(newer), Halt(Stop(1, 1, 0.0, "superseded"))]
+    done = attempts.hear((1, 1), ENDED)
+    assert done[1:] == [Launch((1, 2))]
+
+
+def test_an_attempt_that_waits_can_be_stopped() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    attempts.start(order(attempt=2), 2.0)
+    assert attempts.stop(Stop(1, 2), 3.0) == [Halt(Stop(1, 2)), Launch((1, 2))]
+
+
+def test_a_lost_supervisor_is_followed_by_another_ever_more_slowly() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    found = Found(AttemptStatus(1, 1, 500, 7.0))
+    delays = []
+    for _ in range(70):
+        (launch,) = attempts.lost_sight((1, 1), found, None)
+        assert isinstance(launch, Launch)
+        delays.append(launch.after_s)
+    assert delays[:3] == [0.0, 0.5, 1.0]
+    assert delays[-1] == 30.0
+
+
+def test_a_supervisor_that_lives_after_all_is_watched() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    assert attempts.lost_sight((1, 1), Found(AttemptStatus(1, 1, 500, 7.0)), 401) == [Watch((1, 1), 401)]
+
+
+def test_an_end_that_was_not_heard_of_is_read() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts)
+    status = AttemptStatus(1, 1, 500, 7.0, 8.0, 3)
+    assert attempts.lost_sight((1, 1), Found(status), None) == [Tell(Report(status))]
+
+
+def test_only_launches_without_supervisor_are_repeated_for_a_new_nursery() -> None:
+    attempts = Attempts(keep=10)
+    running(attempts, 1)
+    attempts.start(order(2), 1.0)
+    assert attempts.lost_nursery() == [Launch((2, 1))]
+    assert attempts.hear((2, 1), ["unforked", "Resource", "temporarily", "unavailable"]) == [
+        GiveUp((2, 1), "launch_failed: cannot fork a supervisor: Resource temporarily unavailable")
+    ]
+
+
+def test_what_was_found_is_taken_over() -> None:
+    attempts = Attempts(keep=1)
+    stop = Stop(2, 1, 3.0, "cancelled")
+    for found, holder, settled in (
+        (Found(AttemptStatus(9, 1, 1, 1.0, 2.0, 0)), None, True),
+        (Found(AttemptStatus(8, 1, 1, 1.0, 3.0, 0)), None, True),
+        (Found(AttemptStatus(1, 1, 1, 1.0, 2.0, 5), order(1)), None, False),
+        (Found(AttemptStatus(2, 1, 500, 1.0), order(2), stop), 400, False),
+        (Found(AttemptStatus(3, 1, 501, 1.0), order(3)), None, False),
+        (Found(AttemptStatus(4, 1), order(4)), None, False),
+        (Found(AttemptStatus(4, 2), order(4, 2)), None, False),
+    ):
+        attempts.adopt(found, holder, settled)
+    assert [(each.job, each.attempt) for each in attempts.unsettled()] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (4, 1),
+        (4, 2),
+    ]
+    assert attempts.resume() == [
+        Watch((2, 1), 400),
+        Halt(stop),
+        Launch((3, 1)),
+        Launch((4, 1)),
+        Forget((9, 1)),
+    ]
+
+
+def test_gpus_are_loaded_while_their_attempts_run() -> None:
+    attempts = Attempts(keep=10)
+    for job, milli in ((1, 250), (2, 500)):
+        attempts.start(order(job, gpus=(GpuHold("a", milli), GpuHold(f"b{job}", 1000))), 1.0)
+        attempts.hear((job, 1), STARTED)
+    assert attempts.loads() == {"a": 750, "b1": 1000, "b2": 1000}
+    attempts.hear((1, 1), ENDED)
+    assert attempts.loads() == {"a": 500, "b2": 1000}
+
+
+class Lives(RuleBasedStateMachine):
+    """A controller, a nursery and supervisors that do whatever they like, in any order, more than once."""
+
+    keys = st.tuples(st.integers(1, 2), st.integers(1, 3))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts = Attempts(keep=1)
+        self.kept: set[Key] = set()
+        self.launched: dict[Key, int] = {}
+        self.ends: dict[Key, AttemptStatus] = {}
+        self.stops: dict[Key, Stop] = {}
+
+    def done(self, instructions: list[Instruction]) -> None:
+        for each in instructions:
+            if isinstance(each, Keep):
+                key = (each.order.job, each.order.attempt)
+                assert not any(job == key[0] and attempt > key[1] for job, attempt in self.kept)
+                self.kept.add(key)
+            elif isinstance(each, KeepEnded):
+                self.kept.add((each.status.job, each.status.attempt))
+            elif isinstance(each, Launch):
+                assert each.key in self.kept, "launched before it was written down"
+                assert each.key not in self.ends, "launched after its end"
+                self.launched[each.key] = self.launched.get(each.key, 0) + 1
+            elif isinstance(each, Halt):
+                self.stops[(each.stop.job, each.stop.attempt)] = each.stop
+            elif isinstance(each, Forget):
+                self.kept.discard(each.key)
+                self.ends.pop(each.key, None)
+                self.launched.pop(each.key, None)
+                self.stops.pop(each.key, None)
+            elif isinstance(each, Tell):
+                status = each.report.status
+                key = (status.job, status.attempt)
+                if status.ended_at is not None and key in self.kept:
+                    assert self.ends.setdefault(key, status) == status, "two different ends"
+                assert status.ended_at is not None or key not in self.ends, "alive after its end"
+
+    @rule(key=keys)
+    def start(self, key: Key) -> None:
+        self.done(self.attempts.start(order(*key), 1.0))
+
+    @rule(key=keys, grace=st.floats(0, 10))
+    def stop(self, key: Key, grace: float) -> None:
+        self.done(self.attempts.stop(Stop(*key, grace), 2.0))
+
+    @rule(key=keys)
+    def settle(self, key: Key) -> None:
+        self.done(self.attempts.settle(Settle(*key)))
+
+    @rule(key=keys, fact=st.sampled_from([["forked", "400"], STARTED, ENDED, ["claimed", "400"]]))
+    def hear(self, key: Key, fact: list[str]) -> None:
+        if key in self.launched:
+            self.done(self.attempts.hear(key, fact))
+
+    @rule(key=keys, holder=st.sampled_from([None, 400, 401]), status=st.integers(0, 1))
+    def lose_sight(self, key: Key, holder: int | None, status: int) -> None:
+        if key in self.launched:
+            found = Found(AttemptStatus(*key, 500, 7.0, *([8.0, 1] if status else [])))
+            self.done(self.attempts.lost_sight(key, found, holder))
+
+    @rule()
+    def lose_nursery(self) -> None:
+        self.done(self.attempts.lost_nursery())
+
+    @rule()
+    def restart(self) -> None:
+        """A new agent knows what is written, and nothing else."""
+        before, self.attempts = self.attempts, Attempts(keep=1)
+        for key in sorted(self.kept):
+            status = self.ends.get(key, AttemptStatus(*key))
+            settled = before.over(key) is True and status not in before.unsettled()
+            self.attempts.adopt(Found(status, order(*key), self.stops.get(key)), settled=settled)
+        self.done(self.attempts.resume())
+
+    @invariant()
+    def one_attempt_of_a_job_at_a_time(self) -> None:
+        alive = [key for key in self.launched if key not in self.ends]
+        unstopped = [job for job, attempt in alive if (job, attempt) not in self.stops]
+        assert len(set(unstopped)) == len(unstopped)
+
+
+Lives.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestLives = Lives.TestCase

@@ -1,0 +1,115 @@
+"""Starting an agent by hand, wrongly and rightly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import HERE, Driven, alive, eventually
+from wire.frames import Leave, Ping, Pong
+
+
+def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=HERE, stdin=stdin, capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--gpus", "none", "--spool", "/dev/null/spool"),
+            "the spool directory /dev/null/spool cannot be used",
+        ),
+        (("--gpus", "none", "--spool", "/proc/spool"), "the spool directory /proc/spool cannot be used"),
+        (("--gpus", "simulated:8xH1000", "--spool", "{}"), "cannot read '8xH1000'; write 8xH100"),
+        (("--gpus", "some", "--spool", "{}"), "there are no GPUs called 'some'"),
+        (("--memory", "lots", "--spool", "{}"), "cannot read 'lots'; write 512G"),
+        (("--label", "rack", "--spool", "{}"), "cannot read 'rack'; write KEY=VALUE"),
+        ((), "the following arguments are required: --spool"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(spool: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    done = agent("--name", "gpu01", *(text.format(spool) for text in arguments))
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_full_disk_is_said(spool: Path) -> None:
+    """A file system so small that not even the first directory fits."""
+    spool.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "tmpfs", str(spool)]
+    command = f'{" ".join(mount)} && exec "{sys.executable}" -m agent --name a --gpus none --spool "{spool}"'
+    asked = ["unshare", "--mount", "sh", "-c", command]
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("no right to mount here")
+    done = subprocess.run(
+        asked, cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_agent_waits_for_the_first_to_leave(run: Callable[..., Driven]) -> None:
+    first = run()
+    with subprocess.Popen(
+        [sys.executable, "-m", "agent", "--name", "gpu01", "--gpus", "none", "--spool", str(first.spool)],
+        cwd=HERE,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as second:
+        assert second.stdout is not None
+        waiting = Path(f"/proc/{second.pid}/fd")
+        eventually(lambda: any(os.path.realpath(each).endswith("/lock") for each in waiting.iterdir()))
+        first.leave()
+        assert b'"t":"hello"' in second.stdout.readline()
+        second.kill()
+
+
+def test_facts_can_be_told(run: Callable[..., Driven]) -> None:
+    facts = (
+        run("--cpus", "64", "--memory", "512G", "--label", "rack=a=b", "--address", "10.0.0.7").hello().facts
+    )
+    assert (facts.cpu_milli, facts.memory_mib) == (64_000, 512 * 1024)
+    assert (facts.labels, facts.address, facts.gpus) == ({"rack": "a=b"}, "10.0.0.7", ())
+
+
+def test_it_answers_and_leaves(run: Callable[..., Driven]) -> None:
+    driven = run()
+    nursery = driven.nursery()
+    driven.send(Ping(41), Ping(42))
+    driven.until(lambda said: Pong(42) in said)
+    driven.send(Leave())
+    assert driven.gone() == 0
+    assert driven.complaints == ""
+    eventually(lambda: not alive(nursery))
+
+
+def test_nonsense_is_passed_over(run: Callable[..., Driven]) -> None:
+    driven = run()
+    assert driven.process.stdin is not None
+    driven.process.stdin.write(
+        b'nonsense\n{"t":"hello"}\n{"t":"start","job":"one"}\n[[[[\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
+    )
+    driven.send(Ping(1))
+    driven.until(lambda said: Pong(1) in said)
+
+
+def test_nothing_but_frames_reaches_stdout(run: Callable[..., Driven]) -> None:
+    """A nursery that is lost is complained about, elsewhere."""
+    driven = run()
+    os.kill(driven.nursery(), signal.SIGKILL)
+    eventually(lambda: "the nursery was lost" in driven.complaints)
+    driven.start(1, "echo", "not a frame")
+    assert driven.ended(1).code == 0
