@@ -60,7 +60,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     _move(job, JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
-    job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
+    job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
     state.expect(job)
@@ -70,14 +70,17 @@ def _attempt_started(state: State, event: events.AttemptStarted) -> None:
     job = state.jobs[event.job]
     member = job.members[event.node]
     member.started_at, member.pid = event.at, event.pid
-    if all(each.started_at is not None for each in job.members.values()):
+    job.unstarted -= 1
+    if not job.unstarted:
         _move(job, JobState.RUNNING, Reason.CANCELLING if job.stopping else Reason.NONE)
         job.started_at = event.at
 
 
 def _attempt_exited(state: State, event: events.AttemptExited) -> None:
-    member = state.jobs[event.job].members[event.node]
+    job = state.jobs[event.job]
+    member = job.members[event.node]
     member.ended_at = event.at
+    job.unended -= 1
     member.code, member.signal, member.why = event.code, event.signal, event.why
     member.cpu_s, member.max_rss_mib = event.cpu_s, event.max_rss_mib
     state.nodes.free(event.job, event.node)
@@ -94,7 +97,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
     _move(job, JobState.QUEUED, event.reason, event.detail)
     state.unexpect(job)
-    job.members = {}
+    job.seat({})
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by = None, ""
     state.enqueue(job)

@@ -13,7 +13,7 @@ from controller.core.events import Event
 from controller.core.explain import explain, explain_never
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
-from controller.core.launch import start_of
+from controller.core.launch import starts_of
 from controller.core.outcome import outcome_of
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
@@ -46,7 +46,7 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         """Why the job is where it is."""
-        return explain(self.state, self.placer, self.cycle.promise, job, now)
+        return explain(self.state, self.placer, self.cycle.promise(now), job, now)
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
@@ -163,13 +163,12 @@ class Engine:
         """The agent does not know an attempt that we placed there."""
         member = job.members[node]
         if member.started_at is None:
-            self._send_start(job, node)
+            self._order(SendToNode(node, starts_of(job, self._addresses(job))[node]))
         else:
             self._exited(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
-    def _send_start(self, job: Job, node: str) -> None:
-        addresses = {name: self.state.nodes.by_name[name].facts.address for name in job.members}
-        self._order(SendToNode(node, start_of(job, job.members[node], addresses)))
+    def _addresses(self, job: Job) -> dict[str, str]:
+        return {name: self.state.nodes.by_name[name].facts.address for name in job.members}
 
     def _agent_reported(self, given: inputs.AgentReported, now: float) -> Reply:
         self._attempt_told(given.node, given.status, now)
@@ -207,7 +206,7 @@ class Engine:
                 usage.max_rss_mib if usage else 0,
             )
         )
-        if not job.running:
+        if not job.unended:
             self._record(outcome_of(job, now))
         elif job.members[node].failed and job.stopping is None:
             self._stop(job, Reason.MEMBER_FAILED, node, now)
@@ -230,8 +229,8 @@ class Engine:
         for placed in self.cycle.run(now):
             self._record(placed)
             job = self.state.jobs[placed.job]
-            for node in job.members:
-                self._send_start(job, node)
+            for node, start in starts_of(job, self._addresses(job)).items():
+                self._order(SendToNode(node, start))
         return Accepted()
 
 

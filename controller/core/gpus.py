@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from controller.core.columns import Columns
 from controller.core.nodes import Node
 from controller.core.requests import Part
+from controller.core.room import Room
 from wire.frames import GpuFacts, GpuHold
 from wire.words import WHOLE_GPU
 
@@ -28,18 +28,13 @@ class Choice:
 NO_GPUS = Choice((), (), False)
 
 
-def choose_gpus(node: Node, columns: Columns, part: Part) -> Choice:
-    """The GPUs for a part on a node that the filters kept."""
+def choose_gpus(node: Node, room: Room, part: Part, codes: frozenset[int]) -> Choice:
+    """The GPUs for a part on a node with that room; `codes` are those of the models it accepts."""
     if not part.gpus and not part.share:
         return NO_GPUS
-    free: list[int] = columns.gpu_free[node.row].tolist()
+    free = room.gpus
     slots = range(len(node.facts.gpus))
-    if part.models:
-        codes = set(columns.model_codes(part.models))
-        slots_models: list[int] = columns.gpu_model[node.row].tolist()
-        allowed = [slot for slot in slots if slots_models[slot] in codes]
-    else:
-        allowed = list(slots)
+    allowed = [slot for slot in slots if room.models[slot] in codes] if part.models else list(slots)
     if part.share:
         tightest = min((slot for slot in allowed if free[slot] >= part.share), key=lambda slot: free[slot])
         return _choice(node, [tightest], part.share)

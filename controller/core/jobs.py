@@ -50,6 +50,10 @@ class Job:
     held: bool = False
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
+    unstarted: int = 0
+    """Members whose process has not been seen yet."""
+    unended: int = 0
+    """Members that hold something now."""
     quality: int | None = None
     placed_at: float | None = None
     started_at: float | None = None
@@ -78,6 +82,12 @@ class Job:
     def expected_end(self) -> float:
         """When a placed job ends at the latest."""
         return NEVER if self.placed_at is None else self.placed_at + self.limit
+
+    def seat(self, members: dict[str, Member]) -> None:
+        """Give the job the members of its attempt."""
+        self.members = members
+        self.unstarted = sum(member.started_at is None for member in members.values())
+        self.unended = sum(member.ended_at is None for member in members.values())
 
     @property
     def running(self) -> list[Member]:

@@ -1,38 +1,52 @@
-"""What an agent is told to start: the order for one member, environment included."""
+"""What agents are told to start: one order a member, environment included."""
 
 from __future__ import annotations
 
-from controller.core.jobs import Job, Member
+from controller.core.jobs import Job
 from wire.frames import Start
 
 FIRST_PORT, PORTS = 20_000, 20_000
 """Rendezvous ports of gangs, spread by job id so that neighbours rarely meet."""
 
 
-def start_of(job: Job, member: Member, addresses: dict[str, str]) -> Start:
-    """The start order for one member; `addresses` are those of the job's nodes by name."""
-    allocation, spec = member.allocation, job.spec
-    return Start(
-        job=job.id,
-        attempt=job.attempt,
-        command=spec.command,
-        user=job.user,
-        cpu_milli=allocation.cpu_milli,
-        memory_mib=allocation.memory_mib,
-        name=job.name,
-        gpus=allocation.gpus,
-        numa=allocation.numa,
-        env={**environment(job, allocation.node, addresses), **spec.env},
-        workdir=spec.workdir,
-        time_limit_s=spec.time_limit_s,
-        grace_s=spec.grace_s,
-    )
+def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
+    """The start orders of an attempt by node; `addresses` are those of its nodes by name."""
+    spec, name = job.spec, job.name
+    shared = environment(job, addresses)
+    return {
+        node: Start(
+            job=job.id,
+            attempt=job.attempt,
+            command=spec.command,
+            user=job.user,
+            cpu_milli=member.allocation.cpu_milli,
+            memory_mib=member.allocation.memory_mib,
+            name=name,
+            gpus=member.allocation.gpus,
+            numa=member.allocation.numa,
+            env={**shared, **place_of(node, rank), **spec.env},
+            workdir=spec.workdir,
+            time_limit_s=spec.time_limit_s,
+            grace_s=spec.grace_s,
+        )
+        for rank, (node, member) in enumerate(job.members.items())
+    }
 
 
-def environment(job: Job, node: str, addresses: dict[str, str]) -> dict[str, str]:
-    """What every job can read about itself, in our words and in those that launchers know."""
+def place_of(node: str, rank: int) -> dict[str, str]:
+    """What differs from member to member."""
+    return {
+        "CORRAL_NODE": node,
+        "CORRAL_NODE_RANK": str(rank),
+        "NODE_RANK": str(rank),
+        "SLURM_NODEID": str(rank),
+    }
+
+
+def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
+    """What every member can read about its job, in our words and in those that launchers know."""
     nodes = list(job.members)
-    rank = nodes.index(node)
+    listed, count = ",".join(nodes), str(len(nodes))
     made = {
         "CORRAL_JOB_ID": str(job.id),
         "CORRAL_JOB_LABEL": job.label,
@@ -40,14 +54,12 @@ def environment(job: Job, node: str, addresses: dict[str, str]) -> dict[str, str
         "CORRAL_ATTEMPT": str(job.attempt),
         "CORRAL_USER": job.user,
         "CORRAL_PROJECT": job.spec.project,
-        "CORRAL_NODE": node,
-        "CORRAL_NODES": ",".join(nodes),
-        "CORRAL_NODE_RANK": str(rank),
+        "CORRAL_NODES": listed,
+        "NNODES": count,
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOB_NAME": job.name,
-        "SLURM_NNODES": str(len(nodes)),
-        "SLURM_NODEID": str(rank),
-        "SLURM_JOB_NODELIST": ",".join(nodes),
+        "SLURM_NNODES": count,
+        "SLURM_JOB_NODELIST": listed,
     }
     if job.array is not None:
         made["CORRAL_ARRAY_ID"] = made["SLURM_ARRAY_JOB_ID"] = str(job.array)
@@ -55,6 +67,4 @@ def environment(job: Job, node: str, addresses: dict[str, str]) -> dict[str, str
     if len(nodes) > 1:
         made["MASTER_ADDR"] = addresses[nodes[0]]
         made["MASTER_PORT"] = str(FIRST_PORT + job.id % PORTS)
-        made["NODE_RANK"] = str(rank)
-        made["NNODES"] = str(len(nodes))
     return made

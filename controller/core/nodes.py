@@ -89,6 +89,8 @@ class Nodes:
         """Rows that changed, oldest first, since the last layout: what caches must look at again."""
         self.gains = 0
         """Grows when room appears anywhere: what failed before may fit now."""
+        self.turns = 0
+        """Grows when a node opens or closes, or the health of a GPU changes."""
         self.unseen = 0
         """Nodes that never told what they have."""
         self._rows: list[Node] = []
@@ -192,6 +194,7 @@ class Nodes:
         if not self._stale:
             self._write(node)
             self._touch(node.row)
+        self.turns += 1
         self.gains += 1
 
     def _lay_out(self) -> None:

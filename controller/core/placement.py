@@ -8,10 +8,11 @@ import numpy as np
 
 from controller.core.columns import ALL, Bools, Columns, Floats, Rows
 from controller.core.events import Allocation
-from controller.core.gpus import Choice, choose_gpus, quality_of
-from controller.core.nodes import Nodes
+from controller.core.gpus import NO_GPUS, Choice, choose_gpus, quality_of
+from controller.core.nodes import Node, Nodes
 from controller.core.plugin import Pipeline
 from controller.core.requests import Ask, Part
+from controller.core.room import Room, room_of
 
 NO = -np.inf
 CLASSES_KEPT = 4_096
@@ -77,6 +78,11 @@ class Ranking:
         return self._fits
 
     @property
+    def count(self) -> int:
+        """How many nodes can hold the part now."""
+        return int(np.count_nonzero(self.fits))
+
+    @property
     def scores(self) -> Floats:
         """Weighted scores, minus infinity where a filter said no."""
         rows = self._stale(self._scores_at)
@@ -95,10 +101,8 @@ class Ranking:
 
     def best(self, count: int) -> list[int]:
         """The best rows in the order of names, fewer if fewer fit; among equals the first name."""
-        fits = self.fits
-        fitting = int(np.count_nonzero(fits))
-        if fitting <= count:
-            rows: list[int] = np.flatnonzero(fits).tolist()
+        if self.count <= count:
+            rows: list[int] = np.flatnonzero(self.fits).tolist()
             return rows
         if count == 1:
             return [int(self.scores.argmax())]
@@ -106,8 +110,10 @@ class Ranking:
 
     def in_order(self) -> list[int]:
         """All rows that fit, best first."""
+        if self.count <= 1:
+            return np.flatnonzero(self.fits).tolist()
         rows: list[int] = np.argsort(-self.scores, kind="stable").tolist()
-        return rows[: int(np.count_nonzero(self.fits))]
+        return rows[: self.count]
 
 
 def kept(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Bools:
@@ -168,15 +174,25 @@ class Placer:
         rows = self.ranking(shape.part).best(shape.nodes)
         return self.settle(shape, rows) if len(rows) == shape.nodes else None
 
-    def allocate(self, part: Part, row: int) -> tuple[Allocation, Choice]:
-        """What the part gets on the node in this row."""
-        node = self.nodes.rows[row]
-        choice = choose_gpus(node, self.nodes.columns, part)
+    def takes(self, ask: Ask, place: Place) -> bool:
+        """Do the filters keep every node of this place now?"""
+        shape = self.shape(ask)
+        rows = [self.nodes.by_name[allocation.node].row for allocation in place.allocations]
+        return shape is not None and bool(self.ranking(shape.part).fits[rows].all())
+
+    def allocate(self, part: Part, node: Node, room: Room | None = None) -> tuple[Allocation, Choice]:
+        """What the part gets on a node, out of the room it has now or out of the one given."""
+        if part.gpus or part.share:
+            codes = frozenset(self.nodes.columns.model_codes(part.models))
+            choice = choose_gpus(node, room or room_of(self.nodes, node.row), part, codes)
+        else:
+            choice = NO_GPUS
         return Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa), choice
 
     def settle(self, shape: Shape, rows: list[int]) -> Place:
         """The whole placement on these rows."""
-        chosen = [self.allocate(shape.part, row) for row in rows]
+        nodes = self.nodes.rows
+        chosen = [self.allocate(shape.part, nodes[row]) for row in rows]
         return Place(
             tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
         )

@@ -56,6 +56,10 @@ class Backfill(enum.Enum):
     """What does not delay the first waiting job, in queue order."""
     EASY_SJBF = "easy-sjbf"
     """The same, shortest first."""
+    CONSERVATIVE = "conservative"
+    """What does not delay any job before it: every waiting job has a promised start."""
+    AGGRESSIVE = "aggressive"
+    """As easy, but the first may be delayed by `max_delay_s` at most, once."""
     GREEDY = "greedy"
     """Whatever fits: a big job may wait for ever behind small ones."""
 
@@ -76,3 +80,6 @@ class Pipeline:
     filters: tuple[Filter, ...]
     scorers: tuple[Weighted, ...]
     backfill: Backfill = Backfill.EASY
+    max_delay_s: float = 0.0
+    depth: int | None = None
+    """How many waiting jobs get a promise under conservative backfill; None: all of them."""

@@ -126,7 +126,7 @@ def job_of(row: JobRow) -> Job:
     """The job a row describes; the row must bring its spec."""
     spec = decode(JobSpec, json.loads(row.spec or "null"), f"jobs[{row.id}].spec")
     record = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
-    return Job(
+    job = Job(
         id=row.id,
         spec=spec,
         user=row.user,
@@ -140,7 +140,6 @@ def job_of(row: JobRow) -> Job:
         detail=record.detail,
         held=record.held,
         attempt=record.attempt,
-        members={each.allocation.node: _member(each) for each in record.members},
         quality=record.quality,
         placed_at=record.placed_at,
         started_at=record.started_at,
@@ -150,6 +149,8 @@ def job_of(row: JobRow) -> Job:
         code=record.code,
         signal=record.signal,
     )
+    job.seat({each.allocation.node: _member(each) for each in record.members})
+    return job
 
 
 def _member(record: MemberRecord) -> Member:
@@ -197,7 +198,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
         state.index(job)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
-        if job.running:
+        if job.unended:
             state.expect(job)
         if job.state.terminal:
             ended.append(job)

@@ -46,6 +46,15 @@ class Room:
             )
         return sum(free >= each for free in self.gpus) >= need
 
+    def least(self, other: Room) -> Room:
+        """What is free in both."""
+        return Room(
+            min(self.cpu_milli, other.cpu_milli),
+            min(self.memory_mib, other.memory_mib),
+            [min(pair) for pair in zip(self.gpus, other.gpus, strict=True)],
+            self.models,
+        )
+
 
 def room_of(nodes: Nodes, row: int) -> Room:
     """What the node in this row has free now."""

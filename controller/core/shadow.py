@@ -8,9 +8,8 @@ from operator import itemgetter
 import numpy as np
 
 from controller.core.columns import Bools
-from controller.core.events import Allocation
 from controller.core.placement import Place, Placer, Shape
-from controller.core.requests import Ask
+from controller.core.requests import Ask, Part
 from controller.core.room import Room, room_of
 from controller.core.state import State
 
@@ -59,31 +58,34 @@ class Shadow:
             room = self._rooms[row] = room_of(self._state.nodes, row)
         return room
 
-    def spoils(self, allocation: Allocation) -> bool:
-        """Would a node that has room for the promised job have none beside this allocation?"""
-        node = self._state.nodes.by_name[allocation.node]
-        if node.row not in self._fitting:
+    def spoils(self, placer: Placer, part: Part, row: int) -> bool:
+        """Would this node, now with room for the promised job, have none beside the part?"""
+        if row not in self._fitting:
             return False
-        room = self._room(node.row)
+        room, wanted = self._room(row), self._shape.part
+        if (
+            room.cpu_milli - part.cpu_milli < wanted.cpu_milli
+            or room.memory_mib - part.memory_mib < wanted.memory_mib
+        ):
+            return True
+        if not (wanted.gpus or wanted.share) or not (part.gpus or part.share):
+            return False
+        node = self._state.nodes.rows[row]
+        allocation, _ = placer.allocate(part, node)
         room.give(node, allocation, -1)
-        fits = room.holds(self._shape.part, self._codes)
+        fits = room.holds(wanted, self._codes)
         room.give(node, allocation, 1)
         return not fits
 
-    def admits(self, place: Place) -> bool:
-        """Does the promise hold although the place is taken past its time?"""
-        return sum(map(self.spoils, place.allocations)) <= self.spare
-
-    def take(self, place: Place) -> None:
+    def take(self, placer: Placer, part: Part, place: Place) -> None:
         """The place is taken past the time of the promise. Call it before the nodes know."""
         for allocation in place.allocations:
             node = self._state.nodes.by_name[allocation.node]
-            spoilt = self.spoils(allocation)
-            if self._possible[node.row]:
-                self._room(node.row).give(node, allocation, -1)
-            if spoilt:
+            if self.spoils(placer, part, node.row):
                 self._fitting.discard(node.row)
                 self.spare -= 1
+            if self._possible[node.row]:
+                self._room(node.row).give(node, allocation, -1)
 
     def pass_by(self, place: Place) -> None:
         """The place is taken, and given back in time. Call it before the nodes know."""
@@ -105,20 +107,16 @@ def cast_shadow(state: State, placer: Placer, ask: Ask, job: int, now: float) ->
 
 
 def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
-    """A place for something that outlasts the promise without breaking it: the best one, else any."""
+    """The best place for something that outlasts the promise without breaking it."""
     if not placer.nodes.most.may_hold(shape.part):
         return None
     ranking = placer.ranking(shape.part)
-    rows = ranking.best(shape.nodes)
-    if len(rows) < shape.nodes:
+    if ranking.count < shape.nodes:
         return None
-    place = placer.settle(shape, rows)
-    if shadow.admits(place):
-        return place
     chosen: list[int] = []
     spare = shadow.spare
     for row in ranking.in_order():
-        if shadow.spoils(placer.allocate(shape.part, row)[0]):
+        if shadow.spoils(placer, shape.part, row):
             if not spare:
                 continue
             spare -= 1

@@ -77,10 +77,15 @@ class VirtualAgent:
         if old is None or old.ended_at is not None or old.started_at is None:
             return None
         course = self._course(*key)
-        over = (
-            replace(old, ended_at=now, code=course.code)
-            if now - old.started_at >= course.runtime_s
-            else replace(old, ended_at=now, signal=15, why="time_limit")
+        done = now - old.started_at >= course.runtime_s
+        over = AttemptStatus(
+            *key,
+            pid=old.pid,
+            started_at=old.started_at,
+            ended_at=now,
+            code=course.code if done else None,
+            signal=None if done else 15,
+            why="" if done else "time_limit",
         )
         self.attempts[key] = over
         return over

@@ -1,0 +1,76 @@
+"""Passing the first waiting job: one class at a time, without breaking what was promised to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from controller.core.events import JobPlaced
+from controller.core.plugin import Backfill
+from controller.core.queue import Entry, Lane
+from controller.core.shadow import find_beside
+
+if TYPE_CHECKING:
+    from controller.core.cycle import Cycle
+
+
+class Walk:
+    """Goes through the waiting jobs of one class, and starts those that may pass."""
+
+    __slots__ = ("_cycle", "_entries", "_gains", "_job", "_lane", "_long", "_now", "_shape", "_too_long")
+
+    def __init__(self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float) -> None:
+        self._cycle = cycle
+        self._lane = lane
+        self._now = now
+        self._gains = cycle.state.nodes.gains
+        self._shape = cycle.placer.shape(lane.ask)
+        self._job = 0
+        self._long = False
+        self._too_long = False
+        if cycle.mode is Backfill.EASY_SJBF:
+            entries = sorted(entries, key=self._by_limit)
+        self._entries: Iterator[Entry] = iter(entries)
+
+    def _by_limit(self, entry: Entry) -> tuple[float, Entry]:
+        return self._cycle.state.jobs[entry[1]].limit, entry
+
+    def _blocked(self) -> bool:
+        """Nothing of this class fits now, whoever it is."""
+        if self._lane.blocked_at == self._gains or self._shape is None:
+            return True
+        return not self._cycle.state.nodes.most.may_hold(self._shape.part)
+
+    def advance(self) -> tuple[float, Entry] | None:
+        """Go to the next job worth a try; its place among those of all classes, or None at the end."""
+        if self._blocked():
+            return None
+        cycle, jobs = self._cycle, self._cycle.state.jobs
+        window = None
+        for entry in self._entries:
+            if entry == cycle.head:
+                continue
+            limit = jobs[entry[1]].limit
+            if window is None:
+                window = cycle.window(cycle.promise(self._now), self._now)
+            self._long = limit > window
+            if not (self._long and self._too_long):
+                self._job = entry[1]
+                return (limit if cycle.mode is Backfill.EASY_SJBF else 0.0), entry
+        return None
+
+    def place(self) -> JobPlaced | None:
+        """Start the current job, unless it finds no place or would break the promise."""
+        cycle, shape = self._cycle, self._shape
+        promise = cycle.promise(self._now)
+        if promise is None or not self._long:
+            place = cycle.find(self._lane)
+            if place is not None and promise is not None:
+                promise.pass_by(place)
+        else:
+            place = find_beside(cycle.placer, shape, promise) if shape is not None else None
+            if place is None:
+                self._too_long = True
+            elif shape is not None:
+                promise.take(cycle.placer, shape.part, place)
+        return None if place is None else cycle.placed(self._job, place, self._now)

@@ -1,0 +1,147 @@
+"""Conservative backfill: every waiting job has a promised start, and nothing that comes later delays it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.events import Allocation
+from controller.core.gpus import quality_of
+from controller.core.jobs import NEVER, Job
+from controller.core.placement import Place, Placer, Shape
+from controller.core.queue import Entry
+from controller.core.room import room_of
+from controller.core.state import State
+from controller.core.timeline import Timeline
+
+OVERDUE_S = 60.0
+"""A running job past its limit is expected to be gone after this: ending takes its grace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """When and where a waiting job starts at the latest."""
+
+    start: float
+    end: float
+    place: Place
+
+
+class Plan:
+    """Timelines of all nodes with what runs and what is promised.
+
+    A promise moves only forward: when room appears, jobs are taken in queue order, each is taken out and
+    put back at its earliest hole, the others staying where they are. A promise for this very moment stays.
+    """
+
+    def __init__(self, state: State, placer: Placer) -> None:
+        self.promises: dict[int, Promise] = {}
+        self._state = state
+        self._placer = placer
+        self._lines: list[Timeline] = []
+        self._running: dict[int, tuple[float, tuple[Allocation, ...]]] = {}
+        self._gains = -1
+        self._turns = (-1, -1)
+
+    def update(self, entries: Iterable[Entry], now: float) -> None:
+        """Bring the plan up to the state; `entries` are the waiting jobs that may have a promise."""
+        nodes = self._state.nodes
+        order = [job for _, job in entries]
+        if self._turns != (nodes.layout, nodes.turns) or self._overdue(now):
+            self._begin(now)
+        else:
+            for line in self._lines:
+                line.forget(now)
+            waiting = set(order)
+            for job in [job for job in self.promises if job not in waiting]:
+                self._withdraw(job)
+            if self._gains != nodes.gains:
+                self._free(now)
+                self._pull_forward(order, now)
+        self._gains = nodes.gains
+        for job in order:
+            if job not in self.promises:
+                self._promise(self._state.jobs[job], now)
+
+    def due(self, now: float) -> Iterator[tuple[int, Place]]:
+        """Jobs whose promised moment has come; each is to be started before the next is asked for."""
+        for job in [job for job, promise in self.promises.items() if promise.start <= now]:
+            promise = self.promises.pop(job)
+            self._running[job] = promise.end, promise.place.allocations
+            yield job, promise.place
+
+    def _begin(self, now: float) -> None:
+        """Start over from what runs: nodes came or changed, or a job outstays its limit."""
+        state, nodes = self._state, self._state.nodes
+        self._lines = [Timeline(node, now, room_of(nodes, node.row)) for node in nodes.rows]
+        self._turns = nodes.layout, nodes.turns
+        self.promises.clear()
+        self._running.clear()
+        for end, job in state.releases:
+            allocations = tuple(member.allocation for member in state.jobs[job].running)
+            end = end if end > now else now + OVERDUE_S
+            self._running[job] = end, allocations
+            self._give(allocations, end, NEVER, 1)
+
+    def _overdue(self, now: float) -> bool:
+        jobs = self._state.jobs
+        return any(
+            end <= now and job in jobs and jobs[job].unended for job, (end, _) in self._running.items()
+        )
+
+    def _free(self, now: float) -> None:
+        """Give back what ended before its time."""
+        jobs = self._state.jobs
+        for job in [job for job in self._running if job not in jobs or not jobs[job].unended]:
+            end, allocations = self._running.pop(job)
+            self._give(allocations, now, end, 1)
+
+    def _give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
+        for allocation in allocations:
+            row = self._state.nodes.by_name[allocation.node].row
+            self._lines[row].give(start, end, allocation, sign)
+
+    def _pull_forward(self, order: list[int], now: float) -> None:
+        for job in order:
+            promise = self.promises.get(job)
+            if promise is not None and promise.start > now:
+                self._withdraw(job)
+                self._promise(self._state.jobs[job], now)
+
+    def _withdraw(self, job: int) -> None:
+        promise = self.promises.pop(job)
+        self._give(promise.place.allocations, promise.start, promise.end, 1)
+
+    def _promise(self, job: Job, now: float) -> None:
+        shape = self._placer.shape(job.ask)
+        if shape is None:
+            return
+        found = self._earliest(shape, job.limit, now)
+        if found is not None:
+            start, place = found
+            self.promises[job.id] = Promise(start, start + job.limit, place)
+            self._give(place.allocations, start, start + job.limit, -1)
+
+    def _earliest(self, shape: Shape, duration: float, now: float) -> tuple[float, Place] | None:
+        """The first moment at which enough nodes can take the part together."""
+        part, columns = shape.part, self._state.nodes.columns
+        codes = frozenset(columns.model_codes(part.models))
+        lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
+        moment = now
+        while True:
+            starts = [
+                (found, line) for line in lines if (found := line.first_start(part, codes, duration, moment))
+            ]
+            if len(starts) < shape.nodes:
+                return None
+            starts.sort(key=lambda each: each[0][0])
+            moment = starts[shape.nodes - 1][0][0]
+            ready = [(found, line) for found, line in starts if found[0] == moment]
+            if len(ready) >= shape.nodes:
+                chosen = [
+                    self._placer.allocate(part, line.node, found[1]) for found, line in ready[: shape.nodes]
+                ]
+                allocations = tuple(allocation for allocation, _ in chosen)
+                return moment, Place(allocations, quality_of([choice for _, choice in chosen]))

@@ -1,0 +1,85 @@
+"""A log as a file: unpacked, read line by line, and what is to be done about a line that is broken."""
+
+from __future__ import annotations
+
+import enum
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+_GZIP = b"\x1f\x8b"
+_GLANCE = 1 << 12
+
+
+class LogRefused(Exception):
+    """The log cannot be used: where it is broken, why, and what to do about it."""
+
+    def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}")
+        self.hint = hint
+
+
+class Form(enum.Enum):
+    """What a log is written in."""
+
+    SWF = "swf"
+    CSV = "csv"
+    JSON = "json"
+
+
+class LogFile:
+    """An open log. Iterating gives every line with its number; broken() is told of those nobody can read."""
+
+    def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
+        self.name = str(path)
+        self.bad: list[tuple[int, str]] = []
+        """(line, why) of every broken line passed over."""
+        self._skip_bad = skip_bad
+        self._at = 0
+        self._file = path.open("rb")
+        packed = self._file.peek(len(_GZIP)).startswith(_GZIP)
+        self._bytes = gzip.GzipFile(fileobj=self._file) if packed else self._file
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    @property
+    def form(self) -> Form:
+        """By what it begins with; call it before the first line is read."""
+        with self._unpacking():
+            glance = self._bytes.peek(_GLANCE)[:_GLANCE]
+        first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
+        if first.startswith(b"{"):
+            return Form.JSON
+        table = b"," in first or b"submit" in first.lower()
+        return Form.CSV if table and not first.startswith(b";") else Form.SWF
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        # A byte order mark is no data, and a strange letter in a comment no reason to stop.
+        text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")  # type: ignore[type-var]
+        with self._unpacking():
+            for self._at, line in enumerate(text, 1):
+                yield self._at, line
+
+    @contextmanager
+    def _unpacking(self) -> Iterator[None]:
+        try:
+            yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            message = f"the gzip archive is damaged behind line {self._at} ({error})"
+            raise LogRefused(self.name, message, "Fetch or pack the file again.") from None
+
+    def broken(self, line: int, why: str) -> None:
+        """Note a line that cannot be read, or refuse the log for it."""
+        if not self._skip_bad:
+            raise LogRefused(self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line)
+        self.bad.append((line, why))

@@ -1,0 +1,50 @@
+"""HTML and SVG by construction: whatever is not Markup already is data, and is escaped."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from wire.text import plain
+
+VOID = frozenset({"meta", "input", "br"})
+
+
+class Markup(str):
+    """Text that is meant as markup."""
+
+    __slots__ = ()
+
+
+def el(name: str, *inside: str | int | None, **attributes: str | float | None) -> Markup:
+    """One element. `class_` is class, `aria_label` is aria-label; an attribute that is None is left out."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Markup(f"<{name}{given}>")
+    return Markup(f"<{name}{given}>{joined(*inside)}</{name}>")
+
+
+def joined(*parts: str | int | None) -> Markup:
+    """Parts one after the other, escaped where they are data."""
+    return Markup("".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None))
+
+
+def data(name: str, value: Any) -> Markup:
+    """A value for scripts to read. No text in it can end the element it stands in."""
+    text = json.dumps(value, separators=(",", ":"))
+    inert = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return Markup(f'<script type="application/json" id="{name}">{inert}</script>')
+
+
+def _text(part: str | int) -> str:
+    return html.escape(plain(str(part), 2_000))
+
+
+def _value(value: str | float) -> str:
+    # A tenth of a pixel is as exact as a drawing needs to be.
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _text(str(value))

@@ -1,0 +1,166 @@
+"""Logs of GPU jobs as tables: CSV with a heading, or one JSON object a line.
+
+submit and duration are seconds and must be there. All others may be missing or empty: estimate (seconds),
+user, gpus (all nodes together; 0.25 is a share of one), nodes, cpu and memory (of each node: cores, and
+64G or a number of MiB), model (A100, or A100|H100), name, priority (0 to 100), code (what the job returns)
+and job (its number; else they are counted).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from controller.sim.cluster import memory_mib
+from controller.sim.logfile import LogFile, LogRefused
+from controller.sim.workload import Work
+from wire.spec import JobSpec, problems
+
+_NUMBER = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number that is zero or more")
+    return float(text)
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if number != int(number):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(number)
+
+
+def _memory(text: str) -> int:
+    return _whole(text) if text.isdigit() else memory_mib(text)
+
+
+def _models(text: str) -> tuple[str, ...]:
+    return tuple(sorted(name.strip() for name in text.split("|")))
+
+
+_OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "estimate": ("time_limit_s", _number),
+    "gpus": ("gpus", _number),
+    "nodes": ("nodes", _whole),
+    "cpu": ("cpu_milli", lambda text: round(_number(text) * 1000)),
+    "memory": ("memory_mib", _memory),
+    "model": ("gpu_models", _models),
+    "name": ("name", str),
+    "priority": ("priority", _whole),
+}
+_REQUIRED = ("submit", "duration")
+COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")
+
+
+class Table:
+    """A log in one of these forms: iterating gives its jobs, then `unread` names columns nobody knows."""
+
+    def __init__(self, file: LogFile) -> None:
+        self.unread: set[str] = set()
+        self._file = file
+        self._specs: dict[tuple[str, ...], JobSpec] = {}
+        self._count = 0
+
+    def csv(self) -> Iterator[Work]:
+        """The jobs of a table with a heading."""
+        heading: list[str] = []
+        for number, text in self._file:
+            if not text.strip():
+                continue
+            try:
+                # Line by line: a quotation mark too many spoils its own line and no other.
+                row = next(csv.reader([text], strict=True))
+            except csv.Error as error:
+                self._file.broken(number, f"is not CSV: {error}")
+                continue
+            if not heading:
+                heading = self._heading(row, number)
+            elif len(row) != len(heading):
+                self._file.broken(number, f"has {len(row)} columns, the heading has {len(heading)}")
+            else:
+                yield from self._read(number, dict(zip(heading, row, strict=True)))
+
+    def json(self) -> Iterator[Work]:
+        """The jobs of a file with one object a line."""
+        for number, text in self._file:
+            if not text.strip():
+                continue
+            try:
+                row = json.loads(text)
+                if not isinstance(row, dict):
+                    raise ValueError("not an object")
+                cells = {name: _text(name, value) for name, value in row.items() if name in COLUMNS}
+            except (ValueError, RecursionError) as error:
+                self._file.broken(number, f"is not a JSON object of numbers and texts: {error}")
+                continue
+            self.unread |= row.keys() - set(COLUMNS)
+            yield from self._read(number, cells)
+
+    def _heading(self, row: list[str], number: int) -> list[str]:
+        heading = [name.strip().lower() for name in row]
+        known = f"The first line names the columns; known are {', '.join(COLUMNS)}."
+        for name in _REQUIRED:
+            if name not in heading:
+                raise LogRefused(self._file.name, f"there is no column {name!r}", known, number)
+        for at, name in enumerate(heading):
+            if name in heading[:at]:
+                raise LogRefused(self._file.name, f"the column {name!r} is there twice", known, number)
+        self.unread |= set(heading) - set(COLUMNS)
+        return heading
+
+    def _read(self, number: int, row: Mapping[str, str]) -> Iterator[Work]:
+        self._count += 1
+        try:
+            yield self._work({name: row.get(name, "").strip() for name in COLUMNS})
+        except ValueError as error:
+            self._file.broken(number, str(error))
+
+    def _work(self, row: Mapping[str, str]) -> Work:
+        for name in _REQUIRED:
+            if not row[name]:
+                raise ValueError(f"{name} is missing")
+        return Work(
+            number=_cell(row, "job", _whole) if row["job"] else self._count,
+            submit_s=_cell(row, "submit", _number),
+            spec=self._spec(row),
+            runtime_s=_cell(row, "duration", _number),
+            user=row["user"] or "nobody",
+            code=_cell(row, "code", _whole) if row["code"] else 0,
+        )
+
+    def _spec(self, row: Mapping[str, str]) -> JobSpec:
+        key = tuple(row[name] for name in _OF_SPEC)
+        spec = self._specs.get(key)
+        if spec is None:
+            asked = {
+                field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]
+            }
+            spec = JobSpec(("true",), **asked)
+            for where, message in problems(spec):
+                column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)
+                raise ValueError(f"{column} {message}")
+            self._specs[key] = spec
+        return spec
+
+
+def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(row[name])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _text(name: str, value: Any) -> str:
+    """A JSON value as the cell of a table would say it."""
+    if value is None:
+        return ""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return "|".join(value)
+    if isinstance(value, bool | list | dict):
+        raise ValueError(f"{name} is {json.dumps(value)[:40]}")
+    return str(value)
