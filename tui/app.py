@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import ClassVar
 
 from rich.console import Console
@@ -48,6 +50,7 @@ PACE_S = 0.05
 """Changes are shown at most twenty times a second."""
 
 SAID_S = 6.0
+MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 FIRST_ANSWER_S = 5.0
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
@@ -55,7 +58,7 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 class Corral(Stage):
     """The application. It decides nothing about the cluster: it shows the model and passes orders on."""
 
-    CSS_PATH = "theme.tcss"
+    CSS = resources.files("tui").joinpath("theme.tcss").read_text(encoding="utf-8")
     ENABLE_COMMAND_PALETTE = False
     TITLE = "corral"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "act('quit')", show=False)]
@@ -178,7 +181,7 @@ class Corral(Stage):
     def refresh_lines(self) -> None:
         """Paint the lines around the view anew."""
         for line in (self._header, self._trail_line, self._status):
-            line.refresh()
+            line.refresh_changed()
 
     def refresh_view(self) -> None:
         """Paint the view and the lines around it anew."""
@@ -202,13 +205,16 @@ class Corral(Stage):
         if wrong:
             self.say(wrong, "warn")
             return
-        for who in (self.view, self, self.orders):
-            deed = getattr(who, f"act_{name}", None) or (
-                getattr(who, name, None) if who is self.orders else None
-            )
-            if deed is not None:
-                deed()
-                return
+        duty = self.duty(action)
+        if duty is not None:
+            duty()
+
+    def duty(self, action: Action) -> Callable[[], None] | None:
+        """Who does it: what changes something the orders, else the view if it can, else the frame."""
+        if action.changes:
+            return getattr(self.orders, action.name, None)
+        name = f"act_{action.name}"
+        return getattr(self.view, name, None) or getattr(self, name, None)
 
     def action_act(self, name: str) -> None:
         """Keys come in here."""
@@ -360,6 +366,11 @@ class Corral(Stage):
             elif command and "{" not in command and "…" not in command:
                 found.append(command)
         return found
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """An SVG that fetches nothing from elsewhere: no web fonts, the reader's own monospace."""
+        svg = super().export_screenshot(title=title, simplify=simplify)
+        return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", MONOSPACE)
 
     # -- when something breaks ----------------------------------------------------------
 

@@ -23,14 +23,17 @@ LISTED: Final = 6
 
 @dataclass(frozen=True)
 class Question:
-    """A dialog: what would happen, the button that does it, and what must or may be typed first."""
+    """A dialog: what would happen, the button that does it, and what must be typed first.
+
+    With a `reason` flag a sentence may be typed, which the command says behind that flag.
+    """
 
     title: str
     lines: tuple[Sequence[Piece], ...]
     button: str
     command: str
     must_type: str = ""
-    may_type: str = ""
+    reason: str = ""
 
 
 def cancel(jobs: Sequence[JobView], now: float) -> Question:
@@ -76,7 +79,7 @@ def drain(nodes: Sequence[NodeView]) -> Question:
         ),
         "Drain",
         f"corral nodes drain {shlex.join(plain(node.name) for node in nodes)}",
-        may_type="Why?",
+        reason="--why",
     )
 
 

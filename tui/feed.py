@@ -123,6 +123,11 @@ class Basket:
             self._quiet = True
         return taken
 
+    @property
+    def quiet(self) -> bool:
+        """Nothing has come since the last look."""
+        return self._quiet
+
     def _empty(self) -> None:
         self._fresh, self._cluster = False, None
         self._jobs, self._nodes, self._events = {}, {}, []

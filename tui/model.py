@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -201,19 +202,10 @@ def node_listing() -> Listing[str, NodeView]:
     )
 
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """node-2 before node-10: runs of digits compare as numbers."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for letter in name.casefold() + "\0":
-        if letter in "0123456789":
-            digits += letter
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        parts.append((-1, letter))
-    return tuple(parts)
+    parts = re.findall(r"\d+|\D", name.casefold())
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def event_listing() -> Listing[int, EventView]:

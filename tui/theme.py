@@ -179,7 +179,7 @@ HORIZON = _look(
         "scheduled": "#9ad4f5",
         "running": "#56b4e9",
         "preempted": "#cc79a7",
-        "completed": "#4a80a6",
+        "completed": "#5b90b5",
         "failed": "bold #f28e2b",
         "cancelled": "#7f8796",
         "held": "#cc79a7",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -43,9 +44,9 @@ class Ask(Dialog[str]):
             with VerticalScroll(classes="facts", can_focus=False):
                 for line in asked.lines:
                     yield Says(line)
-            yield Command(self.command)
-            if asked.must_type or asked.may_type:
-                prompt = asked.may_type or f"type {asked.must_type} to go on"
+            yield Command(asked.command)
+            if asked.must_type or asked.reason:
+                prompt = "why? everybody will see it" if asked.reason else f"type {asked.must_type} to go on"
                 yield Input(placeholder=prompt, compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Back", id="back", compact=True)
@@ -53,13 +54,16 @@ class Ask(Dialog[str]):
 
     def on_mount(self) -> None:
         """Nothing happens by accident."""
-        target = Input if self._asked.may_type else Button
+        target = Input if self._asked.reason else Button
         self.query(target).first().focus()
 
     @property
     def command(self) -> str:
         """The same for a shell, with what has been typed."""
-        return self._asked.command
+        reason = (
+            f" {self._asked.reason} {shlex.quote(self.typed)}" if self._asked.reason and self.typed else ""
+        )
+        return self._asked.command + reason
 
     @property
     def typed(self) -> str:
@@ -68,14 +72,15 @@ class Ask(Dialog[str]):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """The number must be right before the button works."""
+        """The number must be right before the button works; a reason belongs to the command."""
+        self.query_one(Command).say(self.command)
         if self._asked.must_type:
             self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
 
     @on(Input.Submitted)
     def submitted(self) -> None:
         """Enter behind a reason means yes; behind a number it goes to the button."""
-        if self._asked.may_type:
+        if self._asked.reason:
             self.dismiss(self.typed)
         elif self.typed == self._asked.must_type:
             self.query_one("#do", Button).focus()

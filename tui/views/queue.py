@@ -93,7 +93,7 @@ class Queue(Listed[int, JobView]):
 
     def tick(self) -> None:
         """The column of times goes on."""
-        self.table.refresh()
+        self.table.refresh_changed()
 
     def undo(self) -> bool:
         """The filter first, then the marks."""

@@ -20,9 +20,17 @@ class Line(Widget):
         """What stands on the line at this width."""
         raise NotImplementedError
 
+    def refresh_changed(self) -> None:
+        """Paint anew if it would look different."""
+        if tuple(self.pieces(self.size.width)) != self._painted:
+            self.refresh()
+
     def render_line(self, y: int) -> Strip:
         """Textual asks for the line."""
         width = self.size.width
-        return (
-            stage(self).paint.strip(self.pieces(width) if y == 0 else (), width).apply_style(self.rich_style)
-        )
+        pieces = tuple(self.pieces(width)) if y == 0 else ()
+        if y == 0:
+            self._painted = pieces
+        return stage(self).paint.strip(pieces, width).apply_style(self.rich_style)
+
+    _painted: tuple[Piece, ...] = ()

@@ -36,7 +36,7 @@ class NodeCard(Pane):
         node = stage(self).model.nodes.rows.get(self._name_of() or "")
         self._lines = self._drawn(node, self.size.width - 1) if node else []
         self.scroll_lines(self.top)
-        self.refresh()
+        self.refresh_changed()
 
     def on_resize(self) -> None:
         """Other widths, other lines."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.geometry import Region
 from textual.strip import Strip
@@ -23,6 +24,8 @@ class Pane(Widget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.top = 0
+        self._painted: dict[int, Strip] = {}
+        self._under = Style.null()
 
     # -- to be said by each pane --------------------------------------------------------
 
@@ -88,9 +91,22 @@ class Pane(Widget, can_focus=True):
 
     # -- painting -----------------------------------------------------------------------
 
+    def refresh_changed(self) -> None:
+        """Paint anew only the lines that would look different: what stands still costs no byte."""
+        width, height = self.size
+        changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
+        if changed:
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Textual asks for lines; the style under them is the same for all."""
+        self._under = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Textual asks for one line of the window."""
-        return self._window_line(y).apply_style(self.rich_style)
+        strip = self._painted[y] = self._window_line(y)
+        return strip.apply_style(self._under)
 
     def _window_line(self, y: int) -> Strip:
         width = self.size.width

@@ -63,12 +63,12 @@ class Table(Pane, Generic[Key, Row]):
         self._on_move()
 
     def sync(self) -> None:
-        """The listing changed: keep the cursor's row where it is on the screen, and paint anew."""
+        """The listing changed: keep the cursor's row where it is on the screen, and paint what differs."""
         if self._anchor is not None and self._anchor == self.listing.cursor:
             self.top = self.listing.index - self._offset
         self.top = max(0, min(self.top, self.total - self.page))
         self._reveal()
-        self.refresh()
+        self.refresh_changed()
 
     def _reveal(self) -> None:
         index = self.listing.index

@@ -1,0 +1,298 @@
+"""A recorded cluster: what a controller would say, at a moment that never passes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tui.feed import Basket, Changes, Connection
+from wire.api import (
+    ClusterView,
+    EventView,
+    FilterLoss,
+    GpuShare,
+    GpuView,
+    Held,
+    JobDetail,
+    JobView,
+    NodeView,
+    Problem,
+    Submitted,
+    Why,
+)
+from wire.client import Client, Refused
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState, NodeState, Reason
+
+NOW = 1_763_462_400.0
+LIVE = Connection("live", NOW)
+
+_NAMES = (
+    "llama-70b-sft",
+    "eval-mmlu",
+    "vit-h-pretrain",
+    "tokenize-c4",
+    "rlhf-ppo",
+    "whisper-large",
+    "ablation",
+    "dpo",
+)
+_USERS = ("alice", "bob", "chiara", "dmitri", "emeka")
+_PROJECTS = ("nlp", "vision", "speech")
+
+
+def job(number: int, state: JobState = JobState.QUEUED, **changes: object) -> JobView:
+    """A believable job; the same number gives the same job."""
+    started = (
+        NOW - 60 * (7 + number * 13 % 400) if state not in (JobState.QUEUED, JobState.SCHEDULED) else None
+    )
+    base = JobView(
+        id=number,
+        label=str(number),
+        name=_NAMES[number * 7 % len(_NAMES)],
+        user=_USERS[number * 3 % len(_USERS)],
+        project=_PROJECTS[number % len(_PROJECTS)],
+        queue="default",
+        state=state,
+        reason=Reason.RESOURCES if state is JobState.QUEUED else Reason.NONE,
+        detail="",
+        priority=(50, 50, 75, 25, 50)[number % 5],
+        gpus=(1, 8, 0.5, 2, 4, 0)[number % 6],
+        nodes=1,
+        cpu_milli=4000 * (1 + number % 8),
+        memory_mib=16384 * (1 + number % 4),
+        attempt=1,
+        submitted_at=NOW - 3600 * 5 + number * 60,
+        started_at=started,
+        ended_at=NOW - 300 if state.terminal else None,
+        time_limit_s=7200 if number % 2 else None,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def gpu(index: int, *jobs: int, free: int = 0, load: int = 0, **changes: object) -> GpuView:
+    """One H100 of a node with two NUMA nodes."""
+    base = GpuView(
+        index=index,
+        uuid=f"GPU-{index:08x}",
+        model="H100",
+        memory_mib=81_559,
+        numa=index // 4,
+        health=GpuHealth.OK,
+        free_milli=free if jobs else 1000,
+        jobs=jobs,
+        utilisation=load,
+        memory_used_mib=load * 790,
+        power_w=90 + load * 6,
+        temperature_c=32 + load // 3,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def node(name: str, gpus: Sequence[GpuView], state: NodeState = NodeState.UP, **changes: object) -> NodeView:
+    """A host with eight GPUs."""
+    holders = tuple(dict.fromkeys(itertools.chain.from_iterable(gpu.jobs for gpu in gpus)))
+    base = NodeView(
+        name=name,
+        state=state,
+        cpu_milli=128_000,
+        cpu_free_milli=128_000 - 14_000 * len(holders),
+        memory_mib=1_048_576,
+        memory_free_mib=1_048_576 - 131_072 * len(holders),
+        numa_nodes=2,
+        labels={"rack": "r1", "net": "ib"},
+        gpus=tuple(gpus),
+        jobs=holders,
+        since=NOW - 86_400 * 3,
+        version="0.1.0",
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def nodes() -> tuple[NodeView, ...]:
+    """Four hosts: one full, one mixed, one with a broken GPU, one drained."""
+    return (
+        node("node-1", [gpu(at, 1, load=97 - at) for at in range(8)]),
+        node(
+            "node-2",
+            [
+                *(gpu(at, 2, load=88 + at) for at in range(2)),
+                gpu(2, 3, 4, load=54),
+                gpu(3, 5, free=500, load=31),
+                *(gpu(at, 6, load=71 + at * 3) for at in range(4, 8)),
+            ],
+        ),
+        node(
+            "node-3",
+            [
+                gpu(0, 7, load=99),
+                gpu(1, 8, load=12),
+                gpu(2, health=GpuHealth.CORDONED, why="Xid 79: fallen off the bus"),
+                gpu(3),
+                *(gpu(at, 9, load=63) for at in range(4, 6)),
+                gpu(6),
+                gpu(7),
+            ],
+        ),
+        node(
+            "node-4", [gpu(at) for at in range(8)], NodeState.DRAINED, why="firmware update", since=NOW - 4000
+        ),
+    )
+
+
+def jobs() -> tuple[JobView, ...]:
+    """Forty jobs in every state."""
+    held = {
+        1: ("node-1", range(8), 1000), 2: ("node-2", range(2), 1000), 3: ("node-2", (2,), 500),
+        4: ("node-2", (2,), 500), 5: ("node-2", (3,), 500), 6: ("node-2", range(4, 8), 1000),
+        7: ("node-3", (0,), 1000), 8: ("node-3", (1,), 1000), 9: ("node-3", (4, 5), 1000),
+    }  # fmt: skip
+    running = [
+        job(
+            number,
+            JobState.RUNNING,
+            gpus=sum([milli / 1000 for _ in places]),
+            held=(Held(name, 8000, 65536, tuple(GpuShare(at, f"GPU-{at:08x}", milli) for at in places)),),
+        )
+        for number, (name, places, milli) in held.items()
+    ]
+    queued = [job(number) for number in range(10, 24)]
+    queued[0] = replace(
+        queued[0],
+        gpus=16.0,
+        nodes=2,
+        name="llama-405b",
+        detail="needs 16 GPUs on 2 nodes; no two nodes have 8 GPUs free",
+    )
+    queued[3] = replace(queued[3], reason=Reason.HELD, detail="held by chiara")
+    array = [
+        job(24 + at, label=f"24_{at}", name="sweep", array=24, index=at, reason=Reason.PRIORITY)
+        for at in range(6)
+    ]
+    starting = (Held("node-3", 4000, 16384, (GpuShare(3, "GPU-00000003", 1000),)),)
+    ended = [job(number, JobState.COMPLETED, exit_code=0) for number in range(30, 36)]
+    ended += [
+        job(36, JobState.FAILED, reason=Reason.EXIT_NONZERO, exit_code=1, detail="exit code 1 after 2m10s"),
+        job(37, JobState.FAILED, reason=Reason.TIME_LIMIT, signal=15, detail="ran into its limit of 2h00m"),
+        job(38, JobState.CANCELLED, reason=Reason.USER, detail="cancelled by bob"),
+        job(39, JobState.SCHEDULED, reason=Reason.STARTING, held=starting),
+        job(40, JobState.PREEMPTED, reason=Reason.PRIORITY, attempt=2, detail="made room for job 1"),
+    ]  # fmt: skip
+    return (*running, *queued, *array, *ended)
+
+
+def events() -> tuple[EventView, ...]:
+    """What happened lately."""
+    said = (
+        ("JobQueued", "bob queued job 22 (rlhf-ppo)", 22, None),
+        ("JobPlaced", "job 9 placed on node-3, GPUs 4-5", 9, "node-3"),
+        ("AttemptStarted", "job 9 started, attempt 1", 9, "node-3"),
+        ("GpuCordoned", "GPU 2 of node-3 cordoned: Xid 79: fallen off the bus", None, "node-3"),
+        ("JobFailed", "job 36 failed: exit code 1 after 2m10s", 36, None),
+        ("NodeDrained", "node-4 drained by alice: firmware update", None, "node-4"),
+    )
+    return tuple(
+        EventView(980 + at, NOW - 600 + 90 * at, kind, text, number, name)
+        for at, (kind, text, number, name) in enumerate(said)
+    )
+
+
+def cluster(name: str = "demo") -> ClusterView:
+    """The cluster in one glance."""
+    return ClusterView(name, "0.1.0", NOW, 985, {}, {}, 32, 20.0, 512_000, 100_000, NOW - 90_000)
+
+
+def everything(connection: Connection = LIVE) -> Changes:
+    """The whole recording as one change."""
+    return Changes(connection, True, cluster(), jobs(), nodes(), events())
+
+
+class RecordedFeed:
+    """A feed that says what the test puts into it."""
+
+    def __init__(self, *first: Changes) -> None:
+        self._basket = Basket()
+        self._first = first
+        self.stopped = False
+
+    def start(self, wake: Callable[[], None]) -> None:
+        self._basket.on_wake(wake)
+        for changes in self._first:
+            self._basket.put(changes)
+
+    def put(self, changes: Changes) -> None:
+        self._basket.put(changes)
+
+    def take(self) -> Changes:
+        return self._basket.take()
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    @property
+    def empty(self) -> bool:
+        """Whether all that was put in has been taken."""
+        return self._basket.quiet
+
+
+class RecordedClient(Client):
+    """Answers from the recording, and writes down what was ordered."""
+
+    def __init__(
+        self, orders: list[tuple[str, object]], output: bytes = b"", refuse: frozenset[int] = frozenset()
+    ) -> None:
+        self._orders, self._output, self._refuse = orders, output, refuse
+
+    def job(self, job: str | int) -> JobDetail:
+        view = next((one for one in jobs() if one.id == job), None)
+        if view is None:
+            raise Refused(
+                404, Problem("unknown_job", f"there is no job {job}", "job", "corral queue shows all")
+            )
+        spec = JobSpec(
+            ("python", "train.py", "--config", "configs/8b.yaml"),
+            gpu_models=("H100",),
+            workdir="/home/alice/sft",
+        )
+        losses = (
+            FilterLoss("state", 1, "drained", ("node-4",)),
+            FilterLoss("gpus", 3, "fewer than 8 GPUs free", ("node-1", "node-2", "node-3")),
+        )
+        why = Why(view.reason, "no two nodes have 8 free GPUs each", losses, 1, 0)
+        return JobDetail(view, spec, why)
+
+    def logs(
+        self, job: str | int, *, stream: str = "stdout", follow: bool = False, offset: int = 0
+    ) -> Iterator[bytes]:
+        yield self._output if stream == "stdout" else b"warning: nothing serious\n"
+
+    def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
+        self._orders.append(("submit", spec))
+        return Submitted((41,), "41")
+
+    def cancel(self, job: str | int) -> JobView:
+        return self._order("cancel", job)
+
+    def hold(self, job: str | int) -> JobView:
+        return self._order("hold", job)
+
+    def release(self, job: str | int) -> JobView:
+        return self._order("release", job)
+
+    def drain(self, name: str, why: str = "") -> NodeView:
+        self._orders.append(("drain", (name, why)))
+        return nodes()[0]
+
+    def resume(self, name: str) -> NodeView:
+        self._orders.append(("resume", name))
+        return nodes()[0]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _order(self, verb: str, number: str | int) -> JobView:
+        if number in self._refuse:
+            raise Refused(409, Problem("ended", f"job {number} has already ended"))
+        self._orders.append((verb, number))
+        return next(one for one in jobs() if one.id == number)

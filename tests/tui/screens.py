@@ -1,0 +1,64 @@
+"""The application on a recorded cluster, and waiting for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, everything
+from tui.app import Corral
+from tui.feed import Changes
+
+PATIENCE_S = 10.0
+
+
+class Screen(Corral):
+    """Corral with its recording at hand."""
+
+    def __init__(
+        self,
+        *first: Changes,
+        output: bytes = b"",
+        refuse: frozenset[int] = frozenset(),
+        read_only: bool = False,
+        look: str = "dusk",
+        ascii_only: bool = False,
+    ) -> None:
+        self.recording = RecordedFeed(*(first or (everything(),)))
+        self.ordered: list[tuple[str, object]] = []
+        super().__init__(
+            self.recording,
+            lambda: RecordedClient(self.ordered, output, refuse),
+            read_only=read_only,
+            look=look,
+            ascii_only=ascii_only,
+            clock=lambda: NOW,
+        )
+
+    def text(self) -> str:
+        """What can be read on the screen."""
+        lines = self.screen._compositor.render_strips()
+        return "\n".join(strip.text for strip in lines)
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], object]) -> None:
+    """Let the application work until something is true."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await pilot.pause()
+
+
+async def settled(pilot: Pilot[Any]) -> None:
+    """Everything that was fed has been shown."""
+    app = pilot.app
+    assert isinstance(app, Screen)
+    await until(pilot, lambda: app.recording.empty)
+    await pilot.pause()
+
+
+def no_markup(text: str) -> bool:
+    """Whether the text is free of what terminals obey."""
+    return not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 for letter in text.replace("\n", ""))

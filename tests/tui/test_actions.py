@@ -1,0 +1,102 @@
+"""One registry: what it holds can be reached by key, palette and help, and is true."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from textual.keys import _character_to_key
+from typer.main import get_command
+
+from cli.main import app as command_line
+from tests.tui.screens import Screen, settled, until
+from tui.actions import ACTIONS, EVERYWHERE, Action, actions_of, footer_of, shown_key
+from tui.dialogs.help import help_lines
+from tui.dialogs.menu import Menu
+
+OPENING = {"queue": (), "nodes": ("2",), "events": ("3",), "job": ("enter",), "node": ("2", "enter")}
+
+
+@pytest.mark.parametrize("view", sorted(EVERYWHERE))
+async def test_every_action_of_a_view_has_its_keys_there(view: str) -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press(*OPENING[view])
+        await until(pilot, lambda: view == screen.view.NAME and screen.view.pane.has_focus)
+        bound = screen.screen.active_bindings
+        for action in actions_of(view, read_only=False):
+            for key in action.keys:
+                assert bound[key].binding.action == f"app.act('{action.name}')", f"{key} in {view}"
+                assert bound[key].enabled
+
+
+@pytest.mark.parametrize("view", sorted(EVERYWHERE))
+async def test_the_palette_offers_every_action_of_a_view(view: str) -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press(*OPENING[view])
+        await until(pilot, lambda: view == screen.view.NAME and screen.view.pane.has_focus)
+        await pilot.press("colon")
+        menu = screen.screen
+        assert isinstance(menu, Menu)
+        offered = {entry.name for entry in menu._choices.entries}
+        assert offered == {action.name for action in actions_of(view, read_only=False)} - {"palette"}
+
+
+@pytest.mark.parametrize("view", sorted(EVERYWHERE))
+def test_help_explains_every_action_of_a_view(view: str) -> None:
+    text = "\n".join("".join(piece for piece, _ in line) for line in help_lines(view, read_only=False))
+    for action in actions_of(view, read_only=False):
+        assert action.help in text
+        assert " ".join(shown_key(key) for key in action.keys) in text
+
+
+async def test_every_action_is_somebodys_duty() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        for view, keys in OPENING.items():
+            await pilot.press("1", *keys)
+            await until(pilot, lambda view=view: view == screen.view.NAME)
+            for action in actions_of(view, read_only=False):
+                assert screen.duty(action) is not None, f"{action.name} in {view}"
+
+
+@pytest.mark.parametrize("view", sorted(EVERYWHERE))
+def test_no_key_means_two_things(view: str) -> None:
+    keys = Counter(key for action in actions_of(view, read_only=False) for key in action.keys)
+    assert max(keys.values()) == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
+def test_only_capitals_change_something(action: Action) -> None:
+    letters = [key for key in action.keys if len(key) == 1 and key.isalpha()]
+    if action.changes:
+        assert letters
+        assert all(key.isupper() for key in action.keys)
+    else:
+        assert all(key.islower() or key == "G" for key in letters)
+    assert all(key == (_character_to_key(key) if len(key) == 1 else key) for key in action.keys)
+
+
+@pytest.mark.parametrize("view", sorted(EVERYWHERE))
+def test_read_only_hides_what_changes_something(view: str) -> None:
+    assert not any(action.changes for action in actions_of(view, read_only=True))
+    assert not any(action.changes for action in footer_of(view, read_only=True))
+    assert len(actions_of(view, read_only=True)) > 10
+
+
+@pytest.mark.parametrize("action", [one for one in ACTIONS if one.command], ids=lambda one: one.name)
+def test_the_command_of_an_action_is_one_of_the_command_line(action: Action) -> None:
+    corral, *words = action.command.split()
+    assert corral == "corral"
+    command = get_command(command_line)
+    for word in words:
+        if re.fullmatch(r"[a-z]+", word):
+            command = command.get_command(None, word)  # type: ignore[attr-defined, arg-type]
+            assert command is not None, action.command
+        elif word.startswith("-"):
+            assert any(word in option.opts for option in command.params), action.command

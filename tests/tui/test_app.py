@@ -1,0 +1,504 @@
+"""The screen under keys and changes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from textual.events import Resize
+from textual.geometry import Size
+from textual.widgets import Button, Input
+
+from tests.tui.recorded import LIVE, NOW, events, everything, job, jobs, node, nodes
+from tests.tui.screens import Screen, settled, until
+from tui.dialogs.ask import Ask
+from tui.dialogs.menu import Menu
+from tui.dialogs.submit import SubmitForm
+from tui.feed import Changes, Connection
+from tui.views.job import Job
+from tui.views.queue import Queue
+from tui.widgets.frame import Status
+from tui.widgets.table import Table
+from wire.words import JobState
+
+LOST = Connection("lost", NOW - 12, "nobody listens there", NOW + 3)
+
+
+def table(screen: Screen) -> Table[int, object]:
+    view = screen.view
+    assert isinstance(view, Queue)
+    return view.table  # type: ignore[return-value]
+
+
+# -- moving -------------------------------------------------------------------------------
+
+
+async def test_the_cursor_keeps_its_job_and_its_place_on_the_screen() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("G", *"kkkkk")
+        cursor, place = screen.model.jobs.cursor, screen.model.jobs.index - table(screen).top
+        screen.recording.put(
+            Changes(LIVE, jobs=tuple(job(number, JobState.RUNNING) for number in range(100, 130)))
+        )
+        await settled(pilot)
+        assert screen.model.jobs.cursor == cursor
+        assert screen.model.jobs.index - table(screen).top == place
+        line = screen.text().splitlines()[3 + place]
+        assert line.startswith("▌")
+        assert line.split()[1] == screen.model.jobs.rows[cursor or 0].label
+
+
+async def test_a_job_that_ends_takes_the_cursor_along() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("j", "j", "space")
+        marked = set(screen.model.jobs.marks)
+        assert marked == {3}
+        screen.model.jobs.follow(3)
+        screen.recording.put(Changes(LIVE, jobs=(job(3, JobState.COMPLETED),)))
+        await settled(pilot)
+        assert screen.model.jobs.cursor == 3
+        assert screen.model.jobs.marks == {3}
+        assert 0 <= screen.model.jobs.index - table(screen).top < table(screen).page
+
+
+async def test_vim_keys_and_arrows_move_alike() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        for keys, index in (
+            ("jj", 2),
+            (["down"], 3),
+            (["up"], 2),
+            ("k", 1),
+            ("G", 39),
+            ("g", 0),
+            (["pagedown"], 18),
+        ):
+            await pilot.press(*keys)
+            assert screen.model.jobs.index == index
+        await pilot.press("ctrl+u")
+        assert screen.model.jobs.index == 0
+
+
+async def test_views_and_back() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(screen.view, Job) and screen.view.pane.has_focus)
+        assert "Queue › 1 dpo" in screen.text()
+        await pilot.press("escape")
+        assert screen.view.NAME == "queue"
+        await pilot.press("2", "j", "enter")
+        await until(pilot, lambda: screen.view.NAME == "node" and screen.view.pane.has_focus)
+        assert "Nodes › node-2" in screen.text()
+        await pilot.press("3")
+        assert screen.view.NAME == "events"
+        await pilot.press("tab")
+        assert screen.view.NAME == "queue"
+
+
+async def test_a_number_in_the_palette_opens_that_job() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("colon", "1", "0", "enter")
+        await until(pilot, lambda: isinstance(screen.view, Job) and "no two nodes" in screen.text())
+        assert "-3  gpus" in screen.text()
+        assert "1st in the queue" in screen.text()
+
+
+async def test_an_unknown_job_says_so() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("colon", *"4711", "enter")
+        await until(pilot, lambda: "there is no job 4711" in screen.text())
+
+
+# -- filter and order -----------------------------------------------------------------------
+
+
+async def test_the_list_narrows_with_every_key_and_escape_takes_it_back() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"user:bob", "enter")
+        assert "8 of 40" in screen.text()
+        assert table(screen).has_focus
+        await pilot.press("slash", *" !dpo", "escape")
+        assert "8 of 40" in screen.text()
+        await pilot.press("escape")
+        assert " of 40" not in screen.text()
+
+
+async def test_a_bad_regex_is_told_beside_it_and_changes_nothing() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"dpo", "left_parenthesis")
+        assert "not a regex yet" in screen.text()
+        number = sum(row.name == "dpo" for row in jobs())
+        assert f"{number} of 40" in screen.text()
+
+
+async def test_any_column_sorts_and_the_same_again_turns_round() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        for _ in range(2):
+            await pilot.press("s")
+            menu = screen.screen
+            assert isinstance(menu, Menu)
+            menu._choices.jump([entry.name for entry in menu._choices.entries].index("user"))
+            await pilot.press("enter")
+        users = [row.user for row in screen.model.jobs]
+        assert users == sorted(users, reverse=True)
+        assert "by user ▾" in screen.text()
+
+
+async def test_a_click_on_a_title_sorts_by_it() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.click(table(screen), offset=(12, 0))
+        assert screen.model.jobs.sort == "name"
+        await pilot.click(table(screen), offset=(20, 5))
+        assert screen.model.jobs.index == 4
+
+
+# -- changing something ---------------------------------------------------------------------
+
+
+async def test_cancelling_asks_first_with_the_focus_on_back() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("space", "space", "C")
+        ask = screen.screen
+        assert isinstance(ask, Ask)
+        assert "Cancel 2 jobs?" in screen.text()
+        assert "corral job cancel 1 2" in screen.text()
+        assert ask.query_one("#back", Button).has_focus
+        await pilot.press("enter")
+        assert (screen.ordered, screen.model.jobs.marks) == ([], {1, 2})
+        await pilot.press("C", "right", "enter")
+        await until(pilot, lambda: len(screen.ordered) == 2)
+        assert screen.ordered == [("cancel", 1), ("cancel", 2)]
+        await until(pilot, lambda: "2 cancelled" in screen.text())
+        assert screen.model.jobs.marks == set()
+
+
+async def test_what_failed_is_told_and_stays_marked() -> None:
+    screen = Screen(refuse=frozenset({2}))
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("space", "space", "space", "C", "right", "enter")
+        await until(pilot, lambda: "2 cancelled, 1 failed: 2: job 2 has already ended" in screen.text())
+        assert screen.model.jobs.marks == {2}
+
+
+async def test_many_are_cancelled_only_when_their_number_is_typed() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash", *"state:que|run", "enter", "asterisk", "C")
+        number = len(screen.model.jobs.marks)
+        assert number > 20
+        do = screen.screen.query_one("#do", Button)
+        assert do.disabled
+        screen.screen.query_one(Input).focus()
+        await pilot.press(*str(number))
+        assert not do.disabled
+        await pilot.press("backspace")
+        assert do.disabled
+
+
+async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("space", "space", "C")
+        screen.recording.put(Changes(LIVE, jobs=(job(1, JobState.COMPLETED),)))
+        await until(pilot, lambda: "Cancel 1 job?" in screen.text())
+        assert screen.screen.query_one("#back", Button).has_focus
+        screen.recording.put(Changes(LIVE, jobs=(job(2, JobState.FAILED),)))
+        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        assert "it has changed meanwhile" in screen.text()
+        assert screen.ordered == []
+
+
+async def test_holding_and_releasing_what_waits() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("H")
+        assert "only jobs that wait can be held" in screen.text()
+        screen.model.jobs.follow(12)
+        await pilot.press("H")
+        await until(pilot, lambda: "12 held" in screen.text())
+        await pilot.press("R")
+        await until(pilot, lambda: "12 released" in screen.text())
+        assert screen.ordered == [("hold", 12), ("release", 12)]
+
+
+async def test_draining_takes_a_reason() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("2", "D", *"new", "space", *"fan")
+        assert "corral nodes drain node-1 --why 'new fan'" in screen.text()
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.ordered)
+        await pilot.press("G", "U")
+        await until(pilot, lambda: len(screen.ordered) == 2)
+        assert screen.ordered == [("drain", ("node-1", "new fan")), ("resume", "node-4")]
+
+
+async def test_the_form_checks_while_one_types_and_submits() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("N")
+        form = screen.screen
+        assert isinstance(form, SubmitForm)
+        assert form.query_one("#do", Button).disabled
+        await pilot.press(*"sleep", "space", *"60", "tab", "tab", "x")
+        assert "write 8, or a share" in screen.text()
+        await pilot.press("ctrl+s")
+        assert screen.screen is form
+        await pilot.press("backspace", "backspace", "2")
+        assert "corral submit --gpus 2 --cpus 4 --memory 16G --workdir / -- sleep 60" in screen.text()
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "submitted 41" in screen.text())
+        ((verb, spec),) = screen.ordered
+        assert verb == "submit"
+        assert (spec.command, spec.gpus, spec.name) == (("sleep", "60"), 2, "sleep")  # type: ignore[attr-defined]
+
+
+async def test_read_only_has_no_way_to_change_anything() -> None:
+    screen = Screen(read_only=True)
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("C", "H", "R", "N")
+        assert screen.ordered == []
+        assert not isinstance(screen.screen, (Ask, SubmitForm))
+        assert "this screen is read-only" in screen.text()
+        assert "cancel" not in screen.text()
+        assert "read-only" in screen.text().splitlines()[-1]
+        await pilot.press("question_mark")
+        assert "Changing something" not in screen.text()
+
+
+# -- losing the controller ------------------------------------------------------------------
+
+
+async def test_a_lost_connection_keeps_the_data_and_refuses_changes() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        screen.recording.put(Changes(LOST))
+        await until(pilot, lambda: "stale 12s" in screen.text())
+        assert "vit-h-pretrain" in screen.text()
+        await pilot.press("C")
+        assert not isinstance(screen.screen, Ask)
+        assert "the connection is lost: changes have to wait" in screen.text()
+        screen.recording.put(Changes(LIVE))
+        await until(pilot, lambda: "● live" in screen.text())
+        await pilot.press("C")
+        assert isinstance(screen.screen, Ask)
+
+
+async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("C")
+        screen.recording.put(Changes(LOST))
+        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        assert screen.ordered == []
+
+
+async def test_it_stops_the_feed_when_it_ends() -> None:
+    screen = Screen()
+    async with screen.run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("q")
+    assert screen.recording.stopped
+    assert screen.return_value == 0
+
+
+# -- logs -----------------------------------------------------------------------------------
+
+LOG = "".join(f"step {number} loss {1 / (1 + number):.3f}\n" for number in range(200))
+LOG += "RuntimeError: CUDA out of memory\n" + "tail\n" * 60
+
+
+async def test_a_log_is_followed_until_one_scrolls_up() -> None:
+    screen = Screen(output=LOG.encode())
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "261 lines" in screen.text())
+        view = screen.view
+        assert isinstance(view, Job)
+        assert view.output.at_end
+        await pilot.press("g")
+        assert "step 0 loss" in screen.text()
+        assert not view.output.following
+        await pilot.press("e")
+        assert "CUDA out of memory" in screen.text()
+        await pilot.press("e")
+        assert "no error further on" in screen.text()
+        await pilot.press("slash", *"step 1..".replace(" ", "."), "enter")
+        assert "step 199" in screen.text()
+        assert "tail" not in screen.text()
+        await pilot.press("escape", "f")
+        assert view.output.at_end
+        await pilot.press("o")
+        await until(pilot, lambda: "nothing serious" in screen.text())
+
+
+async def test_long_lines_wrap_when_asked() -> None:
+    screen = Screen(output=("x" * 500 + "END\n").encode())
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "1 lines" in screen.text())
+        assert "END" not in screen.text()
+        await pilot.press("w")
+        assert "END" in screen.text()
+
+
+# -- commands to copy -----------------------------------------------------------------------
+
+
+async def test_commands_for_what_is_under_the_cursor_can_be_copied() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        assert "corral job show 1" in screen.commands()
+        assert "corral job cancel 1" in screen.commands()
+        await pilot.press("y", "enter")
+        assert screen.clipboard == "corral job show 1"
+        assert "copied: corral job show 1" in screen.text()
+        await pilot.press("space", "space")
+        assert "corral job cancel 1 2" in screen.commands()
+        await pilot.press("2")
+        assert "corral nodes resume node-1" in screen.commands()
+
+
+# -- hostile names, and any size --------------------------------------------------------------
+
+EVIL = "\x1b[2J\x1b]52;c;eA==\x07[/red][@click=app.quit]\u202eab\nc\t\x9b1m\ufeff\ud800"
+
+
+def hostile() -> Changes:
+    """Everything a user may name, named badly."""
+    rows = tuple(
+        replace(row, name=EVIL, user=EVIL, project=EVIL, queue=EVIL, label=EVIL, detail=EVIL)
+        for row in jobs()
+    )
+    hosts = tuple(
+        replace(host, name=f"{EVIL}{at}", why=EVIL, labels={EVIL: EVIL}) for at, host in enumerate(nodes())
+    )
+    said = tuple(replace(event, kind=EVIL, text=EVIL, node=EVIL) for event in events())
+    return replace(everything(), jobs=rows, nodes=hosts, events=said)
+
+
+async def test_hostile_names_are_inert_in_every_view() -> None:
+    screen = Screen(hostile(), output=(EVIL * 9).encode("utf-8", "replace"))
+    async with screen.run_test(size=(160, 40)) as pilot:
+        await settled(pilot)
+        for keys in (
+            ("1",),
+            ("2",),
+            ("2", "enter"),
+            ("3",),
+            ("1", "enter"),
+            ("1", "C"),
+            ("escape", "question_mark"),
+        ):
+            await pilot.press(*keys)
+            await pilot.pause()
+            text = screen.text()
+            assert not [
+                letter for letter in text.replace("\n", "") if ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0
+            ]
+            assert not set(text) & set("\u202e\ufeff\ud800")
+            await pilot.press("escape")
+        await pilot.press("1", "y")
+        assert "\x1b" not in "".join(screen.commands())
+
+
+async def test_three_hundred_random_resizes() -> None:
+    dice = random.Random(11)
+    screen = Screen(output=LOG.encode())
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        places = [
+            "1",
+            "2",
+            "3",
+            "enter",
+            "escape",
+            "question_mark",
+            "escape",
+            "N",
+            "escape",
+            "G",
+            "2",
+            "enter",
+        ]
+        for number in range(300):
+            if number % 25 == 0:
+                await pilot.press(places[number // 25])
+            width, height = dice.choice((1, 7, 20, 40, 60, 80, 133, 250)), dice.choice((1, 2, 5, 14, 24, 70))
+            screen.post_message(Resize(Size(width, height), Size(width, height)))
+            await pilot.pause(0.002)
+            assert screen.size == (width, height)
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("escape", "escape", "1")
+        assert "GPUs" in screen.text()
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 50)])
+async def test_every_line_of_the_frame_is_there(size: tuple[int, int]) -> None:
+    screen = Screen()
+    async with screen.run_test(size=size) as pilot:
+        await settled(pilot)
+        lines = screen.text().splitlines()
+        assert len(lines) == size[1]
+        assert lines[0].startswith(" corral demo")
+        assert lines[0].rstrip().endswith("● live")
+        assert "1 Queue   2 Nodes   3 Events" in lines[1]
+        assert "q quit" in lines[-1]
+
+
+async def test_what_is_said_goes_away_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        screen.say("hear, hear")
+        await pilot.pause()
+        assert "hear, hear" in screen.text()
+        monkeypatch.setattr(screen.query_one(Status), "_until", 0.0)
+        screen._tick()
+        await pilot.pause()
+        assert "hear, hear" not in screen.text()
+        assert "on node-1 GPU 0,1" in screen.text()
+
+
+async def test_a_node_that_comes_is_drawn() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("2")
+        screen.recording.put(Changes(LIVE, nodes=(node("node-10", ()),)))
+        await until(pilot, lambda: "node-10" in screen.text())
+        assert "node-10" in screen.text().split("node-4")[1]

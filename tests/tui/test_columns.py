@@ -1,0 +1,67 @@
+"""Columns at every width, and lines that are exactly as wide as the screen."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui import theme
+from tui.columns import GUTTER, fit_columns
+from tui.model import job_listing
+from tui.paint import Paint, bar, both_ends, fit, length, span
+from tui.views.queue import Queue
+
+COLUMNS = Queue(job_listing()).columns()
+PAINT = Paint(theme.styles(theme.DUSK))
+TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Mn", "Me", "Cf", "Zl", "Zp"]), max_size=30)
+
+
+@given(st.integers(1, 400), st.integers(1, 2))
+def test_columns_never_ask_for_more_than_there_is(width: int, gap: int) -> None:
+    fitted = fit_columns(COLUMNS, width, gap)
+    assert GUTTER + sum(cells for _, cells in fitted) + gap * max(0, len(fitted) - 1) <= max(width, GUTTER)
+    assert all(cells > 0 for _, cells in fitted)
+    order = [column.name for column in COLUMNS]
+    assert [column.name for column, _ in fitted] == sorted((c.name for c, _ in fitted), key=order.index)
+
+
+@pytest.mark.parametrize(
+    ("width", "gone", "there"),
+    [
+        (40, "why", "name"),
+        (60, "priority", "time"),
+        (80, "project", "why"),
+        (120, "detail", "project"),
+        (200, "", "detail"),
+    ],
+)
+def test_the_important_columns_stay_longest(width: int, gone: str, there: str) -> None:
+    names = [column.name for column, _ in fit_columns(COLUMNS, width, 1 if width < 100 else 2)]
+    assert there in names
+    assert gone not in names
+
+
+@given(TEXTS, st.integers(0, 40), st.booleans())
+def test_a_fitted_text_has_exactly_its_width(text: str, width: int, right: bool) -> None:
+    assert span(fit(text, width, right)) == width
+
+
+@given(st.lists(st.tuples(TEXTS, st.sampled_from(("text", "muted", "running")))), st.integers(0, 60))
+def test_a_painted_line_has_exactly_its_width(pieces: list[tuple[str, str]], width: int) -> None:
+    strip = PAINT.strip(pieces, width, "cursor")
+    assert sum(segment.cell_length for segment in strip) == strip.cell_length == width
+
+
+@given(st.lists(st.tuples(TEXTS, st.just("text"))), st.integers(20, 80))
+def test_the_right_end_stays_whole(left: list[tuple[str, str]], width: int) -> None:
+    pieces = both_ends(left, [("● live", "good")], width)
+    assert length(pieces) == width
+    assert pieces[-1] == ("● live", "good")
+
+
+@given(st.floats(-1, 2), st.integers(1, 40))
+def test_a_bar_is_as_full_as_it_says(share: float, width: int) -> None:
+    pieces = bar(share, width)
+    assert length(pieces) == width
+    assert abs(pieces[0][0].count("━") + pieces[0][0].count("╸") / 2 - max(0, min(1, share)) * width) <= 0.5

@@ -1,0 +1,71 @@
+"""What a change would do is said in full before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.tui.recorded import NOW, job, jobs, nodes
+from tui import confirm
+from wire.words import JobState
+
+
+def said(question: confirm.Question) -> list[str]:
+    return ["".join(text for text, _ in line) for line in question.lines]
+
+
+def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
+    rows = [row for row in jobs() if row.id in (1, 3, 12)]
+    question = confirm.cancel(rows, NOW)
+    assert question.title == "Cancel 3 jobs?"
+    assert question.button == "Cancel 3 jobs"
+    assert question.command == "corral job cancel 1 3 12"
+    assert said(question) == [
+        "● running  1 dpo  dmitri · 8 GPUs · 20m00s",
+        "● running  3 whisper-large  emeka · 0.5 GPU · 46m00s",
+        "○ queued  12 rlhf-ppo  bob · 1 GPU · 4h48m",
+        "",
+        "Owners   dmitri, emeka, bob",
+        "Running  2 to get SIGTERM now, SIGKILL after the grace time",
+        "Lost     3.0 GPU-hours since they started, on 8.5 GPUs",
+        "Waiting  1 to leave the queue",
+    ]
+    assert question.must_type == ""
+
+
+def test_one_waiting_job_loses_nothing() -> None:
+    question = confirm.cancel([job(12)], NOW)
+    assert question.title == "Cancel 1 job?"
+    assert said(question)[2:] == ["Owners   bob", "Waiting  1 to leave the queue"]
+
+
+def test_work_without_gpus_is_lost_too() -> None:
+    question = confirm.cancel([job(5, JobState.RUNNING, gpus=0)], NOW)
+    assert "Lost     their work since they started" in said(question)
+
+
+def test_many_jobs_are_counted_by_owner_and_their_number_must_be_typed() -> None:
+    rows = [
+        replace(job(12), id=number, label=str(number), user=f"user{number % 7}") for number in range(1, 31)
+    ]
+    question = confirm.cancel(rows, NOW)
+    lines = said(question)
+    assert lines[confirm.LISTED] == "  … and 24 more"
+    assert "Owners   user1 (5), user2 (5), user3 (4), user4 (4), user5 (4) and 2 more" in lines
+    assert question.must_type == "30"
+
+
+def test_names_that_would_move_the_cursor_are_made_harmless() -> None:
+    question = confirm.cancel([job(12, label="1\x1b[2J", name="a\nb\u202e", user="\x07x")], NOW)
+    everything = question.command + question.title + "".join(said(question))
+    assert not set(everything) & set("\x1b\n\u202e\x07")
+    assert question.command == "corral job cancel '1\ufffd[2J'"
+
+
+def test_draining_says_what_goes_on_and_what_is_closed() -> None:
+    question = confirm.drain([nodes()[1]])
+    assert question.title == "Drain node-2?"
+    assert said(question) == [
+        "Running  5 jobs finish undisturbed",
+        "Effect   nothing new starts there; 0.5 free GPUs are closed",
+    ]
+    assert (question.command, question.reason) == ("corral nodes drain node-2", "--why")

@@ -1,0 +1,80 @@
+"""What can be typed behind the slash."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tui.recorded import job, jobs, node
+from tui.filter import Unreadable
+from tui.model import job_listing, node_listing
+from wire.words import JobState
+
+
+def shown(text: str) -> set[int]:
+    listing = job_listing()
+    listing.replace(jobs())
+    listing.narrow(text)
+    return {row.id for row in listing}
+
+
+ALL = {row.id for row in jobs()}
+
+
+def test_nothing_shows_everything() -> None:
+    assert shown("") == shown("   ") == ALL
+
+
+def test_a_word_is_a_regex_looked_for_everywhere() -> None:
+    assert shown("SWEEP") == shown("^24_. sweep") == {24, 25, 26, 27, 28, 29}
+    assert shown("llama-(70|405)b") == {row.id for row in jobs() if row.name.startswith("llama-")}
+
+
+def test_a_field_is_asked_alone_and_its_name_may_be_cut() -> None:
+    assert shown("user:bob") == shown("us:bob") == {row.id for row in jobs() if row.user == "bob"}
+    assert shown("state:fail") == {36, 37}
+
+
+def test_terms_must_all_agree_and_can_be_turned_round() -> None:
+    assert shown("user:bob !state:queued") == shown("user:bob") - shown("state:queued")
+    assert shown("!sweep") == ALL - shown("sweep")
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("gpus:8", lambda gpus: gpus == 8),
+        ("gpus:=8", lambda gpus: gpus == 8),
+        ("gpus:>=4", lambda gpus: gpus >= 4),
+        ("gpus:<1", lambda gpus: gpus < 1),
+        ("gpus:>0.4", lambda gpus: gpus > 0.4),
+        ("gpus:>", lambda gpus: True),
+    ],
+)
+def test_numbers_compare(text: str, good: object) -> None:
+    assert shown(text) == {row.id for row in jobs() if good(row.gpus)}  # type: ignore[operator]
+
+
+def test_a_field_nobody_knows_is_named_with_the_nearest() -> None:
+    with pytest.raises(Unreadable, match="no field usre; did you mean user"):
+        shown("usre:bob")
+    with pytest.raises(Unreadable, match="there are id, name, user"):
+        shown("zzz:1")
+
+
+@pytest.mark.parametrize("text", ["(", "name:[", "*", "user:(?P<"])
+def test_a_regex_half_typed_says_so(text: str) -> None:
+    with pytest.raises(Unreadable, match="not a regex yet"):
+        shown(text)
+
+
+def test_a_colon_inside_a_regex_is_no_field() -> None:
+    listing = job_listing()
+    listing.put([job(1, JobState.QUEUED, name="a:b")])
+    listing.narrow("(?:a:b)")
+    assert len(listing) == 1
+
+
+def test_nodes_sort_as_people_count() -> None:
+    listing = node_listing()
+    listing.put(node(name, ()) for name in ("node-10", "node-9", "node-1", "Node-2", "7"))
+    assert [row.name for row in listing] == ["7", "node-1", "Node-2", "node-9", "node-10"]

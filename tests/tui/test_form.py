@@ -1,0 +1,94 @@
+"""The submit form: what is typed, the job it means, and that its command means the same."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from cli.asked import WISHES, Asked
+from cli.jobs import spec_of
+from tui import form
+from wire.spec import JobSpec
+
+FULL = {
+    "command": "python train.py --name 'two words'",
+    "name": "sft",
+    "gpus": "16",
+    "gpu model": "H100 H200",
+    "nodes": "2",
+    "cpus": "2.5",
+    "memory": "1.5T",
+    "time": "1d2h30m",
+    "priority": "HIGH",
+    "array": "0-9:3",
+    "project": "nlp",
+    "queue": "night",
+    "directory": "/home/alice/my data",
+    "variables": "A=1 B='x y'",
+    "nodes with": "rack=r1 net=ib",
+}
+
+
+def spoken(command: str) -> JobSpec:
+    """What the command line makes of a command."""
+    words = shlex.split(command)[2:]
+    cut = words.index("--")
+    asked: dict[str, Any] = {}
+    for flag, value in zip(words[:cut:2], words[1:cut:2], strict=True):
+        wish = next(wish for wish in WISHES.values() if wish.flag == flag)
+        if wish.repeats:
+            asked.setdefault(wish.name, []).append(value)
+        else:
+            asked[wish.name] = value
+    return spec_of(Asked(**asked), words[cut + 1 :], is_command=True, environment={})
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        FULL,
+        {"command": "true", "directory": "/"},
+        {"command": "/usr/bin/env x", "gpus": "0.25", "time": "90s", "priority": "42", "directory": "/tmp"},
+        {"command": "a", "memory": "512MiB", "cpus": "1", "directory": "/", "project": "default"},
+    ],
+)
+def test_the_command_shown_submits_the_same_job(typed: dict[str, str]) -> None:
+    read = form.read(typed)
+    assert read.wrong == {}
+    assert read.spec == spoken(form.command(typed))
+
+
+def test_every_field_says_what_is_wrong_with_it() -> None:
+    wrong = {
+        "command": "'open",
+        "gpus": "1.5",
+        "nodes": "x",
+        "cpus": "-1",
+        "memory": "16",
+        "time": "5",
+        "priority": "urgent",
+        "array": "9-0",
+        "directory": "here",
+        "variables": "=1",
+        "nodes with": "rack",
+    }
+    read = form.read({**FULL, **wrong})
+    assert read.wrong.keys() == wrong.keys()
+    assert all(read.wrong.values())
+
+
+def test_an_empty_form_lacks_only_a_command() -> None:
+    assert form.read({}).wrong == {"command": "must name a program to run"}
+
+
+def test_fields_that_do_not_go_together_are_told_where_they_stand() -> None:
+    assert form.read({"command": "a", "gpus": "7", "nodes": "2"}).wrong == {
+        "gpus": "7 GPUs cannot be divided evenly over 2 nodes"
+    }
+
+
+def test_every_field_of_a_job_that_can_be_typed_has_a_line() -> None:
+    missing = set(JobSpec.__dataclass_fields__) - {field.target for field in form.FIELDS}
+    assert missing == {"grace_s", "hold"}

@@ -1,0 +1,119 @@
+"""How it looks, at the widths people have. `pytest --snapshot-update` accepts what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.recorded import NOW, everything
+from tests.tui.screens import Screen, settled, until
+from tests.tui.test_app import LOG, hostile
+from tui.feed import Changes, Connection
+
+Compare = Callable[..., bool]
+SIZES = [(60, 20), (80, 24), (120, 30), (200, 20)]
+WIDTHS = pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
+
+
+def after(*keys: str, sign: str = "") -> Callable[[Pilot[Any]], Any]:
+    """Press keys once everything is there, then wait for a sign on the screen."""
+
+    async def run(pilot: Pilot[Any]) -> None:
+        screen = pilot.app
+        assert isinstance(screen, Screen)
+        await settled(pilot)
+        await pilot.press(*keys)
+        await until(pilot, lambda: sign in screen.text())
+        await pilot.pause()
+
+    return run
+
+
+@WIDTHS
+def test_queue(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("j", "space"))
+
+
+@WIDTHS
+def test_nodes(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("2", "j", "j"))
+
+
+@WIDTHS
+def test_job_that_waits(snap_compare: Compare, size: tuple[int, int]) -> None:
+    keys = ("colon", "1", "0", "enter")
+    assert snap_compare(Screen(), terminal_size=size, run_before=after(*keys, sign="no two nodes"))
+
+
+def test_job_that_runs(snap_compare: Compare) -> None:
+    screen = Screen(output=LOG.encode())
+    assert snap_compare(screen, terminal_size=(120, 30), run_before=after("enter", sign="261 lines"))
+
+
+def test_events(snap_compare: Compare) -> None:
+    assert snap_compare(Screen(), terminal_size=(100, 24), run_before=after("3"))
+
+
+@WIDTHS
+def test_disconnected(snap_compare: Compare, size: tuple[int, int]) -> None:
+    lost = Changes(Connection("lost", NOW - 12, "nobody listens there"))
+    screen = Screen(everything(), replace(lost))
+    assert snap_compare(screen, terminal_size=size, run_before=after(sign="stale"))
+
+
+@WIDTHS
+def test_hostile_names(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(hostile()), terminal_size=size, run_before=after())
+
+
+def test_question(snap_compare: Compare) -> None:
+    keys = ("space", "j", "space", "space", "C")
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys))
+
+
+def test_form(snap_compare: Compare) -> None:
+    keys = ("N", *"python", "space", *"train.py", "tab", "tab", "x")
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys))
+
+
+def test_palette(snap_compare: Compare) -> None:
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after("colon", *"dra"))
+
+
+def test_help(snap_compare: Compare) -> None:
+    assert snap_compare(Screen(), terminal_size=(100, 40), run_before=after("question_mark"))
+
+
+def test_filter(snap_compare: Compare) -> None:
+    screen = Screen()
+    assert snap_compare(
+        screen, terminal_size=(80, 24), run_before=after("slash", *"user:bob", "space", "left_parenthesis")
+    )
+
+
+def test_an_empty_cluster(snap_compare: Compare) -> None:
+    empty = replace(everything(), jobs=(), nodes=(), events=())
+    assert snap_compare(Screen(empty), terminal_size=(80, 24), run_before=after())
+
+
+def test_read_only(snap_compare: Compare) -> None:
+    assert snap_compare(Screen(read_only=True), terminal_size=(80, 24), run_before=after())
+
+
+@pytest.mark.parametrize("look", ["horizon", "dawn", "terminal"])
+def test_themes(snap_compare: Compare, look: str) -> None:
+    assert snap_compare(Screen(look=look), terminal_size=(80, 24), run_before=after("2", "j"))
+
+
+def test_no_colour(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(Screen(look="terminal"), terminal_size=(80, 24), run_before=after("j", "space"))
+
+
+def test_ascii(snap_compare: Compare) -> None:
+    screen = Screen(look="terminal", ascii_only=True)
+    assert snap_compare(screen, terminal_size=(80, 24), run_before=after("2", "j", "C"))

@@ -1,0 +1,112 @@
+"""Every theme has a style for every part, and can be read."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+
+from tui import glyphs, theme
+from tui.ascii import AsciiOnly, ascii_only
+from tui.theme import DUSK, HORIZON, LOOKS, SIXTEEN, Look
+from wire.words import JobState
+
+COLOURED = [look for look in LOOKS.values() if look is not SIXTEEN]
+STATES = [state.value.lower() for state in JobState]
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=lambda look: look.colours.name)
+def test_every_theme_styles_the_same_parts(look: Look) -> None:
+    assert theme.styles(look).keys() == theme.styles(DUSK).keys()
+
+
+def _luminance(colour: Color) -> float:
+    parts = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized
+    ]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(one: Color, other: Color) -> float:
+    """As in the accessibility guidelines: 1 is none, 21 black on white."""
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _colour(style: Style) -> Color:
+    assert style.color is not None
+    return Color.from_rich_color(style.color)
+
+
+@pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
+def test_what_must_be_read_stands_out_from_its_ground(look: Look) -> None:
+    styles = theme.styles(look)
+    grounds = [look.colours.background, look.colours.surface, look.colours.variables["cursor"]]
+    for part, ground in itertools.product(
+        (*STATES, "text", "strong", "warn", "bad", "good", "held"), grounds
+    ):
+        assert contrast(_colour(styles[part]), Color.parse(ground or "")) >= 3, (part, ground)
+    for part in ("text", "strong", "muted", "running", "failed"):
+        assert contrast(_colour(styles[part]), Color.parse(look.colours.background or "")) >= 4.5, part
+
+
+def _as_deutan(colour: Color) -> tuple[float, float, float]:
+    """How deuteranopes see it (Viénot, Brettel and Mollon 1999), in linear light."""
+    red, green, blue = (part**2.2 for part in colour.normalized)
+    mixed = 0.29275 * red + 0.70725 * green
+    return mixed, mixed, -0.02234 * red + 0.02234 * green + blue
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [*itertools.combinations(("running", "queued", "failed", "preempted"), 2)]
+)
+def test_states_stay_apart_for_red_green_blind_eyes(one: str, other: str) -> None:
+    styles = theme.styles(HORIZON)
+    seen = [_as_deutan(_colour(styles[part])) for part in (one, other)]
+    assert sum(abs(a - b) for a, b in zip(*seen, strict=True)) > 0.2
+
+
+def test_states_differ_by_shape_also_in_ascii() -> None:
+    signs = [*glyphs.JOB.values(), glyphs.HELD]
+    assert len(set(signs)) == len(signs)
+    assert len({glyphs.ASCII[ord(sign)] for sign in signs}) == len(signs)
+    assert len({glyphs.ASCII[ord(sign)] for sign in glyphs.GPU.values()}) == len(glyphs.GPU)
+    assert len({glyphs.ASCII[ord(sign)] for sign in glyphs.NODE.values()}) == len(glyphs.NODE)
+
+
+def test_ascii_keeps_the_width_of_what_it_cannot_show() -> None:
+    line = [Segment("● 学習-é│", Style())]
+    assert AsciiOnly().apply(line, Color(0, 0, 0)) == [Segment("* ????-?|", Style())]
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours", "chosen"),
+    [
+        ({}, "truecolor", "dusk"),
+        ({}, "256", "dusk"),
+        ({}, "standard", "terminal"),
+        ({}, None, "terminal"),
+        ({"NO_COLOR": ""}, "truecolor", "terminal"),
+        ({"NO_COLOR": "1", "CORRAL_THEME": "dusk"}, "truecolor", "terminal"),
+        ({"CORRAL_THEME": "horizon"}, "truecolor", "horizon"),
+        ({"CORRAL_THEME": "nonsense"}, "truecolor", "dusk"),
+        ({"COLORFGBG": "0;15"}, "truecolor", "dawn"),
+        ({"COLORFGBG": "15;0"}, "truecolor", "dusk"),
+    ],
+)
+def test_the_theme_is_what_the_terminal_can_show(
+    environment: dict[str, str], colours: str | None, chosen: str
+) -> None:
+    assert theme.choose(environment, colours) == chosen
+
+
+def test_ascii_is_for_those_who_ask_and_for_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locale.getpreferredencoding", lambda _: "UTF-8")
+    assert not ascii_only({"TERM": "xterm-256color"})
+    assert ascii_only({"TERM": "linux"})
+    assert ascii_only({"CORRAL_ASCII": "1"})
+    monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
+    assert ascii_only({})
