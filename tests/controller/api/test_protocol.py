@@ -297,16 +297,19 @@ async def test_nothing_is_shown_before_it_is_on_disk(house: House, monkeypatch: 
         asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
         commit(batch)
 
+    await house.submit(hold=True)
+    old = house.daemon.store.journal(0, 1)
     monkeypatch.setattr(house.daemon.store, "commit", held)
-    submitted = asyncio.create_task(house.submit())
+    released = asyncio.create_task(house.post("/v1/jobs/1/release"))
     await entered.wait()
+    rendered = asyncio.create_task(house.server._streams.render_entries(old, rows=True))
     paths = ["/v1/jobs", "/v1/jobs/1", "/v1/cluster", "/v1/nodes", "/v1/health"]
     asked = [asyncio.create_task(house.get(path)) for path in paths]
     for _ in range(3):
         assert (await house.get("/v1/openapi.json"))[0] == 200  # what need not wait is answered meanwhile
-    assert not any(task.done() for task in [submitted, *asked])
+    assert not any(task.done() for task in [released, rendered, *asked])
     gate.set()
-    assert await submitted == 1
+    assert (await released)[0] == 200
     listed, shown, *_ = await asyncio.gather(*asked)
-    assert [job["id"] for job in listed[1]["jobs"]] == [1]
-    assert shown[0] == 200
+    assert listed[1]["jobs"][0]["reason"] == shown[1]["job"]["reason"] != "held"
+    assert b'"reason":"held"' not in await rendered
