@@ -23,7 +23,7 @@ from controller.config import (
 )
 from controller.core.plugin import Backfill, Pipeline, Weighted
 
-METHODS = {"filter": ("keep", "explain"), "scorer": ("score",), "order": ("rank",)}
+METHODS = {"filter": ("keep", "concerns", "explain"), "scorer": ("score",), "order": ("rank",)}
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
 REQUIRED = ("available", "capacity", "gpu")

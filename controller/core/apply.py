@@ -9,7 +9,6 @@ from controller.core import events
 from controller.core.events import Event
 from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
-from controller.core.requests import ask_of
 from controller.core.state import State
 from controller.core.transitions import require
 from wire.words import GpuHealth, JobState, Reason
@@ -30,7 +29,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         id=event.job,
         spec=event.spec,
         user=event.user,
-        ask=ask_of(event.spec),
+        ask=state.ask(event.spec),
         submitted_at=event.at,
         key=event.key,
         array=event.array,

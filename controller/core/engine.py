@@ -17,7 +17,6 @@ from controller.core.launch import starts_of
 from controller.core.outcome import outcome_of
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
-from controller.core.requests import ask_of
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
@@ -65,7 +64,7 @@ class Engine:
         if wrong:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
-        never = explain_never(self.placer, ask_of(given.spec))
+        never = explain_never(self.placer, self.state.ask(given.spec))
         if never is not None:
             return never
         spec, first = given.spec, self.state.next_job

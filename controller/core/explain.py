@@ -7,7 +7,7 @@ import numpy as np
 from controller.core.columns import ALL, Columns
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
-from controller.core.placement import Placer
+from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
 from controller.core.state import State
@@ -58,7 +58,7 @@ def losses(placer: Placer, part: Part, columns: Columns) -> tuple[tuple[FilterLo
     """Nodes lost to each filter in turn, and how many are left."""
     left = np.ones(columns.height, dtype=np.bool_)
     found = []
-    for each in placer.pipeline.filters:
+    for each in concerned(part, placer.pipeline):
         keeps = each.keep(part, columns, ALL)
         lost = np.flatnonzero(left & ~keeps)
         if len(lost):

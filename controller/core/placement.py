@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from controller.core.columns import ALL, Bools, Columns, Floats, Rows
 from controller.core.events import Allocation
 from controller.core.gpus import NO_GPUS, Choice, choose_gpus, quality_of
 from controller.core.nodes import Node, Nodes
-from controller.core.plugin import Pipeline
+from controller.core.plugin import Filter, Pipeline
 from controller.core.requests import Ask, Part
 from controller.core.room import Room, room_of
 
@@ -41,12 +42,13 @@ class Ranking:
     needed, nobody asks for scores.
     """
 
-    __slots__ = ("_fits", "_fits_at", "_nodes", "_part", "_pipeline", "_scores", "_scores_at")
+    __slots__ = ("_filters", "_fits", "_fits_at", "_nodes", "_part", "_scorers", "_scores", "_scores_at")
 
     def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
         self._part = part
         self._nodes = nodes
-        self._pipeline = pipeline
+        self._filters = concerned(part, pipeline)
+        self._scorers = pipeline.scorers
         self._fits: Bools = np.empty(0, dtype=np.bool_)
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
@@ -69,7 +71,7 @@ class Ranking:
         rows = self._stale(self._fits_at)
         if rows is not None:
             nodes = self._nodes
-            mask = kept(self._part, nodes.columns, rows, self._pipeline)
+            mask = kept(self._part, nodes.columns, rows, self._filters)
             if isinstance(rows, slice):
                 self._fits = mask
             else:
@@ -89,7 +91,7 @@ class Ranking:
         if rows is not None:
             nodes, fits = self._nodes, self.fits
             total: Floats = np.zeros(len(fits[rows]))
-            for each in self._pipeline.scorers:
+            for each in self._scorers:
                 total += each.weight * each.scorer.score(self._part, nodes.columns, rows)
             total[~fits[rows]] = NO
             if isinstance(rows, slice):
@@ -116,12 +118,17 @@ class Ranking:
         return rows[: self.count]
 
 
-def kept(part: Part, columns: Columns, rows: Rows, pipeline: Pipeline) -> Bools:
-    """Rows that every filter keeps."""
-    mask = pipeline.filters[0].keep(part, columns, rows)
-    for each in pipeline.filters[1:]:
+def kept(part: Part, columns: Columns, rows: Rows, filters: Sequence[Filter]) -> Bools:
+    """Rows that every one of these filters keeps; there is at least one."""
+    mask = filters[0].keep(part, columns, rows)
+    for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)
     return mask
+
+
+def concerned(part: Part, pipeline: Pipeline) -> list[Filter]:
+    """The filters that have a say about the part."""
+    return [each for each in pipeline.filters if each.concerns(part)]
 
 
 class Placer:
@@ -158,13 +165,13 @@ class Placer:
             part = ask.split(count)
             if part is None or not idle.height:
                 continue
-            if int(np.count_nonzero(kept(part, idle, ALL, self.pipeline))) >= count:
+            if int(np.count_nonzero(kept(part, idle, ALL, concerned(part, self.pipeline)))) >= count:
                 return Shape(part, count)
         return None
 
     def possible(self, part: Part) -> Bools:
         """Nodes that take work now and could hold the part if they were empty."""
-        return kept(part, self.nodes.idle, ALL, self.pipeline) & self.nodes.columns.open
+        return kept(part, self.nodes.idle, ALL, concerned(part, self.pipeline)) & self.nodes.columns.open
 
     def find(self, ask: Ask) -> Place | None:
         """A place for the ask now, or None."""

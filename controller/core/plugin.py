@@ -22,6 +22,10 @@ class Filter(Protocol):
         """True for every row that may hold the part."""
         ...
 
+    def concerns(self, part: Part) -> bool:
+        """False if the part asks for nothing this filter looks at: then it keeps every node unasked."""
+        ...
+
     def explain(self, part: Part) -> str:
         """What a node lost here lacks, as in `3 nodes: <sentence>`."""
         ...

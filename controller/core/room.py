@@ -59,9 +59,7 @@ class Room:
 def room_of(nodes: Nodes, row: int) -> Room:
     """What the node in this row has free now."""
     columns = nodes.columns
-    return Room(
-        int(columns.cpu_free[row]),
-        int(columns.memory_free[row]),
-        columns.gpu_free[row].tolist(),
-        columns.gpu_model[row].tolist(),
-    )
+    cpu, memory = columns.cpu_free.item(row), columns.memory_free.item(row)
+    if not columns.gpu_count.item(row):
+        return Room(cpu, memory, [], [])
+    return Room(cpu, memory, columns.gpu_free[row].tolist(), columns.gpu_model[row].tolist())

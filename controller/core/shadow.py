@@ -114,10 +114,12 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
     if ranking.count < shape.nodes:
         return None
     chosen: list[int] = []
-    spare = shadow.spare
-    for row in ranking.in_order():
+    rows, spare = ranking.in_order(), shadow.spare
+    for seen, row in enumerate(rows):
         if shadow.spoils(placer, shape.part, row):
             if not spare:
+                if len(chosen) + len(rows) - seen <= shape.nodes:
+                    return None
                 continue
             spare -= 1
         chosen.append(row)

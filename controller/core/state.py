@@ -10,6 +10,10 @@ from controller.core.jobs import Job
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
 from controller.core.queue import Queue
+from controller.core.requests import Ask, ask_of
+from wire.spec import JobSpec
+
+NO_SPEC = JobSpec(command=())
 
 
 class State:
@@ -29,6 +33,13 @@ class State:
         """Jobs by (user, idempotency key)."""
         self.arrays: dict[int, dict[int, int]] = {}
         """Jobs by (array, index)."""
+        self._asked = (NO_SPEC, ask_of(NO_SPEC))
+
+    def ask(self, spec: JobSpec) -> Ask:
+        """The class of a spec; the last is remembered: it is asked for when checked and when queued."""
+        if spec is not self._asked[0]:
+            self._asked = spec, ask_of(spec)
+        return self._asked[1]
 
     def enqueue(self, job: Job) -> None:
         """A queued, unheld job waits in the place its rank gives it."""

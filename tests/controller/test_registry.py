@@ -125,9 +125,13 @@ FROZEN = (
         ("class It: name = 'it'", "is not a dataclass"),
         (FROZEN.replace("(frozen=True)", "") + " pass\n", "is not frozen"),
         (FROZEN + " pass\n", "has no `name: ClassVar[str]`"),
-        (FROZEN + " name: ClassVar[str] = 'it'\n def keep(self): ...\n", "has no method 'explain'"),
         (
-            FROZEN + " name: ClassVar[str] = 'it'\n def keep(self): ...\n def explain(self): ...\n"
+            FROZEN + " name: ClassVar[str] = 'it'\n def keep(self): ...\n def concerns(self): ...\n",
+            "has no method 'explain'",
+        ),
+        (
+            FROZEN
+            + " name: ClassVar[str] = 'it'\n def keep(self): ...\n def concerns(self): ...\n def explain(self): ...\n"
             " def __post_init__(self): 1 / 0\n",
             "fails when made (ZeroDivisionError: division by zero)",
         ),

@@ -19,6 +19,10 @@ class Available:
         """True where the node takes work."""
         return nodes.open[rows]
 
+    def concerns(self, part: Part) -> bool:
+        """Whether the part asks for any of this."""
+        return True
+
     def explain(self, part: Part) -> str:
         """What a lost node lacks."""
         return "away or drained"

@@ -19,6 +19,10 @@ class Capacity:
         """True where both fit."""
         return (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
 
+    def concerns(self, part: Part) -> bool:
+        """Whether the part asks for any of this."""
+        return True
+
     def explain(self, part: Part) -> str:
         """What a lost node lacks."""
         return f"{part.cpu_milli / 1000:g} CPUs and {part.memory_mib} MiB of memory"

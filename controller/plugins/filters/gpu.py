@@ -22,13 +22,15 @@ class Gpu:
     def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
         """True where the GPUs fit."""
         free = nodes.gpu_free[rows]
-        if not part.gpus and not part.share:
-            return np.ones(len(free), dtype=np.bool_)
         fits = free >= (part.share or WHOLE_GPU)
         if part.models:
             fits &= np.isin(nodes.gpu_model[rows], nodes.model_codes(part.models))
         enough: Bools = fits.sum(axis=1) >= max(1, part.gpus)
         return enough
+
+    def concerns(self, part: Part) -> bool:
+        """Whether the part asks for any of this."""
+        return bool(part.gpus or part.share)
 
     def explain(self, part: Part) -> str:
         """What a lost node lacks."""

@@ -20,8 +20,6 @@ class Selector:
     def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
         """True where every label matches."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
-        if not part.selector:
-            return np.ones(len(chosen), dtype=np.bool_)
         wanted = part.selector
         labels = nodes.labels
         return np.fromiter(
@@ -29,6 +27,10 @@ class Selector:
             dtype=np.bool_,
             count=len(chosen),
         )
+
+    def concerns(self, part: Part) -> bool:
+        """Whether the part asks for any of this."""
+        return bool(part.selector)
 
     def explain(self, part: Part) -> str:
         """What a lost node lacks."""

@@ -44,7 +44,7 @@ def test_easy(behind: JobSpec, starts: bool) -> None:
     world.tick()
     first, second = world.submit(cpus(6, 5)), world.submit(behind)
     assert [start.job for start in world.tick()] == ([second] if starts else [])
-    promise = world.engine.cycle.promise
+    promise = world.engine.cycle.promise(world.now)
     assert promise is not None
     assert (promise.job, promise.at) == (first, world.now + 2 * HOUR)
 
