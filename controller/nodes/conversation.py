@@ -18,6 +18,7 @@ from wire.frames import (
     GpuHealthChanged,
     GpuReport,
     Hello,
+    Leave,
     LogChunk,
     Ping,
     ReadLog,
@@ -97,6 +98,13 @@ class Conversation:
         self._line.write(data)
         if self._line.unread() > MAX_UNREAD:
             self._cut.set_result("the agent does not read what it is told")
+
+    def leave(self) -> None:
+        """Say goodbye and listen no more."""
+        self.send(Leave())
+        self.flush()
+        if not self._cut.done():
+            self._cut.set_result("closed")
 
     async def read_log(
         self, job: int, attempt: int, stream: str, offset: int, follow: bool

@@ -12,6 +12,9 @@ from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.text import plain
 
 _READ = 1 << 20
+_HOME = str(Path(__file__).absolute().parent.parent.parent)
+_CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import main; sys.exit(main())"
+"""As `python -m agent`, but whatever stands in the working directory is not imported."""
 
 
 class LocalLink(ReconnectingLink):
@@ -48,9 +51,9 @@ class LocalLink(ReconnectingLink):
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,
-                "-P",
-                "-m",
-                "agent",
+                "-c",
+                _CODE,
+                _HOME,
                 *self._arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -60,7 +63,9 @@ class LocalLink(ReconnectingLink):
                 limit=_READ,
             )
         except OSError as error:
-            raise CannotConnect(f"the agent cannot be started: {error.strerror}") from None
+            raise CannotConnect(
+                f"the agent cannot be started with {self._python}: {error.strerror}"
+            ) from None
         return LocalLine(process)
 
 
@@ -90,7 +95,8 @@ class LocalLine:
 
     async def end(self, patience_s: float) -> str:
         """Close the pipes and see the process out; what it said last explains most endings."""
-        self._in.transport.abort()
+        if not self._in.transport.is_closing():  # it is when the agent died first, and abort() would fail
+            self._in.close()
         try:
             await asyncio.wait_for(self.process.wait(), patience_s)
         except TimeoutError:

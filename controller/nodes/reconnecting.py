@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 from controller.nodes.conversation import Conversation, Line
 from controller.nodes.link import Deliver, LinkLost, NodeAway
-from wire.frames import AgentFrame, ControllerFrame, Leave
+from wire.frames import AgentFrame, ControllerFrame
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -41,7 +41,10 @@ class ReconnectingLink(ABC):
     def open(self, deliver: Deliver) -> None:
         """Connect, and connect again with backoff whenever that is lost."""
         self._deliver = deliver
+        self._closing = False
+        self._told = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link to {self.name}")
+        self._task.add_done_callback(_complain)
 
     def send(self, frame: ControllerFrame) -> None:
         """Queue a frame for the agent; dropped while not connected."""
@@ -65,8 +68,7 @@ class ReconnectingLink(ABC):
         """Let the agent go; its attempts go on."""
         self._closing = True
         if self._talk is not None:
-            self._talk.send(Leave())
-            self._talk.flush()
+            self._talk.leave()
         elif self._task is not None:
             self._task.cancel()
         if self._task is not None:
@@ -108,3 +110,10 @@ class ReconnectingLink(ABC):
         if self._deliver is not None and not self._closing and lost != self._told:
             self._told = lost
             self._deliver(self.name, lost)
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    """A link that dies of a bug must not die unheard."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
+        task.get_loop().call_exception_handler(context)

@@ -1,0 +1,204 @@
+"""What every link does, whatever carries it. The agents behind them are real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.nodes import conversation
+from controller.nodes.link import LinkLost, LogMissing, NodeAway, NodeLink
+from tests.agent.driving import alive
+from tests.controller.nodes.ways import PATIENCE_S, WAYS, Listener, Way
+from wire.frames import Hello, Settle, Start, Stop
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
+    made = WAYS[request.param](tmp_path / "spool")
+    yield made
+    made.end()
+
+
+Opened = tuple[NodeLink, Listener]
+
+
+@pytest.fixture
+async def open_link(way: Way) -> AsyncIterator[Callable[..., Any]]:
+    """Opens links that have heard their first hello."""
+    links: list[NodeLink] = []
+
+    async def begin(**how: float) -> Opened:
+        link, listener = way.link(**how), Listener()
+        link.open(listener.deliver)
+        links.append(link)
+        await listener.nth(Hello)
+        return link, listener
+
+    yield begin
+    for link in links:
+        await link.close()
+
+
+def order(job: int, *command: str, **more: Any) -> Start:
+    return Start(job, 1, command, "somebody", 1000, 100, **more)
+
+
+async def whole(link: NodeLink, job: int, offset: int = 0, follow: bool = False) -> bytes:
+    async with aclosing(link.read_log(job, 1, "stdout", offset, follow)) as pieces:
+        return b"".join([piece async for piece in pieces])
+
+
+async def test_a_hello_comes_first(open_link: Callable[..., Any]) -> None:
+    _, listener = await open_link()
+    hello = listener.heard[0]
+    assert isinstance(hello, Hello)
+    assert (hello.node, len(hello.facts.gpus)) == ("gpu01", 2)
+
+
+async def test_attempts_run_and_end(open_link: Callable[..., Any]) -> None:
+    link, listener = await open_link()
+    for job in range(1, 51):
+        link.send(order(job, "sh", "-c", f"exit {job}"))
+    for job in range(1, 51):
+        assert (await listener.status(job, ended=True)).code == job
+
+
+async def test_what_is_said_to_nobody_is_dropped(way: Way) -> None:
+    link, listener = way.link(), Listener()
+    link.send(order(1, "true"))
+    with pytest.raises(NodeAway):
+        await whole(link, 1)
+    link.open(listener.deliver)
+    link.send(order(2, "true"))
+    assert (await listener.nth(Hello)).attempts == ()
+    await link.close()
+    link.send(order(3, "true"))
+    with pytest.raises(NodeAway):
+        await whole(link, 1)
+
+
+async def test_logs_are_read_whole_in_part_and_live(open_link: Callable[..., Any], tmp_path: Path) -> None:
+    link, listener = await open_link()
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    link.send(order(1, "sh", "-c", f"printf 'a\\0b\\n'; read -r _ < {gate}; echo end"))
+    await listener.status(1, ended=False)
+    async with aclosing(link.read_log(1, 1, "stdout", 0, True)) as live:
+        assert await anext(live) == b"a\0b\n"
+        assert await asyncio.to_thread(gate.write_text, "\n")
+        assert [piece async for piece in live] == [b"end\n"]
+    assert await whole(link, 1) == b"a\0b\nend\n"
+    assert await whole(link, 1, offset=2) == b"b\nend\n"
+    assert await whole(link, 1, offset=-4) == b"end\n"
+    with pytest.raises(LogMissing, match="no log of attempt 1 of job 2"):
+        await whole(link, 2)
+
+
+async def test_a_slow_reader_holds_up_nobody_and_misses_nothing(
+    open_link: Callable[..., Any], tmp_path: Path
+) -> None:
+    link, listener = await open_link()
+    data = os.urandom(6 * 1024 * 1024)
+    (tmp_path / "data").write_bytes(data)
+    link.send(order(1, "cat", str(tmp_path / "data")))
+    await listener.status(1, ended=True)
+    async with aclosing(link.read_log(1, 1, "stdout", -len(data), False)) as slow:
+        first = await anext(slow)
+        assert await whole(link, 1) == data
+        link.send(order(2, "true"))
+        await listener.status(2, ended=True)
+        kept = sum(len(each._chunks) for each in link._talk._readings.values())  # type: ignore[attr-defined]
+        assert kept <= conversation.WINDOW
+        assert first + b"".join([piece async for piece in slow]) == data
+
+
+async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> None:
+    link, listener = await open_link()
+    link.send(order(1, "sh", "-c", "echo line; sleep 1000"))
+    await listener.status(1, ended=False)
+    async with aclosing(link.read_log(1, 1, "stdout", 0, True)) as live:
+        assert await anext(live) == b"line\n"
+    waiting = asyncio.create_task(whole(link, 1, follow=True))
+    link.send(Stop(1, 1))
+    assert await waiting == b"line\n"
+    cancelled = asyncio.create_task(whole(link, 1))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert link._talk._readings == {}  # type: ignore[attr-defined]
+
+
+async def test_a_killed_agent_comes_back_with_the_same_attempts(
+    open_link: Callable[..., Any], way: Way
+) -> None:
+    link, listener = await open_link()
+    link.send(order(1, "sleep", "1000"))
+    link.send(order(2, "true"))
+    pid = (await listener.status(1, ended=False)).pid
+    assert (await listener.status(2, ended=True)).code == 0
+    link.send(Settle(2, 1))
+    reading = asyncio.create_task(whole(link, 1, follow=True))
+    await asyncio.sleep(0)
+    os.kill(way.agent(), signal.SIGKILL)
+    with pytest.raises(NodeAway):
+        await reading
+    await listener.nth(LinkLost)
+    again = await listener.nth(Hello, 2)
+    assert [status.pid for status in again.attempts if status.job == 1] == [pid]
+    kinds = [type(each) for each in listener.heard if isinstance(each, (Hello, LinkLost))]
+    assert kinds == [Hello, LinkLost, Hello]
+    link.send(Stop(1, 1))
+    assert (await listener.status(1, ended=True)).why == "cancelled"
+
+
+async def test_a_silent_agent_is_replaced(open_link: Callable[..., Any], way: Way) -> None:
+    _, listener = await open_link(ping_s=0.05, silence_s=0.5)
+    stopped = way.agent()
+    os.kill(stopped, signal.SIGSTOP)
+    lost = await listener.nth(LinkLost)
+    assert "silent" in lost.why
+    await listener.nth(Hello, 2)
+    assert not alive(stopped)
+
+
+async def test_pings_keep_a_quiet_agent(open_link: Callable[..., Any]) -> None:
+    link, listener = await open_link(ping_s=0.05, silence_s=0.5)
+    link.send(order(1, "sleep", "1.5"))
+    await listener.status(1, ended=True)
+    assert not any(isinstance(each, LinkLost) for each in listener.heard)
+
+
+async def test_an_agent_that_does_not_read_costs_no_memory(
+    open_link: Callable[..., Any], way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "MAX_UNREAD", 1 << 20)
+    link, listener = await open_link()
+    os.kill(way.agent(), signal.SIGSTOP)
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(isinstance(each, LinkLost) for each in listener.heard):
+            link.send(order(1, "true", env={"LONG": "x" * 100_000}))
+            await asyncio.sleep(0)
+    assert "does not read" in (await listener.nth(LinkLost)).why
+    await listener.nth(Hello, 2)
+
+
+async def test_closing_lets_the_agent_go_and_its_attempts_go_on(
+    open_link: Callable[..., Any], way: Way
+) -> None:
+    link, listener = await open_link()
+    link.send(order(1, "sleep", "1000"))
+    pid = (await listener.status(1, ended=False)).pid
+    agent = way.agent()
+    await link.close()
+    assert not alive(agent)
+    assert not any(isinstance(each, LinkLost) for each in listener.heard)
+    link.open(listener.deliver)
+    again = await listener.nth(Hello, 2)
+    assert [status.pid for status in again.attempts] == [pid]

@@ -1,0 +1,111 @@
+"""Connections that fail or talk nonsense, and how rarely that is said. The agents are small scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from controller.nodes import conversation, reconnecting
+from controller.nodes.link import LinkLost
+from controller.nodes.local import LocalLink
+from tests.controller.nodes.ways import PATIENCE_S, Listener
+from wire.frames import Hello, NodeFacts, Ping, Report, pack
+
+Pretend = Callable[[str], tuple[LocalLink, Listener]]
+HELLO = pack(Hello("gpu01", "0", "boot", "1", NodeFacts(1000, 100))).decode().rstrip("\n")
+
+
+@pytest.fixture
+async def pretend(tmp_path: Path) -> AsyncIterator[Pretend]:
+    """Opens a link to a shell script that takes the agent's place."""
+    links: list[LocalLink] = []
+
+    def begin(script: str) -> tuple[LocalLink, Listener]:
+        program = tmp_path / "agent"
+        program.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\n{script}\n")
+        program.chmod(0o755)
+        (tmp_path / "hello").write_text(HELLO + "\n")
+        (tmp_path / "starts").touch()
+        link, listener = LocalLink("gpu01", tmp_path / "spool", python=str(program)), Listener()
+        links.append(link)
+        link.open(listener.deliver)
+        return link, listener
+
+    yield begin
+    for link in links:
+        await link.close()
+
+
+async def starts(tmp_path: Path, number: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (tmp_path / "starts").read_text().count("\n") < number:
+            await asyncio.sleep(0.02)
+
+
+def said(hello: str = HELLO, **changes: object) -> str:
+    return f"echo '{json.dumps({**json.loads(hello), **changes})}'; cat > /dev/null"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (said(node="gpu02\x1b[2J"), "it says it is 'gpu02\ufffd[2J'"),
+        (said(protocol=99), "it speaks protocol 99, this controller speaks 1"),
+        ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
+        ("echo 'Welcome to gpu01!'", "what it says is not a frame: frame: not JSON"),
+        ("head -c 3000000 /dev/zero", "a frame is longer than 1000000 bytes"),
+        ("echo 'agent: the host is on fire' >&2; exit 3", "the agent ended: the host is on fire"),
+        ("exit 0", "the agent ended"),
+    ],
+)
+async def test_what_is_no_agent_is_lost_with_a_reason(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    monkeypatch.setattr(conversation, "MAX_FRAME", 1_000_000)
+    _, listener = pretend(script)
+    lost = await listener.nth(LinkLost)
+    assert lost.why.startswith(why)
+    assert not any(isinstance(each, Hello) for each in listener.heard)
+
+
+async def test_the_same_trouble_is_told_once(
+    pretend: Pretend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconnecting, "LONGEST_PAUSE_S", 0.1)
+    _, listener = pretend("exit 0")
+    await starts(tmp_path, 4)
+    assert listener.heard == [LinkLost("the agent ended")]
+
+
+async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    link, listener = LocalLink("gpu01", tmp_path / "spool", python="/no/such/python"), Listener()
+    link.open(listener.deliver)
+    assert await listener.nth(LinkLost) == LinkLost(
+        "the agent cannot be started with /no/such/python: No such file or directory"
+    )
+    await link.close()
+
+
+async def test_frames_may_come_in_pieces(pretend: Pretend) -> None:
+    report = '{"t":"report","status":{"job":1,"attempt":1,"why":"ü"}}'
+    head, tail = report[:20], report[20:]
+    _, listener = pretend(
+        f"cat \"$(dirname $0)/hello\"; printf '%s' '{head}'; sleep 0.1; echo '{tail}'; cat > /dev/null"
+    )
+    assert (await listener.nth(Report)).status.why == "ü"
+
+
+async def test_all_frames_of_a_turn_leave_together(pretend: Pretend, tmp_path: Path) -> None:
+    """One read of the agent sees all of them."""
+    link, listener = pretend(
+        f'cat "$(dirname $0)/hello"; dd bs=65536 count=1 of={tmp_path}/read 2> /dev/null'
+    )
+    await listener.nth(Hello)
+    for beat in range(100):
+        link.send(Ping(beat))
+    await listener.nth(LinkLost)
+    assert (tmp_path / "read").read_bytes() == b"".join(pack(Ping(beat)) for beat in range(100))
