@@ -52,6 +52,8 @@ def build_pipeline(config: Config) -> Pipeline:
             for name, each in section.scorers.items()
         ),
         backfill=Backfill(section.backfill),
+        max_delay_s=section.backfill_delay_s,
+        depth=section.backfill_depth,
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Mapping, Optional
+from typing import Iterator, Mapping, Optional
 
 from wire.words import PRIORITIES, WHOLE_GPU
 
@@ -36,6 +37,7 @@ class JobSpec:
     hold: bool = False
 
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 MAX_ARRAY = 10_000
 MAX_TEXT = 4_096
 MAX_COMMAND = 128 * 1024
@@ -55,10 +57,10 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         "command",
         f"must be at most {MAX_COMMAND} characters long",
     )
-    need(not any("\0" in part for part in spec.command), "command", "must not contain NUL")
     for where, text in (("name", spec.name), ("project", spec.project), ("queue", spec.queue)):
         need(len(text) <= 200, where, "must be at most 200 characters")
-        need("\0" not in text, where, "must not contain NUL")
+    for where, text in _texts(spec):
+        need(storable(text), where, "must be Unicode text without NUL")
     need(bool(spec.project), "project", "must not be empty")
     need(bool(spec.queue), "queue", "must not be empty")
     need(0 <= spec.priority <= 100, "priority", "must lie between 0 and 100")
@@ -79,15 +81,31 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     )
     need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
-    for key, value in spec.env.items():
-        good = bool(key) and "=" not in key and "\0" not in key and "\0" not in value
-        need(good, f"env.{key}", "is not a valid environment variable")
+    for key in spec.env:
+        need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")
     if spec.array is not None:
         try:
             array_indices(spec.array)
         except ValueError as error:
             found.append(("array", str(error)))
     return found
+
+
+def storable(text: str) -> bool:
+    """Can it be written down? No NUL, and no half of a surrogate pair, which JSON lets through."""
+    return not _UNSTORABLE.search(text)
+
+
+def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Every text of a spec with the path to it."""
+    yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
+    yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
+    yield from (("command", part) for part in spec.command)
+    yield from (("gpu_models", model) for model in spec.gpu_models)
+    for where, pairs in (("selector", spec.selector), ("env", spec.env)):
+        for key, value in pairs.items():
+            yield f"{where}.{key}", key
+            yield f"{where}.{key}", value
 
 
 def _whole_or_share(gpus: float) -> bool:

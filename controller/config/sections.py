@@ -167,7 +167,9 @@ class SchedulerSection(Section):
     """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
 
     order: Plugin = Plugin(name="priority")
-    backfill: Literal["none", "easy", "easy-sjbf", "greedy"] = "easy"
+    backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] = "easy"
+    backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
+    backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
     filters: list[Plugin] = [Plugin(name=name) for name in ("available", "capacity", "gpu", "selector")]
     scorers: dict[str, WeightedPlugin] = {"fit": WeightedPlugin(weight=30), "load": WeightedPlugin(weight=20)}
 

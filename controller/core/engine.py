@@ -20,8 +20,11 @@ from controller.core.plugin import Pipeline
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
-from wire.spec import array_indices, problems
+from wire.spec import array_indices, problems, storable
 from wire.words import JobState, Reason
+
+MAX_KEY = 200
+"""Characters of an idempotency key."""
 
 
 class Engine:
@@ -60,6 +63,8 @@ class Engine:
         known = self.state.keys.get((given.user, given.key)) if given.key else None
         if known:
             return Accepted(tuple(known))
+        if not storable(given.key) or len(given.key) > MAX_KEY:
+            return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
         wrong = problems(given.spec)
         if wrong:
             where, message = wrong[0]

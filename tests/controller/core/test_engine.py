@@ -8,6 +8,7 @@ from controller.core import inputs
 from controller.core.transitions import LEGAL, IllegalTransition, require
 from tests.worlds import World, spec
 from wire.frames import AttemptStatus, Settle, Start
+from wire.spec import JobSpec
 from wire.words import JobState, NodeState, Reason
 
 
@@ -112,6 +113,21 @@ def test_a_held_job_that_was_cancelled_stays_cancelled(world: World) -> None:
 def test_the_same_key_is_the_same_job(world: World) -> None:
     assert world.submit(spec(1), key="k") == world.submit(spec(1), key="k")
     assert world.submit(spec(1), user="bo", key="k") == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "where"),
+    [
+        (spec(1, name="\ud800"), "", "name"),
+        (spec(1, env={"A": "b\0"}), "", "env.A"),
+        (spec(1, selector={"\udfff": "x"}), "", "selector.\udfff"),
+        (spec(1), "\ud800", "key"),
+        (spec(1), "k" * 201, "key"),
+    ],
+)
+def test_what_cannot_be_written_down_is_refused(world: World, asked: JobSpec, key: str, where: str) -> None:
+    refusal = world.refuse(inputs.Submit(asked, "ada", key))
+    assert (refusal.code, refusal.where) == ("invalid", where)
 
 
 def test_an_array_is_a_row_of_jobs(world: World) -> None:
