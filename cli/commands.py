@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "job": ("cli.job", "Show, follow, cancel, hold, release or wait for jobs."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; drain and resume them."),
     "events": ("cli.events", "Show what happened; follow what happens."),
+    "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),
     "demo": ("cli.demo", "See a cluster of four simulated 8-GPU hosts at work."),
     "controller": ("cli.controller", "Run the controller in the foreground."),

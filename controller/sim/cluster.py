@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.config import Config
+from controller.sim.refusal import SimulationRefused
 from wire.frames import GpuFacts, NodeFacts
 from wire.spec import JobSpec
 
@@ -20,14 +21,6 @@ ISLAND = 8
 _GROUP = re.compile(r"(\d{1,3})x([\w-]{1,40})")
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
-
-
-class ClusterRefused(Exception):
-    """There is no cluster to simulate: why, and what to do about it."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +87,21 @@ def configured(config: Config) -> Cluster:
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):
             if value is None:
-                raise ClusterRefused(
+                raise SimulationRefused(
                     f"node {name}: only the host itself knows its {key}",
                     f"Write {key} into [nodes.{name}], or give the cluster by --nodes or --pool.",
                 )
         if node.gpus in ("auto", "nvml"):
-            raise ClusterRefused(
+            raise SimulationRefused(
                 f"node {name}: gpus = {node.gpus!r} is known only to the host itself",
                 'Write gpus = "simulated:8xH100" or "none", or give the cluster by --nodes and --gpus.',
             )
         groups = tuple((int(count), model) for count, model in _GROUP.findall(node.gpus.partition(":")[2]))
         nodes[name] = _facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
     if not nodes:
-        raise ClusterRefused("there are no nodes to simulate", "Give --nodes N --gpus G, --pool N or --config.")
+        raise SimulationRefused(
+            "there are no nodes to simulate", "Give --nodes N --gpus G, --pool N or --config."
+        )
     return Cluster(nodes)
 
 

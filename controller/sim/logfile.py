@@ -11,16 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from controller.sim.refusal import SimulationRefused
+
 _GZIP = b"\x1f\x8b"
 _GLANCE = 1 << 12
 
 
-class LogRefused(Exception):
+class LogRefused(SimulationRefused):
     """The log cannot be used: where it is broken, why, and what to do about it."""
 
     def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
-        super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}")
-        self.hint = hint
+        super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}", hint)
 
 
 class Form(enum.Enum):
@@ -65,7 +66,7 @@ class LogFile:
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         # A byte order mark is no data, and a strange letter in a comment no reason to stop.
-        text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")  # type: ignore[type-var]
+        text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")
         with self._unpacking():
             for self._at, line in enumerate(text, 1):
                 yield self._at, line
@@ -81,5 +82,7 @@ class LogFile:
     def broken(self, line: int, why: str) -> None:
         """Note a line that cannot be read, or refuse the log for it."""
         if not self._skip_bad:
-            raise LogRefused(self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line)
+            raise LogRefused(
+                self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line
+            )
         self.bad.append((line, why))

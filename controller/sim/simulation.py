@@ -36,6 +36,7 @@ class Simulation:
         self._witness = witness
         self._heap: list[tuple[float, int, int, Happening]] = []
         self._sequence = 0
+        self._last = Ending(self, (0, 0), 0.0, 0.0, [])
 
     def at(self, when: float, rank: int, happening: Happening) -> None:
         """Let something happen then."""
@@ -65,12 +66,15 @@ class Simulation:
         return self.courses[job]
 
     def _end_later(self, seconds: float, node: str, key: Key) -> None:
-        self.at(self.now + seconds, NEWS, lambda now: self._end(node, key, now))
+        last = self._last
+        if last.key == key and last.started_at == self.now and last.seconds == seconds:
+            last.nodes.append(node)  # the members of a gang end together
+            return
+        last = self._last = Ending(self, key, self.now, seconds, [node])
+        self._let_end(last)
 
-    def _end(self, node: str, key: Key, now: float) -> None:
-        status = self.agents[node].end(key, now)
-        if status is not None and node not in self.cut:
-            self.tell(inputs.AgentReported(node, status))
+    def _let_end(self, ending: Ending) -> None:
+        self.at(self.now + ending.seconds, NEWS, ending)
 
     def tell(self, given: Input) -> Decision:
         """Hand the engine an input now, and let the agents carry out what it orders."""
@@ -94,12 +98,37 @@ class Simulation:
         self.now = now = heap[0][0]
         while heap and heap[0][0] == now:
             heapq.heappop(heap)[3](now)
+        self._cycle()
+        return True
+
+    def _cycle(self) -> None:
         self.tell(Tick())
         self.engine.state.forget_old()
-        return True
 
     def run(self, progress: Callable[[float], Any] | None = None) -> None:
         """Until nothing is left to happen."""
         while self.step():
             if progress is not None:
                 progress(self.now)
+
+
+class Ending:
+    """The processes of one attempt return, on all the nodes where they started together."""
+
+    __slots__ = ("_simulation", "key", "nodes", "seconds", "started_at")
+
+    def __init__(
+        self, simulation: Simulation, key: Key, started_at: float, seconds: float, nodes: list[str]
+    ) -> None:
+        self.key = key
+        self.started_at = started_at
+        self.seconds = seconds
+        self.nodes = nodes
+        self._simulation = simulation
+
+    def __call__(self, now: float) -> None:
+        simulation = self._simulation
+        for node in self.nodes:
+            status = simulation.agents[node].end(self.key, now)
+            if status is not None and node not in simulation.cut:
+                simulation.tell(inputs.AgentReported(node, status))

@@ -137,9 +137,7 @@ class Table:
         key = tuple(row[name] for name in _OF_SPEC)
         spec = self._specs.get(key)
         if spec is None:
-            asked = {
-                field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]
-            }
+            asked = {field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]}
             spec = JobSpec(("true",), **asked)
             for where, message in problems(spec):
                 column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)

@@ -1,0 +1,269 @@
+"""corral sim run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from cli import simtable, units
+from cli.commands import examples
+from cli.exits import Mistake
+from cli.messages import note
+from cli.output import Format, Output
+from cli.simulating import Progress, refusals
+from wire import places
+
+if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
+    from controller.config import Config
+    from controller.sim.cluster import Cluster
+    from controller.sim.logs import Log
+    from controller.sim.run import JobRow, Outcome, Policy, Task
+
+EXAMPLES = examples(
+    "corral sim run log.swf.gz",
+    "corral sim run log.swf --pool 100 --compare fcfs,sjf,easy,easy-sjbf,conservative",
+    "corral sim run log.swf --nodes 64 --cpus 16 --order shortest --backfill none",
+    "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
+)
+CPUS, MEMORY, MODEL = 64, "512G", "H100"
+
+
+def _option(flag: str, metavar: str, help_text: str, **more: Any) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help_text, show_default=False, **more)
+
+
+LogPath = Annotated[
+    Path, typer.Argument(metavar="LOG", help="SWF, CSV or JSON lines; gzip or not.", show_default=False)
+]
+Pool = Annotated[
+    int | None, _option("--pool", "N", "On N interchangeable processors.", min=1, max=10_000_000)
+]
+Nodes = Annotated[int | None, _option("--nodes", "N", "On N nodes of one kind.", min=1, max=10_000)]
+Gpus = Annotated[int | None, _option("--gpus", "N", "GPUs of each node; otherwise none.", min=0, max=999)]
+Cpus = Annotated[int | None, _option("--cpus", "N", "CPUs of each node; otherwise 64.", min=1, max=10_000)]
+Memory = Annotated[str, _option("--memory", "SIZE", "Memory of each node; otherwise 512G.")]
+Model = Annotated[str, _option("--model", "NAME", "Model of the GPUs; otherwise H100.")]
+ConfigPath = Annotated[str, _option("--config", "FILE", "The scheduler.toml: its policy, and its nodes.")]
+Order = Annotated[str, _option("--order", "NAME", "fifo, priority, shortest (or sjf), or a plugin's name.")]
+Backfill = Annotated[
+    str, _option("--backfill", "NAME", "none, easy, easy-sjbf, conservative, aggressive or greedy.")
+]
+Compare = Annotated[
+    str,
+    _option("--compare", "A,B,…", "Several policies: fcfs, sjf, easy, easy-sjbf, conservative, x.toml."),
+]
+Clairvoyant = Annotated[bool, typer.Option("--clairvoyant", help="Estimates are what jobs really take.")]
+SameSecond = Annotated[
+    str,
+    _option("--same-second", "HOW", "house: ends, arrivals, one pass; sc15: arrivals first, a pass each."),
+]
+Filter = Annotated[
+    str, _option("--swf-filter", "WHICH", "sc15: leave out what the tables of SC'15 left out.")
+]
+ZeroRuns = Annotated[
+    str, _option("--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop (as is), keep, or second.")
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken lines, and count them.")]
+JobsCsv = Annotated[
+    Path | None, _option("--jobs-csv", "FILE", "Write job,submit,start,end there, a line a job.")
+]
+
+
+def run(
+    log: LogPath,
+    pool: Pool = None,
+    nodes: Nodes = None,
+    gpus: Gpus = None,
+    cpus: Cpus = None,
+    memory: Memory = "",
+    model: Model = "",
+    config: ConfigPath = "",
+    order: Order = "",
+    backfill: Backfill = "",
+    compare: Compare = "",
+    clairvoyant: Clairvoyant = False,
+    same_second: SameSecond = "house",
+    swf_filter: Filter = "house",
+    zero_runs: ZeroRuns = "drop",
+    skip_bad: SkipBad = False,
+    jobs_csv: JobsCsv = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Run a log of jobs through the scheduler in virtual time, under one policy or several.
+
+    The cluster: --pool or --nodes; else the nodes of --config; else as many processors as an SWF log
+    says it had; else the nodes of the usual scheduler.toml. A job of an SWF log that asks for k
+    processors gets them on as few nodes as can hold them, the same number on each, rounded up.
+
+    The policy: --order and --backfill, else what --config or the usual scheduler.toml says.
+    """
+    with refusals():
+        from controller.config import load
+        from controller.sim.logs import read_log
+        from controller.sim.run import SameSecond, Task
+        from controller.sim.swf import Filter, Reading, ZeroRuns
+
+        reading = Reading(
+            _one_of(ZeroRuns, zero_runs, "--zero-runs"), _one_of(Filter, swf_filter, "--swf-filter")
+        )
+        together = _one_of(SameSecond, same_second, "--same-second")
+        chosen = load(places.find_config(config))
+        policies = _policies(chosen, order, backfill, compare)
+        read = read_log(log, skip_bad=skip_bad)
+        cluster = _cluster(pool, nodes, gpus, cpus, memory, model) or _usual_cluster(
+            read, chosen, explicit=bool(config)
+        )
+        work, dropped = read.work(cluster, reading)
+        _tell(read, cluster, len(work), dropped)
+        with _jobs_files(jobs_csv, policies) as files:
+            outcomes = _outcomes([Task(policy, cluster, work, clairvoyant, together) for policy in policies])
+            for file, outcome in zip(files, outcomes, strict=False):
+                _write_jobs(file, outcome.rows)
+    _tell_refused(outcomes[0], len(work))
+    bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
+    simtable.show(output, bodies, alone=not compare)
+    return 0
+
+
+def _one_of(kind: Any, word: str, option: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        known = ", ".join(each.value for each in kind)
+        raise Mistake(f"{option}: {word!r} is none of {known}") from None
+
+
+def _policies(chosen: Config, order: str, backfill: str, compare: str) -> list[Policy]:
+    from controller.core.plugin import Backfill
+    from controller.registry import build_pipeline, installed
+    from controller.sim.run import Policy, name_of, policy_of, varied
+
+    if compare and (order or backfill):
+        raise Mistake("--compare names whole policies", "Leave --order and --backfill out.")
+    if backfill:
+        _one_of(Backfill, backfill, "--backfill")
+    if order and order not in ("sjf", *installed("order")):
+        raise Mistake(f"--order: {order!r} is none of {', '.join(sorted(installed('order')))}")
+    if compare:
+        names = list(dict.fromkeys(name.strip() for name in compare.split(",") if name.strip()))
+        policies = [policy_of(name, chosen) for name in names]
+        twice = [
+            each.name for at, each in enumerate(policies) if each.name in {p.name for p in policies[:at]}
+        ]
+        if twice or not policies:
+            raise Mistake(f"--compare: {twice[0]!r} is there twice" if twice else "--compare names no policy")
+    else:
+        config = varied(chosen, order, backfill)
+        policies = [Policy(name_of(config), config)]
+    for policy in policies:
+        build_pipeline(policy.config)  # what is wrong with one is said before any of them runs
+    return policies
+
+
+def _cluster(
+    pool: int | None, nodes: int | None, gpus: int | None, cpus: int | None, memory: str, model: str
+) -> Cluster | None:
+    """The cluster that the flags describe, if they do."""
+    from controller.sim.cluster import nodes_of, pool_of
+
+    kind = {"--gpus": gpus, "--cpus": cpus, "--memory": memory or None, "--model": model or None}
+    given = [flag for flag, value in kind.items() if value is not None]
+    if pool is not None and (nodes is not None or given):
+        raise Mistake(
+            f"--pool and {given[0] if given else '--nodes'} exclude each other", "A pool has no nodes."
+        )
+    if pool is not None:
+        return pool_of(pool)
+    if nodes is None and given:
+        raise Mistake(f"{given[0]} says what each node has, but not how many there are", "Add --nodes N.")
+    if nodes is None:
+        return None
+    try:
+        mib = units.memory_mib(memory or MEMORY)
+    except ValueError as error:
+        raise Mistake(f"--memory: {error}") from None
+    return nodes_of(nodes, gpus or 0, cpus or CPUS, mib, model or MODEL)
+
+
+def _usual_cluster(read: Log, chosen: Config, *, explicit: bool) -> Cluster:
+    from controller.sim.cluster import configured, pool_of
+
+    if read.processors and not (explicit and chosen.nodes):
+        note(f"on {read.processors} processors, as the log says it had; --pool or --nodes changes that")
+        return pool_of(read.processors)
+    return configured(chosen)
+
+
+def _outcomes(tasks: Sequence[Task]) -> list[Outcome]:
+    from controller.sim.compare import compare
+    from controller.sim.run import run
+
+    with Progress(sum(len(task.work) for task in tasks), "jobs") as progress:
+        return [run(tasks[0], progress)] if len(tasks) == 1 else compare(tasks, progress)
+
+
+@contextmanager
+def _jobs_files(path: Path | None, policies: Sequence[Policy]) -> Iterator[list[TextIO]]:
+    """The files to write jobs to, opened before the work begins: one, or one a policy."""
+    with ExitStack() as stack:
+        several = len(policies) > 1
+        paths = [
+            path.with_name(f"{path.stem}.{policy.name}{path.suffix}") if several else path
+            for policy in policies
+            if path is not None
+        ]
+        yield [stack.enter_context(each.open("w", newline="", encoding="utf-8")) for each in paths]
+
+
+def _write_jobs(file: TextIO, rows: Sequence[JobRow]) -> None:
+    out = csv.writer(file, lineterminator="\n")
+    out.writerow(["job", "submit", "start", "end"])
+    out.writerows([row.job, _exact(row.submit), _exact(row.start), _exact(row.end)] for row in rows)
+
+
+def _exact(seconds: float) -> float:
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def _tell(read: Log, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
+    """What was made of the log: nothing is left out in silence."""
+    if read.bad:
+        line, why = read.bad[0]
+        count = f"{len(read.bad):,} broken line{'s' * (len(read.bad) > 1)}"
+        note(f"{read.name}: passed over {count}, the first: line {line}: {why}")
+    if read.unread:
+        note(f"{read.name}: passed over what nothing is known of: {', '.join(read.unread)}")
+    told = ", ".join(f"{count:,} {why}" for why, count in dropped.items())
+    note(f"{running:,} jobs on {cluster}" + (f"; dropped: {told}" if told else ""))
+
+
+def _tell_refused(outcome: Outcome, given: int) -> None:
+    count = sum(outcome.refused.values())
+    if count:
+        message = max(outcome.refused, key=outcome.refused.__getitem__)
+        note(f"{count:,} jobs refused, {outcome.refused[message]:,} like this: {message}")
+    left = given - count - outcome.figures.jobs
+    if left:
+        note(f"{left:,} jobs never came to an end")
+
+
+def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[str, Any]:
+    refused = {"refused": sum(outcome.refused.values())} if outcome.refused else {}
+    return {
+        "policy": outcome.policy,
+        "order": outcome.order,
+        "backfill": outcome.backfill,
+        "clairvoyant": outcome.clairvoyant,
+        "same_second": outcome.same_second,
+        "cluster": outcome.cluster,
+        **asdict(outcome.figures),
+        "cpu_s": round(outcome.cpu_s, 3),
+        "skipped_lines": skipped,
+        "dropped": {**dropped, **refused},
+    }
