@@ -23,7 +23,7 @@ from controller.config import (
 )
 from controller.core.plugin import Backfill, Pipeline, Weighted
 
-METHODS = {"filter": ("keep", "concerns", "explain"), "scorer": ("score",), "order": ("rank",)}
+METHODS = {"filter": ("keep", "concerns", "explain"), "scorer": ("score",), "order": ("rank",), "picker": ("pick",)}
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
 REQUIRED = ("available", "capacity", "gpu")
@@ -51,6 +51,7 @@ def build_pipeline(config: Config) -> Pipeline:
             Weighted(make("scorer", name, each.options, "scorers", name), each.weight)
             for name, each in section.scorers.items()
         ),
+        picker=make("picker", section.picker.name, section.picker.options, "picker"),
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
         depth=section.backfill_depth,

@@ -20,6 +20,7 @@ from controller.plugins.filters.capacity import Capacity
 from controller.plugins.filters.gpu import Gpu
 from controller.plugins.filters.selector import Selector
 from controller.plugins.orders.priority import Priority
+from controller.plugins.pickers.tightest import Tightest
 from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
 from wire.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
@@ -29,7 +30,16 @@ PIPELINE = Pipeline(
     order=Priority(),
     filters=(Available(), Capacity(), Gpu(), Selector()),
     scorers=(Weighted(Fit(), 30), Weighted(Load(), 20)),
+    picker=Tightest(),
 )
+
+
+def default_pipeline() -> Pipeline:
+    """What an empty scheduler.toml means."""
+    from controller.config import Config
+    from controller.registry import build_pipeline
+
+    return build_pipeline(Config())
 
 
 def facts(

@@ -171,7 +171,8 @@ class SchedulerSection(Section):
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
     filters: list[Plugin] = [Plugin(name=name) for name in ("available", "capacity", "gpu", "selector")]
-    scorers: dict[str, WeightedPlugin] = {"fit": WeightedPlugin(weight=30), "load": WeightedPlugin(weight=20)}
+    scorers: dict[str, WeightedPlugin] = {"thrift": WeightedPlugin(weight=100)}
+    picker: Plugin = Plugin(name="thrift")
 
 
 class NodeSection(Section):

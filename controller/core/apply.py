@@ -38,6 +38,8 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
     )
     state.index(job)
+    if state.nodes.demand.arrive(job.ask.part):
+        state.nodes.reappraise()
     if not job.held:
         state.enqueue(job)
 

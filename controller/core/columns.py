@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from controller.core.requests import Part
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -13,8 +19,21 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp] | slice
 
 ALL: slice = slice(None)
+_WORD = re.compile(r"\w+")
 ABSENT = -1
 """In `gpu_free`: no such GPU, or one that takes no work."""
+
+
+class Appraisal(Protocol):
+    """What free GPUs are worth to those who ask for GPUs."""
+
+    def kept(self, part: Part, rows: NDArray[np.intp]) -> Floats:
+        """Worth after the part minus worth before, per node: the higher the better."""
+        ...
+
+    def best_slot(self, part: Part, row: int, slots: Sequence[int]) -> int:
+        """The GPU of a node, among these, from which a share takes the least."""
+        ...
 
 
 @dataclass(slots=True)
@@ -31,6 +50,8 @@ class Columns:
     gpu_free: Ints
     gpu_model: Ints
     gpu_count: Ints
+    worth: Callable[[], Appraisal] | None = None
+    """The appraisal of these nodes as they are now; None where nobody keeps one."""
 
     @property
     def height(self) -> int:
@@ -38,17 +59,16 @@ class Columns:
         return len(self.labels)
 
     def model_codes(self, names: tuple[str, ...]) -> list[int]:
-        """Codes of model names; `H100` names every model that has it as a word or a beginning."""
-        wanted = [name.casefold() for name in names]
+        """Codes of model names; `H100` names every model with that word, but `A10` no A100."""
+        wanted = [_words(name) for name in names]
         return [
-            code
-            for code, model in enumerate(self.models)
-            if any(_names(model.casefold(), name) for name in wanted)
+            code for code, model in enumerate(self.models) if any(name in _words(model) for name in wanted)
         ]
 
 
-def _names(model: str, name: str) -> bool:
-    return model == name or model.startswith(name) or name in model.replace("-", " ").split()
+def _words(model: str) -> str:
+    """The name in small letters, each word between blanks."""
+    return f" {' '.join(_WORD.findall(model.casefold()))} "
 
 
 def empty_columns(height: int, width: int) -> Columns:

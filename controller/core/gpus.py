@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -28,7 +28,11 @@ class Choice:
 NO_GPUS = Choice((), (), False)
 
 
-def choose_gpus(node: Node, room: Room, part: Part, codes: frozenset[int]) -> Choice:
+Pick = Callable[[Sequence[int]], int]
+"""Which of these GPUs gives a share."""
+
+
+def choose_gpus(node: Node, room: Room, part: Part, codes: frozenset[int], pick: Pick) -> Choice:
     """The GPUs for a part on a node with that room; `codes` are those of the models it accepts."""
     if not part.gpus and not part.share:
         return NO_GPUS
@@ -36,8 +40,7 @@ def choose_gpus(node: Node, room: Room, part: Part, codes: frozenset[int]) -> Ch
     slots = range(len(node.facts.gpus))
     allowed = [slot for slot in slots if room.models[slot] in codes] if part.models else list(slots)
     if part.share:
-        tightest = min((slot for slot in allowed if free[slot] >= part.share), key=lambda slot: free[slot])
-        return _choice(node, [tightest], part.share)
+        return _choice(node, [pick([slot for slot in allowed if free[slot] >= part.share])], part.share)
     whole = [slot for slot in allowed if free[slot] == WHOLE_GPU]
     return _choice(node, _choose_whole(node.facts.gpus, whole, part.gpus), WHOLE_GPU)
 

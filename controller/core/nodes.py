@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.core.columns import ABSENT, Columns, empty_columns
+from controller.core.demand import Demand
 from controller.core.events import Allocation
 from controller.core.requests import Part
+from controller.core.worth import Worth
 from wire.frames import GpuFacts, NodeFacts
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
 
@@ -93,6 +95,10 @@ class Nodes:
         """Grows when a node opens or closes, or the health of a GPU changes."""
         self.unseen = 0
         """Nodes that never told what they have."""
+        self.demand = Demand()
+        """What has been asked for so far."""
+        self._worth: Worth | None = None
+        self._worth_at = (-1, 0)
         self._rows: list[Node] = []
         self._columns: Columns = empty_columns(0, 0)
         self._stale = False
@@ -201,6 +207,7 @@ class Nodes:
         self._rows = sorted(self.by_name.values(), key=lambda node: node.name)
         width = max((len(node.facts.gpus) for node in self._rows), default=0)
         self._columns = empty_columns(len(self._rows), width)
+        self._columns.worth = self.worth
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
@@ -239,6 +246,21 @@ class Nodes:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
                     columns.gpu_free[row, held_slot] -= hold.milli
+
+    def reappraise(self) -> None:
+        """What people ask for has changed enough to look at the worth of all nodes anew."""
+        self._worth = None
+        self._renew()
+
+    def worth(self) -> Worth:
+        """The worth of all nodes as they are."""
+        columns = self.columns
+        if self._worth is None or self._worth_at[0] != self.layout:
+            self._worth = Worth(columns, self.demand)
+        elif self._worth_at[1] < len(self.log):
+            self._worth.update(sorted(set(self.log[self._worth_at[1] :])))
+        self._worth_at = self.layout, len(self.log)
+        return self._worth
 
     @property
     def most(self) -> Most:

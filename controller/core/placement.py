@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -90,14 +91,17 @@ class Ranking:
         rows = self._stale(self._scores_at)
         if rows is not None:
             nodes, fits = self._nodes, self.fits
-            total: Floats = np.zeros(len(fits[rows]))
-            for each in self._scorers:
-                total += each.weight * each.scorer.score(self._part, nodes.columns, rows)
-            total[~fits[rows]] = NO
             if isinstance(rows, slice):
-                self._scores = total
+                self._scores = np.full(len(fits), NO)
+                fitting = np.flatnonzero(fits)
             else:
-                self._scores[rows] = total
+                self._scores[rows] = NO
+                fitting = rows[fits[rows]]
+            if len(fitting):
+                total: Floats = np.zeros(len(fitting))
+                for each in self._scorers:
+                    total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
+                self._scores[fitting] = total
             self._scores_at = (nodes.layout, len(nodes.log))
         return self._scores
 
@@ -189,11 +193,16 @@ class Placer:
 
     def allocate(self, part: Part, node: Node, room: Room | None = None) -> tuple[Allocation, Choice]:
         """What the part gets on a node, out of the room it has now or out of the one given."""
+        choice = NO_GPUS
         if part.gpus or part.share:
-            codes = frozenset(self.nodes.columns.model_codes(part.models))
-            choice = choose_gpus(node, room or room_of(self.nodes, node.row), part, codes)
-        else:
-            choice = NO_GPUS
+            columns = self.nodes.columns
+            choice = choose_gpus(
+                node,
+                room or room_of(self.nodes, node.row),
+                part,
+                frozenset(columns.model_codes(part.models)),
+                partial(self.pipeline.picker.pick, part, columns, node.row),
+            )
         return Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa), choice
 
     def settle(self, shape: Shape, rows: list[int]) -> Place:

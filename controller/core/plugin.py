@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -37,7 +38,17 @@ class Scorer(Protocol):
     name: ClassVar[str]
 
     def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """One number per row; rows that no filter kept may get anything."""
+        """One number per row; asked only about rows that every filter kept."""
+        ...
+
+
+class Picker(Protocol):
+    """Says which GPU of a node gives a share."""
+
+    name: ClassVar[str]
+
+    def pick(self, part: Part, nodes: Columns, row: int, slots: Sequence[int]) -> int:
+        """One of the slots, all of which can give the share; they come in order."""
         ...
 
 
@@ -83,6 +94,7 @@ class Pipeline:
     order: Order
     filters: tuple[Filter, ...]
     scorers: tuple[Weighted, ...]
+    picker: Picker
     backfill: Backfill = Backfill.EASY
     max_delay_s: float = 0.0
     depth: int | None = None

@@ -196,6 +196,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
     ended = []
     for job in map(job_of, jobs):
         state.index(job)
+        state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
         if job.unended:

@@ -146,6 +146,6 @@ def test_what_is_no_plugin_is_refused_by_name(tmp_path: Path, install: Install, 
 
 def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, install: Install) -> None:
     install(GOOD, "[corral.scorer]\nfit = {module}:Rack\n")
-    refused = refusal(tmp_path, "")
+    refused = refusal(tmp_path, "[scheduler.scorers]\nfit = 1\n")
     assert "two packages bring a scorer 'fit'" in refused
     assert "controller.plugins.scorers.fit:Fit" in refused

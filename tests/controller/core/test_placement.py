@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from controller.core.inputs import Submit
-from tests.worlds import World, spec
+from controller.core.plugin import Pipeline
+from tests.worlds import PIPELINE, World, default_pipeline, spec
 from wire.spec import JobSpec
 from wire.words import JobState
 
@@ -105,11 +106,14 @@ TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Expected]]
 ]
 
 
+@pytest.mark.parametrize("pipeline", [PIPELINE, default_pipeline()], ids=["fit", "default"])
 @pytest.mark.parametrize(
     ("hosts", "jobs", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
-def test_table(hosts: dict[str, dict[str, Any]], jobs: list[JobSpec], expected: list[Expected]) -> None:
-    world = World()
+def test_table(
+    hosts: dict[str, dict[str, Any]], jobs: list[JobSpec], expected: list[Expected], pipeline: Pipeline
+) -> None:
+    world = World(pipeline)
     for name, host in hosts.items():
         world.join(name, **host)
     ids = [world.submit(job) for job in jobs]

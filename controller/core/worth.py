@@ -1,0 +1,169 @@
+"""What the free GPUs of a node are worth to those who ask for GPUs, and what a placement takes from that.
+
+A free GPU is worth something only as far as the node's CPU and memory can feed a job on it, and as the jobs
+that people submit can use it. For a request k of n GPUs of m milli each, a node offers
+
+    usable_k = B · min(1, n · min(cpu / cpu_k, memory / memory_k) / G)
+
+with G the GPUs that have m free and B what is free on them in all (0 if fewer than n). The worth of a node is
+the mean of usable_k over what has been asked, weighted by its frequency, by how little of it there is in the
+whole cluster, and by 1000/m. The best place is where the least worth is lost.
+
+Requests of one size (n, m) and model are folded into one concave curve over CPU per GPU and one over memory
+per GPU, looked up on a grid: the cost follows sizes, of which there are few, not requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.core.columns import ABSENT, Columns, Floats
+from controller.core.demand import Demand
+from controller.core.requests import Part
+from wire.words import WHOLE_GPU
+
+SCARCE = 0.02
+"""What is scarcer than this part of the cluster costs no more for it."""
+GRID = 2_048
+MOST_REQUESTS = 512
+"""The most frequent ones are looked at; the rest are too rare to matter."""
+
+Size = tuple[int, int]
+Indices = NDArray[np.intp]
+
+
+def size_of(part: Part) -> Size:
+    """How many GPUs of how many milli."""
+    return (1, part.share) if part.share else (part.gpus, WHOLE_GPU)
+
+
+class Worth:
+    """Curves and values for one edition of the demand on one layout of the nodes."""
+
+    def __init__(self, columns: Columns, demand: Demand) -> None:
+        self._columns = columns
+        self._model = np.maximum(columns.gpu_model[:, 0], 0)  # a node of several models counts as its first
+        self._total = float(columns.gpu_count.sum()) * WHOLE_GPU
+        asked = self._asked(demand)
+        self._sizes = sorted({size_of(part) for part in asked})
+        self._number, self._milli = np.array(self._sizes, dtype=np.float64).reshape(-1, 2).T
+        free = np.arange(WHOLE_GPU + 1)[:, None]
+        self._sees = (free >= self._milli).astype(np.float64)
+        self._gives = self._sees * free
+        self._step = np.maximum(
+            np.array([columns.cpu_total.max(), columns.memory_total.max()], dtype=np.float64) / GRID, 1.0
+        )
+        self._base = np.arange(len(self._sizes)) * (GRID + 1)
+        self._count, self._room = self._offer(slice(None))
+        self._curves = self._draw(asked)
+        self._flat = self._curves.reshape(2, -1)
+        self._value = self._appraise(np.arange(columns.height))
+
+    def _asked(self, demand: Demand) -> dict[Part, float]:
+        """The requests that count, and one made up: a GPU with its even part of the cluster's CPU."""
+        columns = self._columns
+        asked = {part: count for part, count in demand.seen.items() if part.gpus or part.share}
+        most = sorted(asked, key=lambda part: -asked[part])[:MOST_REQUESTS]
+        gpus = max(1, int(columns.gpu_count.sum()))
+        even = Part(int(columns.cpu_total.sum()) // gpus, int(columns.memory_total.sum()) // gpus, 1)
+        kept = {part: asked[part] for part in most}
+        kept[even] = kept.get(even, 0.0) + 1.0
+        return kept
+
+    def _offer(self, rows: Any) -> tuple[Floats, Floats]:
+        """For every size: how many GPUs can host it, and what is free on them."""
+        free = np.maximum(self._columns.gpu_free[rows], 0)
+        return self._sees[free].sum(axis=1), self._gives[free].sum(axis=1)
+
+    def _draw(self, asked: dict[Part, float]) -> Floats:
+        """The curves, by resource, model and size."""
+        columns = self._columns
+        models = max(1, len(columns.models))
+        curves = np.zeros((2, models, len(self._sizes), GRID + 1))
+        grid = np.arange(GRID + 1) * self._step[:, None]
+        total = sum(asked.values())
+        for part, arrivals in asked.items():
+            size = self._sizes.index(size_of(part))
+            number, milli = self._sizes[size]
+            may = np.ones(models, dtype=np.bool_)
+            if part.models:
+                may[:] = False
+                may[columns.model_codes(part.models)] = True
+            need = np.array([[max(part.cpu_milli, 1)], [max(part.memory_mib, 1)]], dtype=np.float64)
+            count = np.maximum(self._count[:, size], 1)
+            lasting = np.minimum(columns.cpu_free / need[0], columns.memory_free / need[1])
+            fed = np.minimum(1.0, number * lasting / count)
+            able = may[self._model] & (self._count[:, size] >= number)
+            usable = float((self._room[:, size] * fed)[able].sum())
+            scarcity = usable / max(self._total, 1.0) + SCARCE
+            weight = arrivals / total / scarcity * WHOLE_GPU / milli
+            curves[:, may, size] += weight * np.minimum(1.0, grid / need)[:, None]
+        scale: float = curves[0, :, :, -1].max(axis=0).sum()
+        return curves / (scale or 1.0)
+
+    def _worth(self, rows: Indices, cpu: Any, memory: Any, count: Floats, room: Floats) -> Floats:
+        """Worth of states of these nodes; count and room have a column a size, choices may stand between."""
+        _, _, sizes, width = self._curves.shape
+        shape = (-1,) + (1,) * (count.ndim - 1)
+        share = self._number / np.maximum(count, 1)
+        offset = self._base + (self._model[rows] * (sizes * width)).reshape(shape)
+        fed = []
+        for axis, free in enumerate((cpu, memory)):
+            at = ((free / self._step[axis]).reshape(shape) * share).astype(np.int64)
+            fed.append(self._flat[axis].take(np.minimum(at, width - 1) + offset))
+        worth: Floats = (room * np.minimum(*fed) * (count >= self._number)).sum(axis=-1)
+        return worth
+
+    def _appraise(self, rows: Indices) -> Floats:
+        columns = self._columns
+        return self._worth(
+            rows, columns.cpu_free[rows], columns.memory_free[rows], self._count[rows], self._room[rows]
+        )
+
+    def update(self, rows: Sequence[int]) -> None:
+        """These nodes have changed."""
+        chosen = np.array(rows, dtype=np.intp)
+        self._count[chosen], self._room[chosen] = self._offer(chosen)
+        self._value[chosen] = self._appraise(chosen)
+
+    def kept(self, part: Part, rows: Indices) -> Floats:
+        """Worth after minus worth before, per node; a share goes where most is kept."""
+        columns = self._columns
+        cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
+        memory = np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
+        count, room = self._count[rows], self._room[rows]
+        if part.share:
+            best: Floats = self._after_share(part, rows, cpu, memory).max(axis=1)
+            return best - self._value[rows]
+        if part.gpus:
+            fits = self._sees[WHOLE_GPU]  # whole GPUs are seen by every size
+            count = count - part.gpus * fits
+            room = room - part.gpus * WHOLE_GPU * fits
+        return self._worth(rows, cpu, memory, np.maximum(count, 0), np.maximum(room, 0)) - self._value[rows]
+
+    def _after_share(self, part: Part, rows: Indices, cpu: Any, memory: Any) -> Floats:
+        """Worth after a share was taken from each GPU in turn: nodes by slots; 0 where it does not fit."""
+        free = self._columns.gpu_free[rows]
+        before = np.maximum(free, 0)
+        rest = np.maximum(free - part.share, 0)
+        count = self._count[rows, None] + self._sees[rest] - self._sees[before]
+        room = self._room[rows, None] + self._gives[rest] - self._gives[before]
+        after = self._worth(rows, cpu, memory, count, room)
+        kept: Floats = np.where(free >= part.share, after, ABSENT)
+        return kept
+
+    def best_slot(self, part: Part, row: int, slots: Sequence[int]) -> int:
+        """The GPU of a node, among these, from which a share takes the least."""
+        rows = np.array([row], dtype=np.intp)
+        columns = self._columns
+        after = self._after_share(
+            part,
+            rows,
+            np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0),
+            np.maximum(columns.memory_free[rows] - part.memory_mib, 0),
+        )[0]
+        return max(slots, key=lambda slot: (after[slot], -slot))

@@ -1,0 +1,1 @@
+"""Pickers: which GPU of a node gives a share."""
