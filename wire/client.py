@@ -61,11 +61,21 @@ class Client:
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
 
     def jobs(
-        self, *, states: Iterable[JobState] = (), user: str = "", after: int = 0, limit: int = 1000
+        self,
+        *,
+        states: Iterable[JobState] = (),
+        user: str = "",
+        after: int = 0,
+        limit: int = 1000,
+        history: bool = False,
     ) -> JobList:
-        """One page of jobs by id; `next` of the answer is the `after` of the next page."""
+        """One page of jobs by id; `next` of the answer is the `after` of the next page.
+
+        With `history` newest first, and all that ever were.
+        """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
+        query += [("history", 1)] if history else []
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
     def job(self, job: JobName) -> JobDetail:

@@ -52,6 +52,7 @@ def converse(client: Client, house: House) -> None:
     assert [job.id for job in client.jobs(states=[JobState.QUEUED], after=held.ids[1], limit=1).jobs] == [
         held.ids[2]
     ]
+    assert client.jobs(history=True, limit=1).jobs[0].id == held.ids[-1]
     assert client.drain("here", "new fans").state is NodeState.DRAINED
     assert client.node("here").why == "new fans"
     assert client.resume("here").state is NodeState.UP
