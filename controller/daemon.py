@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from controller.config import Config
@@ -57,7 +58,8 @@ class Daemon:
         self._reader = ThreadPoolExecutor(1, "store-reader")
         self._inbox: deque[tuple[Input, asyncio.Future[Reply] | None]] = deque()
         self._wake = asyncio.Event()
-        self._settled: asyncio.Future[None] | None = None
+        self._landing = False
+        self._readers: list[asyncio.Future[None]] = []
         self._stopping = False
         self._full: StoreFull | None = None
         self._cycle_wanted = True
@@ -78,6 +80,7 @@ class Daemon:
     def _recover(self) -> None:
         """Begin anew from what the store has: at the start, and after a commit that did not happen."""
         loaded = self.store.load()
+        self._probe = Batch((), (), tuple(loaded.nodes))
         state = State(self._pipeline.order, self.config.controller.keep_ended)
         restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes)
         state.next_job = max(state.next_job, loaded.next_job)
@@ -91,7 +94,7 @@ class Daemon:
         """Hand in an input; the answer comes when what it led to is on disk."""
         if self._stopping:
             raise Stopping("the controller is shutting down")
-        if self._full is not None and isinstance(given, inputs.Submit):
+        if self._full is not None:
             raise self._full
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._inbox.append((given, answer))
@@ -127,8 +130,10 @@ class Daemon:
 
     async def settled(self) -> None:
         """Return when the state shows nothing that is not on disk."""
-        while self._settled is not None:
-            await asyncio.shield(self._settled)
+        while self._landing:
+            reader = asyncio.get_running_loop().create_future()
+            self._readers.append(reader)
+            await reader
 
     def subscribe(self) -> Subscription:
         """Everything committed from now on."""
@@ -142,7 +147,6 @@ class Daemon:
 
     async def run(self) -> None:
         """Decide and commit until stop(); returns when all that came in is done."""
-        loop = asyncio.get_running_loop()
         while self._inbox or not self._stopping:
             if not self._inbox and not self._cycle_due():
                 self._wake.clear()
@@ -151,15 +155,17 @@ class Daemon:
                     await asyncio.wait_for(self._wake.wait(), pause)
                 except TimeoutError:
                     continue
-            self._settled = loop.create_future()
+            self._landing = True
             try:
                 await self._land()
             except StoreFull as failure:
-                await self._pause(failure)
+                self._retreat(failure)
             finally:
-                settled, self._settled = self._settled, None
-                settled.set_result(None)
+                self._landing = False
+                self._let_read()
             await asyncio.sleep(0)  # let those who waited for this commit read it before the next begins
+            if self._full is not None:
+                await self._await_room()
 
     def stop(self) -> None:
         """Take no more inputs; run() ends once the inbox is empty."""
@@ -212,6 +218,12 @@ class Daemon:
             if link is not None:
                 link.send(effect.frame)
 
+    def _let_read(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
+
     def _cycle_due(self) -> bool:
         return self._cycle_wanted and time.monotonic() >= self._next_cycle
 
@@ -220,9 +232,8 @@ class Daemon:
         self.state.forget_old()
         entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, self.seq + 1))
         batch = Batch(entries, tuple(jobs), tuple(nodes))
-        await asyncio.get_running_loop().run_in_executor(self._writer, self.store.commit, batch)
+        await self._write(batch)
         self.seq = entries[-1].seq
-        self._full = None
         self._feed.publish(
             Commit(
                 self.seq,
@@ -233,16 +244,28 @@ class Daemon:
             )
         )
 
+    async def _write(self, batch: Batch) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.store.commit, batch)
+
     def _nodes_of(self, job: int) -> tuple[str, ...]:
         known = self.state.jobs.get(job)
         return tuple(known.members) if known is not None else ()
 
-    async def _pause(self, failure: StoreFull) -> None:
-        """The disk is full: go back to what is on it, and let the agents tell everything again later."""
-        log.error("%s %s", failure.message, failure.hint)
+    def _retreat(self, failure: StoreFull) -> None:
+        """The disk is full: go back to what is on it, and take nothing more for now."""
+        log.error("%s. %s", failure.message, failure.hint)
         self._full = failure
         self._recover()
-        await asyncio.sleep(FULL_PAUSE_S)
+
+    async def _await_room(self) -> None:
+        """Write what is there already until there is room for it; then the agents tell everything again."""
+        while not self._stopping:
+            await asyncio.sleep(FULL_PAUSE_S)
+            with suppress(StoreFull):
+                await self._write(self._probe)
+                break
+        self._full = None
+        log.info("there is room on the disk again")
         for link in self.links.values():
             await link.close()
             link.open(self._deliver)
