@@ -223,7 +223,8 @@ class Engine:
 
     def _link_went_down(self, given: inputs.LinkWentDown, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
-        if node is not None and node.up:
+        # One that never came says why, too, and says it again when the reason is another.
+        if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
         return Accepted()
 
