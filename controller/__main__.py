@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from controller.nodes.local import LocalLink
 from controller.registry import build_pipeline
 from controller.store.failures import StoreFailure
 from controller.store.store import Store
+from wire import places
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
@@ -32,6 +34,10 @@ def main(config: str | None = None) -> int:
             print(f"corral controller: {problem}", file=sys.stderr)
         return EXIT_CONFIG
     try:
+        # The default lies deep in a fresh home; a place of one's own must be there already.
+        if chosen.state_dir == places.state_dir():
+            chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
+        _allow_connections(chosen.api.max_connections)
         store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
         return asyncio.run(_serve(Daemon(chosen, pipeline, store)))
     except StoreFailure as failure:
@@ -40,6 +46,15 @@ def main(config: str | None = None) -> int:
     except OSError as error:
         print(f"corral controller: {error}", file=sys.stderr)
         return EXIT_FAILED
+
+
+def _allow_connections(wanted: int) -> None:
+    """Every connection is a file descriptor, and so is much else: ask for enough of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = 2 * wanted + 1_024
+    if soft != resource.RLIM_INFINITY and soft < need:
+        most = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _serve(daemon: Daemon) -> int:

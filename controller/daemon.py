@@ -72,6 +72,11 @@ class Daemon:
         """What is decided so far; see settled() before showing it to anybody."""
         return self.engine.state
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the controller from taking work, in a few words; empty if nothing does."""
+        return "disk full" if self._full is not None else ""
+
     def now(self) -> float:
         """Seconds since 1970, never going back even if the clock does."""
         self._latest = max(self._latest, time.time())

@@ -23,7 +23,12 @@ from controller.config import (
 )
 from controller.core.plugin import Backfill, Pipeline, Weighted
 
-METHODS = {"filter": ("keep", "concerns", "explain"), "scorer": ("score",), "order": ("rank",), "picker": ("pick",)}
+METHODS = {
+    "filter": ("keep", "concerns", "explain"),
+    "scorer": ("score",),
+    "order": ("rank",),
+    "picker": ("pick",),
+}
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
 REQUIRED = ("available", "capacity", "gpu")

@@ -25,9 +25,8 @@ class Malformed(ValueError):
         self.message = message
 
 
-def dumps(value: Any) -> str:
-    """The one JSON spelling used for the journal, frames and bodies."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+dumps: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""The one JSON spelling used for the journal, frames and bodies."""
 
 
 def encode(value: Any) -> Any:

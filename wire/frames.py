@@ -245,6 +245,8 @@ def unpack(line: bytes) -> Frame:
     """Read one line; raises Malformed for anything that is not a known frame."""
     try:
         data = json.loads(line)
+        if b"\\ud" in line.lower():
+            dumps(data).encode()  # half of a surrogate pair passes JSON, and nobody could write it down
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None
     name = data.pop("t", None) if isinstance(data, dict) else None

@@ -122,6 +122,8 @@ def gpus_text(gpus: float) -> str:
 
 def array_indices(text: str) -> list[int]:
     """The indices of `0-9`, `1,3,7` or `0-20:5`, in order and without repeats."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"must be at most {MAX_TEXT} characters long")
     seen: set[int] = set()
     for part in text.split(","):
         span, _, step_text = part.strip().partition(":")

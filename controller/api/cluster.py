@@ -46,4 +46,4 @@ async def health(call: Call) -> Health:
     daemon, caller = call.daemon, call.caller
     await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
-    return Health("ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)
+    return Health(daemon.trouble or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)

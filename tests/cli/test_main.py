@@ -370,7 +370,7 @@ def test_completion_knows_commands_jobs_and_nodes(desk: Desk, corral: Corral) ->
         assert done.stderr == ""
         return done.stdout.split()
 
-    assert completed("corral s") == ["submit"]
+    assert completed("corral su") == ["submit"]
     assert completed("corral job ca") == ["cancel"]
     assert completed("corral job cancel 7") == ["71", "72_0", "72_1"]
     assert completed("corral job cancel l") == ["last"]
