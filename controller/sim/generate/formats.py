@@ -56,8 +56,8 @@ def _swf(workload: Workload) -> Iterator[str]:
     yield "; Computer: synthetic\n"
     yield f"; MaxJobs: {len(workload.rows)}\n"
     yield f"; MaxRecords: {len(workload.rows)}\n"
-    yield f"; MaxNodes: {cluster.nodes}\n"
-    yield f"; MaxProcs: {cluster.all_gpus}\n"
+    yield f"; MaxNodes: {len(cluster.nodes)}\n"
+    yield f"; MaxProcs: {cluster.gpus}\n"
     yield "; Note: a processor is a GPU, and a share of one counts as one\n"
     for number, row in enumerate(workload.rows, 1):
         width = math.ceil(row.gpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from controller.sim.cluster import Cluster
 from controller.sim.generate.dice import Dice, Odds
 from controller.sim.generate.hours import DAY_S, arrival
 from controller.sim.generate.people import LONGEST, SIZES, Habit, User, people
@@ -24,19 +25,13 @@ class TooMany(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """What the load is measured against; every node is alike."""
+class Room:
+    """What jobs can count on: so many nodes, each with at least this."""
 
     nodes: int
     gpus: int
-    """Of each node, like the cores and the memory."""
     cores: int
-    memory_gib: int
-
-    @property
-    def all_gpus(self) -> int:
-        """Of all nodes."""
-        return self.nodes * self.gpus
+    memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
         """The fewest nodes so many GPUs can be divided over evenly, None if there is no way."""
@@ -45,14 +40,25 @@ class Cluster:
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """What people ask of such a cluster: at most half of it, if half is anything."""
-        most = max(1.0, self.all_gpus / 2)
+        """What people ask for: half of all at most, if half is anything."""
+        most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
+
+
+def room_of(cluster: Cluster) -> Room:
+    """The room on the nodes that have GPUs."""
+    nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
+    return Room(
+        len(nodes),
+        min(len(facts.gpus) for facts in nodes),
+        min(facts.cpu_milli for facts in nodes) // 1_000,
+        min(facts.memory_mib for facts in nodes),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted. Of jobs, days and load (1.0: all GPUs, always) one is None: it follows from the others."""
+    """What is wanted. Of jobs, days and load (1.0: all GPUs, always) one is None, and follows."""
 
     cluster: Cluster
     seed: int = 1
@@ -96,7 +102,7 @@ class Workload:
     @property
     def load(self) -> float:
         """What the jobs ask for, as part of what the GPUs can give in that span."""
-        return sum(row.gpu_s for row in self.rows) / (self.cluster.all_gpus * self.span_s)
+        return sum(row.gpu_s for row in self.rows) / (self.cluster.gpus * self.span_s)
 
 
 Session = list[Row]
@@ -116,7 +122,7 @@ def generate(wish: Wish) -> Workload:
 
 
 def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
-    gpus = wish.cluster.all_gpus
+    gpus = wish.cluster.gpus
     if wish.jobs is None:
         assert wish.days is not None, "of jobs, days and load two are given"
         assert wish.load is not None
@@ -163,14 +169,15 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
 
 def _sessions(wish: Wish) -> Iterator[Session]:
     """Sittings without end, of users as busy as they are."""
-    users = people(wish.seed, wish.users, wish.cluster.sizes(), wish.models)
+    room = room_of(wish.cluster)
+    users = people(wish.seed, wish.users, room.sizes(), wish.models)
     dice = Dice(wish.seed, "jobs")
     while True:
         user = users.draw(dice)
-        yield _session(dice, user, user.habits.draw(dice), wish.cluster)
+        yield _session(dice, user, user.habits.draw(dice), room)
 
 
-def _session(dice: Dice, user: User, habit: Habit, cluster: Cluster) -> Session:
+def _session(dice: Dice, user: User, habit: Habit, room: Room) -> Session:
     """A sweep comes within seconds; else each job follows a look at the one before."""
     count = int(dice.between(2, 5.5) ** 2) if habit.sweeps else dice.count(2.5)
     # Tried out small first: now and then a job has half the GPUs of its kind.
@@ -178,7 +185,7 @@ def _session(dice: Dice, user: User, habit: Habit, cluster: Cluster) -> Session:
     jobs: Session = []
     moment = 0.0
     for _ in range(count):
-        row = _job(dice, user, habit, gpus, cluster, int(moment))
+        row = _job(dice, user, habit, gpus, room, int(moment))
         jobs.append(row)
         if habit.sweeps:
             moment += dice.between(0, 4)
@@ -189,14 +196,14 @@ def _session(dice: Dice, user: User, habit: Habit, cluster: Cluster) -> Session:
     return jobs
 
 
-def _job(dice: Dice, user: User, habit: Habit, gpus: float, cluster: Cluster, submit: int) -> Row:
+def _job(dice: Dice, user: User, habit: Habit, gpus: float, room: Room, submit: int) -> Row:
     duration = min(dice.lognormal(habit.median_s, habit.sigma), LONGEST)
     code = 0
     if dice.chance(habit.failing):
         code = CODES.draw(dice)
         # Most failures come early; the others anywhere on the way.
         duration = min(duration, dice.lognormal(75, 1.2)) if dice.chance(0.8) else duration * dice.roll()
-    nodes = cluster.spread(gpus)
+    nodes = room.spread(gpus)
     assert nodes is not None, "only sizes that can be spread are asked for"
     here = gpus / nodes
     return Row(
@@ -206,8 +213,8 @@ def _job(dice: Dice, user: User, habit: Habit, gpus: float, cluster: Cluster, su
         user=user.name,
         gpus=gpus,
         nodes=nodes,
-        cpu=max(1, int(here * min(habit.cores, cluster.cores / cluster.gpus))),
-        memory=max(1024, int(1024 * here * min(habit.memory_gib, cluster.memory_gib / cluster.gpus))),
+        cpu=max(1, int(here * min(habit.cores, room.cores / room.gpus))),
+        memory=max(1, int(here * min(1024 * habit.memory_gib, room.memory_mib / room.gpus))),
         model=habit.model,
         name=habit.name,
         code=code,

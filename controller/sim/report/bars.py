@@ -48,12 +48,13 @@ class Bar:
 
 def tracks_of(run: Run) -> list[Track]:
     """The tracks from top to bottom. Of a cluster with GPUs, nodes without any have none."""
-    return [track for name, node in run.nodes.items() for track in _tracks(name, node, bool(run.gpus))]
+    return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
 
 
-def _tracks(name: str, node: NodeFacts, by_gpu: bool) -> Iterator[Track]:
-    if not by_gpu:
-        yield Track(name, name, "", min(max(node.cpu_milli // 1_000, 1), TALLEST), node.cpu_milli)
+def _tracks(run: Run, name: str, node: NodeFacts) -> Iterator[Track]:
+    if not run.cluster.gpus:
+        lines = min(max(node.cpu_milli // run.cluster.core_milli, 1), TALLEST)
+        yield Track(name, name, "", lines, node.cpu_milli)
     for gpu in node.gpus:
         yield Track(gpu.uuid, name, str(gpu.index), 1, WHOLE_GPU)
 
@@ -65,29 +66,26 @@ def bars_of(run: Run) -> list[Bar]:
     strips: dict[int, _Strip] = {}
     bars: list[Bar] = []
     for life in sorted(run.started, key=attrgetter("start_s", "job")):
-        whole: list[int] = []
-        for key, units in _pieces(run, life.allocations):
-            place = places[key]
-            all_units = tracks[place].units
-            if units >= all_units:
-                whole.append(place)
-                continue
-            strip = strips.setdefault(place, _Strip(all_units))
-            bars += [
-                Bar(life, place, 1, low / all_units, high / all_units)
-                for low, high in strip.take(life.job, units, life.start_s or 0.0, run.ran_s(life))
-            ]
-        bars += [Bar(life, first, count) for first, count in _rows(sorted(whole))]
+        for part in life.allocations:
+            whole: list[int] = []
+            for key, units in _pieces(run, part):
+                place = places[key]
+                all_units = tracks[place].units
+                if units >= all_units:
+                    whole.append(place)
+                    continue
+                strip = strips.setdefault(place, _Strip(all_units))
+                pieces = strip.take(life.job, units, life.start_s or 0.0, run.ran_s(life))
+                bars += [Bar(life, place, 1, low / all_units, high / all_units) for low, high in pieces]
+            bars += [Bar(life, first, count) for first, count in _rows(sorted(whole))]
     return bars
 
 
-def _pieces(run: Run, allocations: Sequence[Allocation]) -> Iterator[tuple[str, int]]:
-    """The tracks a job is on, by key, and the units it holds there."""
-    for part in allocations:
-        if run.gpus:
-            yield from ((hold.uuid, hold.milli) for hold in part.gpus)
-        else:
-            yield part.node, part.cpu_milli
+def _pieces(run: Run, part: Allocation) -> list[tuple[str, int]]:
+    """The tracks held on one node, by key, and the units held there."""
+    if run.cluster.gpus:
+        return [(hold.uuid, hold.milli) for hold in part.gpus]
+    return [(part.node, part.cpu_milli)]
 
 
 def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -48,7 +49,9 @@ def gantt_of(run: Run, span: Span, most: int) -> Gantt:
         kept = [bars[place] for place in sorted(largest)]
     whole = sum(areas)
     shown = sum(bar.count * (bar.high - bar.low) * run.ran_s(bar.life) for bar in kept)
-    return Gantt(_packed(run, span, kept), len(kept), len(bars) - len(kept), 1 - shown / whole if whole else 0.0)
+    return Gantt(
+        _packed(run, span, kept), len(kept), len(bars) - len(kept), 1 - shown / whole if whole else 0.0
+    )
 
 
 def _packed(run: Run, span: Span, bars: Sequence[Bar]) -> dict[str, Any]:
@@ -78,13 +81,13 @@ def _packed(run: Run, span: Span, bars: Sequence[Bar]) -> dict[str, Any]:
 
 
 def _columns(run: Run, span: Span, lives: Sequence[Life], unit_s: float) -> dict[str, Any]:
-    users, projects, states = _Names(), _Names(), _Names()
+    users, projects, states = _ranked(run, "user"), _ranked(run, "project"), _Names()
 
     def ticks(seconds: Iterable[float]) -> list[int]:
         return [round(each / unit_s) for each in seconds]
 
-    columns = {
-        "job": _steps([life.job for life in lives]),
+    columns: dict[str, list[Any]] = {
+        "job": _steps([run.number(life) for life in lives]),
         "user": [users.number(life.user) for life in lives],
         "project": [projects.number(life.project) for life in lives],
         "size": [_short(run.size(life)) for life in lives],
@@ -92,12 +95,27 @@ def _columns(run: Run, span: Span, lives: Sequence[Life], unit_s: float) -> dict
         "wait": ticks(life.wait_s for life in lives),
         "run": ticks(run.ran_s(life) for life in lives),
         "limit": [None if life.limit_s is None else round(life.limit_s) for life in lives],
-        "attempts": [life.attempts for life in lives],
         "state": [states.number(_state(life)) for life in lives],
     }
-    if set(columns["attempts"]) <= {1}:
-        del columns["attempts"]
-    return {"jobs": columns, "users": [*users.known], "projects": [*projects.known], "states": [*states.known]}
+    if any(life.attempts > 1 for life in lives):
+        columns["attempts"] = [life.attempts for life in lives]
+    return {
+        "jobs": columns,
+        "users": [*users.known],
+        "projects": [*projects.known],
+        "states": [*states.known],
+    }
+
+
+def _ranked(run: Run, of: str) -> _Names:
+    """Who held the most comes first: the first ones get colours of their own."""
+    used: dict[str, float] = defaultdict(float)
+    for life in run.started:
+        used[getattr(life, of)] += run.held(life) * run.ran_s(life)
+    names = _Names()
+    for name in sorted(used, key=lambda name: (-used[name], name)):
+        names.number(name)
+    return names
 
 
 def _state(life: Life) -> str:

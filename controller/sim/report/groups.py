@@ -57,6 +57,15 @@ def by_user(run: Run) -> list[Group]:
     return sorted(found, key=lambda group: (-group.used_s, group.name))
 
 
+def gathered(groups: Sequence[Group], most: int) -> list[Group]:
+    """At most so many groups: all that come after are one."""
+    if len(groups) <= most:
+        return [*groups]
+    rest = [life for group in groups[most - 1 :] for life in group.lives]
+    name = f"{len(groups) - most + 1} others"
+    return [*groups[: most - 1], _group(name, rest, sum(group.used_s for group in groups[most - 1 :]))]
+
+
 def by_size(run: Run) -> list[Group]:
     """The smallest first; a class ends at each power of two."""
     ranks = {life.job: rank(run.size(life)) for life in run.started}
@@ -87,12 +96,11 @@ def _groups(run: Run, names: dict[int, str]) -> list[Group]:
     for life in run.started:
         lives[names[life.job]].append(life)
     return [
-        Group(
-            name,
-            members,
-            sum(run.held(life) * run.ran_s(life) for life in members),
-            spread(life.wait_s for life in members),
-            spread(life.slowdown for life in members),
-        )
+        _group(name, members, sum(run.held(life) * run.ran_s(life) for life in members))
         for name, members in lives.items()
     ]
+
+
+def _group(name: str, lives: Sequence[Life], used_s: float) -> Group:
+    waits, slowdowns = spread(life.wait_s for life in lives), spread(life.slowdown for life in lives)
+    return Group(name, lives, used_s, waits, slowdowns)

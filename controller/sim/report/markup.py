@@ -17,21 +17,23 @@ class Markup(str):
     __slots__ = ()
 
 
-def el(name: str, *inside: str | int | None, **attributes: str | float | None) -> Markup:
+def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None) -> Markup:
     """One element. `class_` is class, `aria_label` is aria-label; an attribute that is None is left out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    if name in VOID:
-        return Markup(f"<{name}{given}>")
-    return Markup(f"<{name}{given}>{joined(*inside)}</{name}>")
+    if tag in VOID:
+        return Markup(f"<{tag}{given}>")
+    return Markup(f"<{tag}{given}>{joined(*inside)}</{tag}>")
 
 
 def joined(*parts: str | int | None) -> Markup:
     """Parts one after the other, escaped where they are data."""
-    return Markup("".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None))
+    return Markup(
+        "".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None)
+    )
 
 
 def data(name: str, value: Any) -> Markup:
@@ -42,7 +44,8 @@ def data(name: str, value: Any) -> Markup:
 
 
 def _text(part: str | int) -> str:
-    return html.escape(plain(str(part), 2_000))
+    text = str(part)
+    return html.escape(plain(text, len(text)))
 
 
 def _value(value: str | float) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from controller.sim.cluster import Cluster
 from controller.sim.results import Life
-from wire.frames import NodeFacts
 from wire.words import WHOLE_GPU
 
 DAY_S = 86_400.0
@@ -18,48 +18,44 @@ class Run:
     """One run of a simulation.
 
     `label` tells it from the other runs of the report: the policy, the log, the scheduler.toml.
-    `nodes` is what there was, by name, in the order it is to be shown. A cluster without a single GPU is
-    measured by its CPUs: the interchangeable processors of a pool are the cores of one node.
-    `lives` are all jobs, also those that never started. `figures` are the numbers of the run as `sim run`
-    names them (`mean_wait_s`, `utilisation`, …); any name is shown, known ones with their unit.
-    `source` says where the jobs came from.
+    `lives` are all jobs, also those that never started or never ended. `figures` are the numbers of the
+    run by the names `sim run` has for them; any name is shown, known ones with their unit. `source` says
+    where the jobs came from. A cluster without a single GPU is measured by its processors.
     """
 
     label: str
-    nodes: Mapping[str, NodeFacts]
+    cluster: Cluster
     lives: Sequence[Life]
     figures: Mapping[str, float]
     source: str = ""
 
-    @cached_property
-    def gpus(self) -> int:
-        """Of all nodes."""
-        return sum(len(node.gpus) for node in self.nodes.values())
-
-    @cached_property
-    def cores(self) -> float:
-        """Of all nodes."""
-        return sum(node.cpu_milli for node in self.nodes.values()) / 1_000
-
     @property
     def unit(self) -> str:
         """What the run is measured in."""
-        return "GPU" if self.gpus else "processor"
+        return "GPU" if self.cluster.gpus else "processor"
 
     @property
     def capacity(self) -> float:
         """How many of those there are."""
-        return self.gpus or self.cores
+        return self.cluster.gpus or self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, life: Life) -> float:
         """How many of those a job asked for."""
-        return life.gpus if self.gpus else life.cpu_milli / 1_000
+        return life.gpus if self.cluster.gpus else life.cpu_milli / self.cluster.core_milli
 
     def held(self, life: Life) -> float:
         """How many of those it was given."""
-        if self.gpus:
+        if self.cluster.gpus:
             return sum(hold.milli for part in life.allocations for hold in part.gpus) / WHOLE_GPU
-        return sum(part.cpu_milli for part in life.allocations) / 1_000
+        return self.cores(life)
+
+    def cores(self, life: Life) -> float:
+        """How many processors it was given, also where GPUs are what counts."""
+        return sum(part.cpu_milli for part in life.allocations) / self.cluster.core_milli
+
+    def number(self, life: Life) -> int:
+        """A job's number in the log, or else the one the engine gave it."""
+        return life.number or life.job
 
     @cached_property
     def started(self) -> list[Life]:
@@ -75,7 +71,10 @@ class Run:
     def end_s(self) -> float:
         """The last thing that happened to a job."""
         moments = (
-            moment for life in self.lives for moment in (life.submit_s, life.start_s, life.end_s) if moment is not None
+            moment
+            for life in self.lives
+            for moment in (life.submit_s, life.start_s, life.end_s)
+            if moment is not None
         )
         return max(moments, default=0.0)
 
@@ -111,7 +110,7 @@ class Span:
 
 
 def span_of(runs: Sequence[Run]) -> Span:
-    """From the first submit of any run, or the midnight before it if there are days to see, to the last end."""
+    """From the first submit of any run to the last end; where there are days to see, from a midnight on."""
     begin = min((run.begin_s for run in runs if run.lives), default=0.0)
     end = max((run.end_s for run in runs if run.lives), default=0.0)
     if end - begin > 2 * DAY_S:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from controller.sim.report.run import Run, Span
+from controller.sim.results import Life
 
 Floats = npt.NDArray[np.float64]
 
-BINS = 480
+BINS, FEW = 480, 160
+"""Of one line in a chart, and of several, which would hide each other if they were as nervous."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,17 @@ def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
 
 def busy(run: Run) -> Steps:
     """GPUs, or processors, that jobs held."""
-    return steps(
-        (life.start_s, life.start_s + run.ran_s(life), run.held(life))
-        for life in run.started
-        if life.start_s is not None
-    )
+    return _held(run, run.held)
 
 
 def busy_cores(run: Run) -> Steps:
-    """CPU cores that jobs held."""
+    """Processors that jobs held, also where GPUs are what counts."""
+    return _held(run, run.cores)
+
+
+def _held(run: Run, amount: Callable[[Life], float]) -> Steps:
     return steps(
-        (life.start_s, life.start_s + run.ran_s(life), sum(part.cpu_milli for part in life.allocations) / 1_000)
+        (life.start_s, life.start_s + run.ran_s(life), amount(life))
         for life in run.started
         if life.start_s is not None
     )

@@ -5,23 +5,20 @@ from __future__ import annotations
 from wire.text import duration
 
 FIGURES: dict[str, str] = {
-    "jobs": "Jobs",
-    "mean_wait_s": "Mean wait",
-    "wait_mean_s": "Mean wait",
-    "p50_wait_s": "Median wait",
-    "wait_p50_s": "Median wait",
-    "p95_wait_s": "95th percentile of waits",
-    "wait_p95_s": "95th percentile of waits",
-    "max_wait_s": "Longest wait",
-    "mean_flow_s": "Mean time from submit to end",
+    "jobs": "Jobs that ran to an end",
     "avebsld": "Mean bounded slowdown",
+    "max_bsld": "Worst bounded slowdown",
+    "mean_wait_s": "Mean wait",
+    "p50_wait_s": "Median wait",
+    "p95_wait_s": "Wait of 95 of 100, at most",
+    "mean_flow_s": "Mean time from submit to end",
+    "max_flow_s": "Longest time from submit to end",
     "utilisation": "Utilisation",
-    "fragmentation": "Fragmentation",
+    "fragmentation": "Idle while jobs waited",
     "makespan_s": "Makespan",
     "fairness": "Fairness between users",
     "preemptions": "Preemptions",
     "gpu_hours_lost": "GPU-hours lost",
-    "lost_gpu_h": "GPU-hours lost",
     "cpu_s": "CPU time of the simulator",
 }
 

@@ -1,0 +1,112 @@
+"""Who held what, node by node, and who waited longest."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from controller.sim.report.axes import moment_text
+from controller.sim.report.bars import tracks_of
+from controller.sim.report.blocks import details, section, table
+from controller.sim.report.gantt import Gantt
+from controller.sim.report.markup import Markup, el
+from controller.sim.report.run import Run, Span
+from controller.sim.report.words import count, number, percent, span_text
+
+LISTED, NODES = 15, 300
+"""Longest waits, and nodes, in their tables."""
+
+
+def gantt_section(runs: Sequence[Run], charts: Sequence[Gantt]) -> Markup:
+    """Who held what, when: drawn by the script; the table under it needs none."""
+    notes = [
+        note for run, chart in zip(runs, charts, strict=True) for note in _left_out(run, chart, len(runs))
+    ]
+    return section(
+        "Who held what",
+        " ".join(
+            [
+                f"Each line is a {runs[0].unit} of a node, each bar a job."
+                if runs[0].cluster.gpus
+                else "Each bar is a job; a node is as high as it has processors.",
+                *notes,
+            ]
+        ),
+        el("div", id="gantt"),
+        el("noscript", el("p", "This drawing needs JavaScript; the table does not.", class_="about")),
+        details("What each node did", _node_table(runs)),
+    )
+
+
+def _left_out(run: Run, chart: Gantt, runs: int) -> list[str]:
+    of = f"{run.label}: " if runs > 1 else ""
+    notes = []
+    if chart.left_out:
+        notes.append(
+            f"{of}the {chart.left_out:,} smallest of {chart.bars + chart.left_out:,} bars are not drawn, "
+            f"with {percent(chart.left_out_part)} of the time held; the rest of the page counts every job."
+        )
+    without = sum(not run.held(life) for life in run.started)
+    if without:
+        notes.append(f"{of}{count(without, 'job')} without a {run.unit} are not drawn here.")
+    return notes
+
+
+def _node_table(runs: Sequence[Run]) -> Markup:
+    rows = []
+    for run in runs:
+        held: dict[str, float] = defaultdict(float)
+        jobs: Counter[str] = Counter()
+        for life in run.started:
+            for part in life.allocations:
+                units = sum(hold.milli for hold in part.gpus) if run.cluster.gpus else part.cpu_milli
+                held[part.node] += units * run.ran_s(life)
+                jobs[part.node] += 1
+        capacity: Counter[str] = Counter()
+        for track in tracks_of(run):
+            capacity[track.node] += track.units
+        possible = run.end_s - run.begin_s
+        rows += [
+            [
+                node,
+                *([run.label] if len(runs) > 1 else []),
+                number(jobs[node]),
+                percent(held[node] / (units * possible or 1)),
+            ]
+            for node, units in [*capacity.items()][:NODES]
+        ]
+    heading = ["Node", *(["Run"] if len(runs) > 1 else []), "Attempts", "Utilisation"]
+    cut = f"The first {NODES} nodes" if len(runs[0].cluster.nodes) > NODES else ""
+    return table(cut, heading, rows)
+
+
+def waits_section(runs: Sequence[Run], span: Span) -> Markup:
+    """The jobs that waited longest."""
+    rows = [
+        [
+            str(run.number(life)),
+            *([run.label] if len(runs) > 1 else []),
+            el("span", life.user),
+            life.project,
+            number(run.size(life)),
+            moment_text(life.submit_s - span.begin_s, span),
+            span_text(life.wait_s),
+            span_text(run.ran_s(life)),
+            life.state.value.lower(),
+        ]
+        for run in runs
+        for life in sorted(run.started, key=lambda life: -life.wait_s)[:LISTED]
+        if life.wait_s >= 1
+    ]
+    heading = [
+        "Job",
+        *(["Run"] if len(runs) > 1 else []),
+        "User",
+        "Project",
+        f"{runs[0].unit}s",
+        "Submitted after",
+        "Waited",
+        "Ran",
+        "Ended",
+    ]
+    return section("Longest waits", "", table("", heading, rows)) if rows else Markup("")

@@ -1,0 +1,283 @@
+"""The parts of the page: each a chart, and a table for those who cannot see it or want the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from controller.sim.report.axes import TIME_STEPS, since
+from controller.sim.report.blocks import PALETTE, details, figure, legend, section, table
+from controller.sim.report.charts import Curve, Row, over_time, shares, spreads
+from controller.sim.report.groups import Group, by_size, by_user, gathered
+from controller.sim.report.markup import Markup, el, joined
+from controller.sim.report.run import Run, Span
+from controller.sim.report.series import BINS, FEW, Steps, busy, busy_cores, queued
+from controller.sim.report.words import (
+    HIGHER,
+    NEITHER,
+    count,
+    figure_name,
+    figure_text,
+    number,
+    percent,
+    span_text,
+)
+from wire.text import duration
+
+TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
+USERS, LISTED = 12, 300
+"""Users in a chart, and in its table."""
+
+
+def tiles(run: Run) -> Markup:
+    """The figures everybody asks for first."""
+    return el(
+        "dl",
+        *(
+            el("div", el("dt", figure_name(key)), el("dd", figure_text(key, run.figures[key])))
+            for key in TILES
+            if key in run.figures
+        ),
+        class_="tiles",
+    )
+
+
+def figures_section(runs: Sequence[Run]) -> Markup:
+    """Every figure of every run; the best of each in bold."""
+    keys = dict.fromkeys(key for run in runs for key in run.figures)
+    rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
+    return section(
+        "The figures",
+        "Bold is best." if len(runs) > 1 else "",
+        table("", ["", *(run.label for run in runs)], rows),
+    )
+
+
+def _figure(runs: Sequence[Run], run: Run, key: str) -> Markup | str:
+    if key not in run.figures:
+        return "–"
+    text = figure_text(key, run.figures[key])
+    values = [other.figures[key] for other in runs if key in other.figures]
+    better = max(values) if key in HIGHER else min(values)
+    best = len(runs) > 1 and key not in NEITHER and run.figures[key] == better and len(set(values)) > 1
+    return el("b", text) if best else text
+
+
+def time_sections(runs: Sequence[Run], span: Span) -> tuple[Markup, dict[str, Any]]:
+    """What was busy and what waited, over time; and the same values for the script to read out."""
+    unit, capacity = runs[0].unit, max(run.capacity for run in runs)
+    bins = BINS if len(runs) == 1 else FEW
+    levels = [busy(run) for run in runs]
+    parts = [
+        Curve(run.label, level.means(span, bins) / (run.capacity or 1), place % PALETTE)
+        for place, (run, level) in enumerate(zip(runs, levels, strict=True))
+    ]
+    waiting = [queued(run) for run in runs]
+    depths = [
+        Curve(run.label, steps.means(span, bins), place % PALETTE)
+        for place, (run, steps) in enumerate(zip(runs, waiting, strict=True))
+    ]
+    cores = _cores(runs[0], span) if len(runs) == 1 else None
+    most = max(float(curve.values.max()) for curve in depths)
+    utilisation = section(
+        "Utilisation",
+        f"The part of all {count(int(capacity), unit)} that jobs held"
+        + (", and dashed the part of all processors." if cores else "."),
+        legend(runs),
+        figure(
+            "busy",
+            over_time(
+                "Utilisation over time", _range(parts, percent), parts, span, 1.0, percent, second=cores
+            ),
+        ),
+        details(
+            "Utilisation by time",
+            _by_time(runs, span, levels, lambda run, level: percent(level / (run.capacity or 1))),
+        ),
+    )
+    depth = section(
+        "Queue",
+        "Jobs that waited.",
+        legend(runs),
+        figure(
+            "queue",
+            over_time(
+                "Queue depth over time", _range(depths, number), depths, span, max(most, 1.0), number, 150.0
+            ),
+        ),
+        details("Queue by time", _by_time(runs, span, waiting, lambda _run, level: number(level))),
+    )
+    readings = {"busy": _reading(parts, 100, "%"), "queue": _reading(depths, 1, "jobs")}
+    return joined(utilisation, depth), readings
+
+
+def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": curve.label,
+            "unit": unit,
+            "values": [round(float(value) * times, 1) for value in curve.values],
+        }
+        for curve in curves
+    ]
+
+
+def _cores(run: Run, span: Span) -> Curve | None:
+    """Processors of a cluster that is measured by GPUs."""
+    if not run.cluster.gpus:
+        return None
+    whole = run.cluster.cpu_milli / run.cluster.core_milli
+    return Curve("processors", busy_cores(run).means(span) / (whole or 1))
+
+
+def _range(curves: Sequence[Curve], text: Callable[[float], str]) -> str:
+    return "; ".join(
+        f"{curve.label}: between {text(float(curve.values.min()))} and {text(float(curve.values.max()))}, "
+        f"{text(float(curve.values.mean()))} on average"
+        for curve in curves
+    )
+
+
+def _by_time(
+    runs: Sequence[Run], span: Span, levels: Sequence[Steps], text: Callable[[Run, float], str]
+) -> Markup:
+    """Averages of at most a month of days, or whatever else goes into the span that often."""
+    step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
+    bins = int(np.ceil(span.length_s / step))
+    whole = Span(span.begin_s, span.begin_s + bins * step)
+    means = [level.means(whole, bins) for level in levels]
+    rows = [
+        [since(place * step), *(text(run, float(mean[place])) for run, mean in zip(runs, means, strict=True))]
+        for place in range(bins)
+    ]
+    return table(f"Averages over {duration(step)} each", ["From", *(run.label for run in runs)], rows)
+
+
+def spreads_sections(runs: Sequence[Run]) -> Markup:
+    """Waits by user and by size."""
+    everybody = [by_user(run) for run in runs]
+    order = {group.name: place for place, group in enumerate(everybody[0])}
+    users = [
+        gathered(sorted(found, key=lambda group: order.get(group.name, len(order))), USERS)
+        for found in everybody
+    ]
+    sizes = [by_size(run) for run in runs]
+    about = "Thin: 90 of 100 jobs. Thick: the middle half. Dot and number: the median."
+    return el(
+        "div",
+        section(
+            "Waits by user",
+            f"{about} Who held most is on top.",
+            legend(runs),
+            figure("", spreads("Waits by user", "", _rows(users))),
+            details("Waits by user", _group_table(runs, [found[:LISTED] for found in everybody], "User")),
+        ),
+        section(
+            "Waits by size",
+            about,
+            legend(runs),
+            figure("", spreads("Waits by size", "", _rows(sizes))),
+            details("Waits by size", _group_table(runs, sizes, "Size")),
+        ),
+        class_="pair",
+    )
+
+
+def _rows(groups: Sequence[Sequence[Group]]) -> list[Row]:
+    """A row for each group of the first run, and of the others what is not among them."""
+    names = dict.fromkeys(group.name for found in groups for group in found)
+    by_name = [{group.name: group for group in found} for found in groups]
+    return [
+        Row(
+            name,
+            [(place % PALETTE, found[name].waits) for place, found in enumerate(by_name) if name in found],
+        )
+        for name in names
+    ]
+
+
+def _group_table(runs: Sequence[Run], groups: Sequence[Sequence[Group]], of: str) -> Markup:
+    rows = [
+        [
+            group.name,
+            *([run.label] if len(runs) > 1 else []),
+            number(len(group.lives)),
+            number(group.used_s / 3_600),
+            *(
+                span_text(wait)
+                for wait in (
+                    group.waits.mean,
+                    group.waits.median,
+                    group.waits.quantiles[-1],
+                    group.waits.most,
+                )
+            ),
+            number(group.slowdown.mean),
+        ]
+        for run, found in zip(runs, groups, strict=True)
+        for group in found
+    ]
+    heading = [
+        of,
+        *(["Run"] if len(runs) > 1 else []),
+        "Jobs",
+        f"{runs[0].unit}-hours",
+        "Mean wait",
+        "Median",
+        "95 of 100",
+        "Longest",
+        "Mean slowdown",
+    ]
+    return table("", heading, rows)
+
+
+def shares_sections(runs: Sequence[Run]) -> Markup:
+    """How waits and slowdowns are distributed over all jobs."""
+    waits = [_curve(run, place, [life.wait_s for life in run.started]) for place, run in enumerate(runs)]
+    slowdowns = [
+        _curve(run, place, [life.slowdown for life in run.started]) for place, run in enumerate(runs)
+    ]
+    return el(
+        "div",
+        section(
+            "Waits",
+            "Part of the jobs that waited at most so long.",
+            legend(runs),
+            figure("", shares("Distribution of waits", _medians(waits, span_text), waits, waits=True)),
+            details("Distribution of waits", _quantiles(waits, span_text)),
+        ),
+        section(
+            "Bounded slowdown",
+            "Part of the jobs that took at most so many times their run time (10 s or more) to end.",
+            legend(runs),
+            figure(
+                "",
+                shares(
+                    "Distribution of bounded slowdown", _medians(slowdowns, number), slowdowns, waits=False
+                ),
+            ),
+            details("Distribution of bounded slowdown", _quantiles(slowdowns, number)),
+        ),
+        class_="pair",
+    )
+
+
+def _curve(run: Run, place: int, values: Sequence[float]) -> Curve:
+    return Curve(run.label, np.sort(np.array(values, dtype=np.float64)), place % PALETTE)
+
+
+def _at(curve: Curve, part: float) -> float:
+    place = max(0, int(np.ceil(part * len(curve.values))) - 1)
+    return float(curve.values[place]) if len(curve.values) else 0.0
+
+
+def _medians(curves: Sequence[Curve], text: Callable[[float], str]) -> str:
+    return "; ".join(f"{curve.label}: half of the jobs at most {text(_at(curve, 0.5))}" for curve in curves)
+
+
+def _quantiles(curves: Sequence[Curve], text: Callable[[float], str]) -> Markup:
+    parts = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+    rows = [[percent(part), *(text(_at(curve, part)) for curve in curves)] for part in parts]
+    return table("", ["Of the jobs, at most", *(curve.label for curve in curves)], rows)

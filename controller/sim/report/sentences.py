@@ -1,0 +1,123 @@
+"""What a run came to, in sentences a person would write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from controller.sim.report.axes import moment_text
+from controller.sim.report.groups import Group, by_size, spread
+from controller.sim.report.run import Run, Span
+from controller.sim.report.series import queued
+from controller.sim.report.words import count, number, percent, span_text
+from wire.text import duration
+from wire.words import JobState
+
+ENOUGH = 20
+"""A group of fewer jobs says little about its kind."""
+
+
+def cluster_text(run: Run) -> str:
+    """16 nodes with 128 GPUs."""
+    return f"{count(len(run.cluster.nodes), 'node')} with {count(int(run.capacity), run.unit)}"
+
+
+def about_one(run: Run, span: Span) -> Iterator[str]:
+    """The story of one run."""
+    users = len({life.user for life in run.lives})
+    yield (
+        f"{count(len(run.lives), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
+        f"within {duration(run.end_s - run.begin_s)}."
+    )
+    yield (
+        f"On average {number(run.utilisation * run.capacity)} of the {count(int(run.capacity), run.unit)} "
+        f"were busy: {percent(run.utilisation)}."
+    )
+    yield from _waits(run)
+    yield from _queue(run, span)
+    yield from _ends(run)
+
+
+def _waits(run: Run) -> Iterator[str]:
+    waits = spread(life.wait_s for life in run.started)
+    if not waits.count:
+        return
+    if waits.most < 1:
+        yield "No job waited."
+        return
+    longest = max(run.started, key=lambda life: life.wait_s)
+    yield (
+        f"Half of the jobs waited {_at_most(waits.median)}, one in twenty longer than "
+        f"{span_text(waits.quantiles[-1])}; the longest wait was {span_text(waits.most)} "
+        f"(job {run.number(longest)} of {longest.user})."
+    )
+    sizes = [group for group in by_size(run) if group.waits.count >= ENOUGH]
+    if len(sizes) > 1:
+        slow, quick = _extremes(sizes)
+        yield (
+            f"Jobs of {slow.name} waited longest, {span_text(slow.waits.mean)} on average, and jobs of "
+            f"{quick.name} shortest, {span_text(quick.waits.mean)}."
+        )
+
+
+def _at_most(seconds: float) -> str:
+    return f"{span_text(seconds)} at most" if seconds >= 1 else "not at all"
+
+
+def _extremes(groups: Sequence[Group]) -> tuple[Group, Group]:
+    return max(groups, key=lambda each: each.waits.mean), min(groups, key=lambda each: each.waits.mean)
+
+
+def _queue(run: Run, span: Span) -> Iterator[str]:
+    most, moment = queued(run).peak()
+    if most > 1:
+        when = moment_text(moment - span.begin_s, span)
+        yield f"The queue was longest after {when}: {count(int(most), 'job')}."
+
+
+def _ends(run: Run) -> Iterator[str]:
+    states = Counter(life.state for life in run.lives)
+    if states[JobState.FAILED]:
+        yield f"{percent(states[JobState.FAILED] / len(run.lives))} of the jobs failed."
+    never = len(run.lives) - len(run.started)
+    if never:
+        yield f"{count(never, 'job')} never started."
+    requeues = sum(life.requeues for life in run.lives)
+    if requeues:
+        lost = sum(life.lost_gpu_s for life in run.lives) / 3_600
+        yield (
+            f"{count(requeues, 'attempt')} came to nothing and the jobs were queued again, which cost "
+            f"{number(lost)} GPU-hours; charts show the last attempt of each job."
+        )
+
+
+def about_several(runs: Sequence[Run]) -> Iterator[str]:
+    """What tells the runs apart."""
+    waits = {run.label: spread(life.wait_s for life in run.started) for run in runs}
+    yield f"{len(runs)} runs: {', '.join(run.label for run in runs)}."
+    best = min(waits, key=lambda label: waits[label].mean)
+    worst = max(waits, key=lambda label: waits[label].mean)
+    if waits[worst].mean <= 0 or best == worst:
+        yield "In none of them did a job wait longer than in another."
+    else:
+        less = 1 - waits[best].mean / waits[worst].mean
+        yield (
+            f"Jobs waited {span_text(waits[best].mean)} on average with {best} and "
+            f"{span_text(waits[worst].mean)} with {worst}: {percent(less)} less."
+        )
+    median = min(waits, key=lambda label: waits[label].median)
+    if median != best and waits[median].median < waits[best].median:
+        yield f"But half of the jobs waited {_at_most(waits[median].median)} with {median}."
+    used = {run.label: run.utilisation for run in runs}
+    fullest, emptiest = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
+    if used[fullest] - used[emptiest] < 0.01:
+        yield f"All of them kept {percent(used[fullest])} of the {runs[0].unit}s busy."
+    else:
+        yield (
+            f"{fullest} kept {percent(used[fullest])} of the {runs[0].unit}s busy, "
+            f"{emptiest} {percent(used[emptiest])}."
+        )
+    for run in runs:
+        never = len(run.lives) - len(run.started)
+        if never:
+            yield f"With {run.label} {count(never, 'job')} never started."
