@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli import simrun
+from cli import simgenerate, simrun
 from cli.commands import application, examples
 
 app = application()
@@ -19,3 +19,4 @@ def sim() -> None:
 
 
 app.command("run", epilog=simrun.EXAMPLES)(simrun.run)
+app.command("generate", epilog=simgenerate.EXAMPLES)(simgenerate.generate)

@@ -97,7 +97,7 @@ def _habit(dice: Dice, median: float, gpus: float, models: Sequence[str]) -> Hab
 
 def _guess(dice: Dice) -> Callable[[Habit], float]:
     """How this user writes time limits: the next round one, a multiple, or always the same."""
-    temper, factor = dice.roll(), dice.between(1.5, 6.0)
+    temper, factor = dice.roll(), dice.between(1.0, 5.0)
     if temper < 0.55:
         return lambda habit: next((limit for limit in ROUND if limit >= habit.median_s * factor), LONGEST)
     if temper < 0.85:
