@@ -1,397 +1,30 @@
-"""The terminal UI: the frame around the views, and who hands what to whom."""
+"""Opening the terminal UI, and leaving it."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-import tempfile
-import time
-import traceback
-from collections.abc import Callable, Sequence
-from importlib import resources
-from typing import ClassVar
+import threading
+from typing import Final
 
 from rich.console import Console
-from rich.text import Text
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container
-from textual.filter import LineFilter
 
-from tui import clipboard, memory
-from tui.actions import BY_NAME, Action, actions_of, shown_key
-from tui.ascii import AsciiOnly, ascii_only
-from tui.confirm import job_command
-from tui.desk import Desk
-from tui.dialogs.dialog import Dialog
-from tui.dialogs.help import Help, help_lines
-from tui.dialogs.menu import Entry, Menu
-from tui.feed import Changes, Feed, LiveFeed
-from tui.model import Model
-from tui.orders import Orders
-from tui.paint import Paint
-from tui.stage import Stage
-from tui.theme import LOOKS, SIXTEEN, choose, styles
-from tui.views.events import Events
-from tui.views.job import Job
-from tui.views.listed import Listed
-from tui.views.node import Node
-from tui.views.nodes import Nodes
-from tui.views.queue import Queue
-from tui.views.view import View
-from tui.widgets.filterline import FilterLine
-from tui.widgets.frame import Header, Keys, Status, Trail
+from tui import memory
+from tui.ascii import ascii_only
+from tui.corral import Corral
+from tui.feed import LiveFeed
+from tui.theme import choose
 from wire.client import Client, Refused, Unreachable
-from wire.text import plain
 
-PACE_S = 0.05
-"""Changes are shown at most twenty times a second."""
-
-SAID_S = 6.0
-MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
-FIRST_ANSWER_S = 5.0
+FIRST_ANSWER_S: Final = 5.0
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
-
-
-class Corral(Stage):
-    """The application. It decides nothing about the cluster: it shows the model and passes orders on."""
-
-    CSS = resources.files("tui").joinpath("theme.tcss").read_text(encoding="utf-8")
-    ENABLE_COMMAND_PALETTE = False
-    TITLE = "corral"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "act('quit')", show=False)]
-
-    def __init__(
-        self,
-        feed: Feed,
-        connect: Callable[[], Client],
-        *,
-        read_only: bool = False,
-        look: str = "dusk",
-        ascii_only: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._plainly = look == SIXTEEN.colours.name
-        super().__init__(ansi_color=True if self._plainly else None)
-        for known in LOOKS.values():
-            self.register_theme(known.colours)
-        self.paint = Paint(styles(LOOKS[look]))
-        self.theme = look
-        self._ascii = AsciiOnly() if ascii_only else None
-        self.feed, self.connect, self.read_only = feed, connect, read_only
-        self.model = Model(clock)
-        self.desk = Desk(connect, self.deliver)
-        self.orders = Orders(self)
-        self.roots: tuple[View, ...] = (
-            Queue(self.model.jobs),
-            Nodes(self.model.nodes),
-            Events(self.model.events),
-        )
-        self.trail: list[View] = [self.roots[0]]
-        self._header = Header()
-        self._trail_line = Trail(self.roots, lambda: self.trail)
-        self._status = Status(lambda: self.view)
-        self._keys = Keys(lambda: self.view)
-        self._filter = FilterLine()
-        self._taken_at = 0.0
-        self._was_stale = True
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's own, and ASCII last."""
-        return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
-
-    def compose(self) -> ComposeResult:
-        """Header, trail, view, status, keys."""
-        yield self._header
-        yield self._trail_line
-        with Container(id="body"):
-            yield from self.roots
-        yield self._filter
-        yield self._status
-        yield self._keys
-
-    def on_mount(self) -> None:
-        """Begin to listen."""
-        self._show()
-        self.desk.open()
-        self.feed.start(lambda: self.deliver(self._woken))
-        self.set_interval(1.0, self._tick)
-
-    def on_unmount(self) -> None:
-        """Nothing is asked any more."""
-        self.feed.stop()
-        self.desk.close()
-        for view in self.trail[1:]:
-            view.close()
-
-    # -- the feed -----------------------------------------------------------------------
-
-    def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread."""
-        self.call_later(function)
-
-    def _woken(self) -> None:
-        wait = PACE_S - (time.monotonic() - self._taken_at)
-        if wait <= 0:
-            self.take()
-        else:
-            self.set_timer(wait, self.take)
-
-    def take(self) -> None:
-        """Show what has gathered."""
-        self._taken_at = time.monotonic()
-        changes = self.feed.take()
-        self.model.apply(changes)
-        self.view.changed(changes)
-        self._said_changed()
-
-    def _tick(self) -> None:
-        self.view.tick()
-        self._status.tick()
-        if self.model.stale or self._was_stale:
-            self._said_changed()
-
-    def _said_changed(self) -> None:
-        self.refresh_lines()
-        if self.model.stale != self._was_stale:
-            self._was_stale = self.model.stale
-            self._keys.refresh()
-        if isinstance(self.screen, Dialog):
-            self.screen.changed()
-
-    # -- what others may rely on --------------------------------------------------------
-
-    @property
-    def view(self) -> View:
-        """The view that is shown."""
-        return self.trail[-1]
-
-    def say(self, text: str, part: str = "text") -> None:
-        """On the status line, for a few seconds."""
-        self._status.say(text, part, SAID_S)
-
-    def copy(self, text: str) -> None:
-        """To the clipboard of whoever sits at the terminal."""
-        self.copy_to_clipboard(text)
-        clipboard.tell_tmux(text)
-        self.say(f"copied: {text}", "good")
-
-    def refresh_lines(self) -> None:
-        """Paint the lines around the view anew."""
-        for line in (self._header, self._trail_line, self._status):
-            line.refresh_changed()
-
-    def refresh_view(self) -> None:
-        """Paint the view and the lines around it anew."""
-        self.view.changed(Changes(fresh=True))
-        self.refresh_lines()
-
-    def allowed(self, action: Action) -> str:
-        """Why it cannot be done now."""
-        if not action.in_view(self.view.NAME):
-            return f"not in {self.view.NAME}"
-        if action.changes and self.read_only:
-            return "this screen is read-only"
-        if action.changes and self.model.stale:
-            return "the connection is lost: changes have to wait"
-        return ""
-
-    def act(self, name: str) -> None:
-        """Do it, or say why not."""
-        action = BY_NAME[name]
-        wrong = self.allowed(action)
-        if wrong:
-            self.say(wrong, "warn")
-            return
-        duty = self.duty(action)
-        if duty is not None:
-            duty()
-
-    def duty(self, action: Action) -> Callable[[], None] | None:
-        """Who does it: what changes something the orders, else the view if it can, else the frame."""
-        if action.changes:
-            return getattr(self.orders, action.name, None)
-        name = f"act_{action.name}"
-        return getattr(self.view, name, None) or getattr(self, name, None)
-
-    def action_act(self, name: str) -> None:
-        """Keys come in here."""
-        self.act(name)
-
-    # -- where we are -------------------------------------------------------------------
-
-    def _show(self) -> None:
-        for view in (*self.roots, *self.trail):
-            view.display = view is self.view
-        self.view.changed(Changes(fresh=True))
-        if self.view.pane.is_mounted:
-            self.view.pane.focus()
-        else:
-            self.call_after_refresh(lambda: self.view.pane.focus())
-        self._keys.refresh()
-        self.refresh_lines()
-
-    def _go(self, root: View) -> None:
-        self._filter.display = False
-        for view in self.trail[1:]:
-            view.close()
-            view.remove()
-        self.trail = [root]
-        self._show()
-
-    def _enter(self, view: View) -> None:
-        self.trail.append(view)
-        self.query_one("#body").mount(view)
-        self.call_after_refresh(self._show)
-
-    def open_job(self, job: int) -> None:
-        """Show one job."""
-        self._enter(Job(job))
-
-    def open_node(self, name: str) -> None:
-        """Show one node."""
-        self._enter(Node(name))
-
-    def act_queue(self) -> None:
-        """All jobs."""
-        self._go(self.roots[0])
-
-    def act_nodes(self) -> None:
-        """All nodes."""
-        self._go(self.roots[1])
-
-    def act_events(self) -> None:
-        """All events."""
-        self._go(self.roots[2])
-
-    def act_next(self) -> None:
-        """The next root."""
-        self._turn(1)
-
-    def act_previous(self) -> None:
-        """The root before."""
-        self._turn(-1)
-
-    def _turn(self, by: int) -> None:
-        self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
-
-    def act_back(self) -> None:
-        """One step back: filter, marks, view."""
-        if self.view.undo():
-            self.refresh_lines()
-        elif len(self.trail) > 1:
-            left = self.trail.pop()
-            left.close()
-            left.remove()
-            self._show()
-
-    def act_quit(self) -> None:
-        """Leave."""
-        self.exit(0)
-
-    # -- over the view ------------------------------------------------------------------
-
-    def act_filter(self) -> None:
-        """Type a filter."""
-        view = self.view
-
-        def done() -> None:
-            self._status.display = True
-            view.pane.focus()
-            self.refresh_lines()
-
-        self._status.display = False
-        self._filter.open(view.filter_text, view.narrow, done)
-
-    def act_help(self) -> None:
-        """All keys."""
-        fields = list(self.view.listing.fields) if isinstance(self.view, Listed) else []
-        self.push_screen(Help(self.view.NAME, help_lines(self.view.NAME, self.read_only, fields)))
-
-    def act_palette(self) -> None:
-        """Everything that can be done here, to search; a number opens that job."""
-        entries = [
-            Entry(action.name, action.title, action.help, shown_key(action.keys[0]), self.allowed(action))
-            for action in actions_of(self.view.NAME, self.read_only)
-            if action.name != "palette"
-        ]
-
-        def job(text: str) -> Entry | None:
-            return Entry(f"#{text}", f"job {text}", "open it") if text.isascii() and text.isdigit() else None
-
-        def picked(name: str | None) -> None:
-            if name and name.startswith("#"):
-                self.open_job(int(name[1:19]))
-            elif name:
-                self.act(name)
-
-        self.push_screen(Menu("Do", entries, search=True, extra=job), picked)
-
-    def act_theme(self) -> None:
-        """Other colours; they change while one looks."""
-        if self._plainly:
-            self.say("this terminal has its own colours", "warn")
-            return
-        before = self.theme
-        entries = [Entry(name, look.title) for name, look in LOOKS.items() if look is not SIXTEEN]
-        menu = Menu("Colours", entries, at=before, on_step=self._wear)
-        self.push_screen(menu, lambda name: self._wear(name or before))
-
-    def _wear(self, name: str) -> None:
-        self.theme = name
-        self.paint = Paint(styles(LOOKS[name]))
-        for screen in self.screen_stack:
-            for widget in screen.walk_children():
-                widget.refresh()
-
-    def act_copy(self) -> None:
-        """Choose a command to copy."""
-        entries = [Entry(command, command) for command in self.commands()]
-        self.push_screen(Menu("Copy as a command", entries), lambda text: self.copy(text) if text else None)
-
-    def commands(self) -> list[str]:
-        """What can be done here, as commands for a shell."""
-        jobs, nodes = self.view.jobs(), self.view.nodes()
-        found = []
-        if len(jobs) == 1:
-            found += [job_command("show", jobs), f"{job_command('logs', jobs)} -f"]
-        for action in actions_of(self.view.NAME, self.read_only):
-            command = action.command
-            if "{jobs}" in command and jobs:
-                found.append(job_command(action.name, jobs))
-            elif "{nodes}" in command and nodes:
-                found.append(command.format(nodes=" ".join(plain(node.name) for node in nodes), why="'…'"))
-            elif command and "{" not in command and "…" not in command:
-                found.append(command)
-        return found
-
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """An SVG that fetches nothing from elsewhere: no web fonts, the reader's own monospace."""
-        svg = super().export_screenshot(title=title, simplify=simplify)
-        return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", MONOSPACE)
-
-    # -- when something breaks ----------------------------------------------------------
-
-    def _fatal_error(self) -> None:
-        """A bug ends the screen, not in a traceback over it: that goes to a file, for whoever mends it."""
-        error = sys.exc_info()[1]
-        handle, path = tempfile.mkstemp(prefix="corral-tui-", suffix=".txt")
-        with os.fdopen(handle, "w") as report:
-            report.write(traceback.format_exc())
-        self._exit_renderables.append(
-            Text(
-                f"corral tui: this is a bug: {type(error).__name__}: {plain(str(error))}\n"
-                f"The cluster goes on. Please report it with {path}"
-            )
-        )
-        self._close_messages_no_wait()
 
 
 def run(url: str = "", read_only: bool = False) -> int:
     """Show the cluster until the user leaves; 0, or 7 if there is no controller to begin with."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # Textual reads the one and writes to the other; what is printed afterwards goes to the third.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
             "the terminal UI needs a terminal", "'corral queue' prints the same to anything.", EXIT_USAGE
         )
@@ -403,17 +36,19 @@ def run(url: str = "", read_only: bool = False) -> int:
         return _complain(str(error), error.hint, EXIT_UNREACHABLE)
     except Refused as error:
         return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
+    kept = memory.load()
     app = Corral(
         LiveFeed(lambda: Client(url)),
         lambda: Client(url),
         read_only=read_only,
-        look=choose(os.environ, Console().color_system),
+        look=choose(os.environ, Console().color_system, str(kept.get("theme", ""))),
         ascii_only=ascii_only(os.environ),
     )
-    memory.recall(app.roots)
+    threading.excepthook = app.thread_broke
+    memory.arrange(app.roots, kept)
     signal.signal(signal.SIGTERM, lambda *_: app.deliver(lambda: app.exit(128 + signal.SIGTERM)))
     code = app.run()
-    memory.keep(app.roots)
+    memory.keep(app.roots, app.theme)
     return app.return_code or (code if code is not None else 0)
 
 

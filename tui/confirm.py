@@ -116,7 +116,10 @@ def _owners(jobs: Sequence[JobView]) -> str:
 def _lost(held: float, spent: float) -> str:
     if not held:
         return "their work since they started"
-    return f"{spent:,.1f} GPU-hours since they started, on {gpus_text(round(held, 2))} GPUs"
+    hours = f"{spent:,.1f}" if spent >= 0.1 else "less than 0.1"
+    return (
+        f"{hours} GPU-hours since they started, on {gpus_text(round(held, 2))} GPU{'' if held <= 1 else 's'}"
+    )
 
 
 def cancellable(job: JobView) -> bool:

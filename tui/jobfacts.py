@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from tui import cells, glyphs
 from tui.model import Model
@@ -31,7 +32,7 @@ def job_facts(job: JobView, detail: JobDetail | None, model: Model, width: int) 
     elif job.detail:
         lines.append(_line("why", (plain(job.detail, 400), "text")))
     if detail is not None:
-        lines.append(_line("command", (plain(shlex.join(detail.spec.command), 1000), "text")))
+        lines.append(_line("command", (_command(detail.spec.command), "text")))
         if width >= 100 and detail.spec.workdir:
             lines.append(_line("in", (plain(detail.spec.workdir, 300), "muted")))
     return lines
@@ -39,6 +40,11 @@ def job_facts(job: JobView, detail: JobDetail | None, model: Model, width: int) 
 
 def _line(label: str, *pieces: Piece) -> list[Piece]:
     return [(f" {label:<{LABEL}}", "muted"), *pieces]
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command on one line; a script of several lines shows where they end."""
+    return plain(shlex.join(words).replace("\n", " ⏎ "), 1000)
 
 
 def _head(job: JobView) -> list[Piece]:
@@ -66,7 +72,8 @@ def _times(job: JobView, now: float, width: int) -> list[Piece]:
             share = ran / job.time_limit_s
             pieces += bar(share, 16 if width >= 100 else 8, "warn" if share > 0.9 else "bar")
     if job.time_limit_s:
-        pieces.append((f" limit {duration(job.time_limit_s)}", "muted"))
+        running = job.started_at is not None and not job.ended_at
+        pieces.append((f"{'' if running else ' ·'} limit {duration(job.time_limit_s)}", "muted"))
     if job.attempt > 1:
         pieces.append((f" · attempt {job.attempt}", "warn"))
     return _line("time", *pieces)

@@ -43,6 +43,10 @@ class Stage(App[int]):
         """Tell the user something, for a few seconds, on the status line."""
         raise NotImplementedError
 
+    def wear(self, look: str) -> None:
+        """Change the colours."""
+        raise NotImplementedError
+
     def copy(self, text: str) -> None:
         """Put the text on the clipboard."""
         raise NotImplementedError

@@ -78,17 +78,18 @@ def _look(title: str, name: str, dark: bool, ground: Mapping[str, str], parts: M
     return Look(title, colours, {**common, **parts})
 
 
+# Grounds of little saturation: on 256 colours they become neighbouring greys and not all black.
 DUSK = _look(
     "Dusk",
     "dusk",
     True,
     {
-        "background": "#12151b",
-        "surface": "#181c24",
-        "panel": "#1f2530",
-        "line": "#2d3542",
-        "track": "#424d5e",
-        "cursor": "#283142",
+        "background": "#14161a",
+        "surface": "#1a1d22",
+        "panel": "#22262c",
+        "line": "#343943",
+        "track": "#474d59",
+        "cursor": "#2d323b",
         "text": "#c5ccd8",
         "strong": "#eef2f8",
         "muted": "#8791a1",
@@ -162,12 +163,12 @@ HORIZON = _look(
     "horizon",
     True,
     {
-        "background": "#11141a",
-        "surface": "#171b23",
-        "panel": "#1e242e",
-        "line": "#2e3643",
-        "track": "#434d5d",
-        "cursor": "#2a3343",
+        "background": "#14161a",
+        "surface": "#1a1d22",
+        "panel": "#22262c",
+        "line": "#343943",
+        "track": "#474d59",
+        "cursor": "#2d323b",
         "text": "#c9cfd9",
         "strong": "#f1f4f9",
         "muted": "#8b94a3",
@@ -273,9 +274,9 @@ SIXTEEN = Look(
 LOOKS: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTEEN)}
 
 
-def choose(environment: Mapping[str, str], colours: str | None) -> str:
-    """The theme to begin with: the one asked for, else what the terminal says it can show."""
-    wanted = environment.get("CORRAL_THEME", "")
+def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
+    """The theme to begin with: the one asked for or chosen last, if the terminal can show it."""
+    wanted = environment.get("CORRAL_THEME") or kept
     if "NO_COLOR" in environment or colours in (None, "standard"):
         return SIXTEEN.colours.name
     if wanted in LOOKS:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
-from tui.app import Corral
+from tui.corral import Corral
 from tui.feed import LiveFeed
 from wire.api import ClusterView, EventList, JobList, NodeList, StreamBatch
 from wire.codec import decode, dumps, encode

@@ -9,7 +9,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, everything
-from tui.app import Corral
+from tui.corral import Corral
 from tui.feed import Changes
 
 PATIENCE_S = 10.0

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from textual.events import Resize
+from textual.events import Key, Resize
 from textual.geometry import Size
 from textual.widgets import Button, Input
 
@@ -382,15 +382,15 @@ async def test_commands_for_what_is_under_the_cursor_can_be_copied() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
-        assert "corral job show 1" in screen.commands()
-        assert "corral job cancel 1" in screen.commands()
+        assert "corral job show 1" in screen.menus.commands()
+        assert "corral job cancel 1" in screen.menus.commands()
         await pilot.press("y", "enter")
         assert screen.clipboard == "corral job show 1"
         assert "copied: corral job show 1" in screen.text()
         await pilot.press("space", "space")
-        assert "corral job cancel 1 2" in screen.commands()
+        assert "corral job cancel 1 2" in screen.menus.commands()
         await pilot.press("2")
-        assert "corral nodes resume node-1" in screen.commands()
+        assert "corral nodes resume node-1" in screen.menus.commands()
 
 
 # -- hostile names, and any size --------------------------------------------------------------
@@ -433,7 +433,7 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             assert not set(text) & set("\u202e\ufeff\ud800")
             await pilot.press("escape")
         await pilot.press("1", "y")
-        assert "\x1b" not in "".join(screen.commands())
+        assert "\x1b" not in "".join(screen.menus.commands())
 
 
 async def test_three_hundred_random_resizes() -> None:
@@ -502,3 +502,52 @@ async def test_a_node_that_comes_is_drawn() -> None:
         screen.recording.put(Changes(LIVE, nodes=(node("node-10", ()),)))
         await until(pilot, lambda: "node-10" in screen.text())
         assert "node-10" in screen.text().split("node-4")[1]
+
+
+# -- keys that come all at once ---------------------------------------------------------------
+
+
+def burst(screen: Screen, *keys: str) -> None:
+    """Keys in one go, as after a slow line or by a paste."""
+    for key in keys:
+        screen.post_message(Key(key, key if len(key) == 1 else None))
+
+
+async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        burst(
+            screen,
+            "G",
+            "k",
+            "k",
+            "slash",
+            *"HRC",
+            "enter",
+            "slash",
+            "backspace",
+            "backspace",
+            "backspace",
+            "enter",
+            "j",
+        )
+        await until(
+            pilot, lambda: not screen._typed and screen._handling is None and not screen._filter.display
+        )
+        assert (screen.ordered, screen.model.jobs.filter.text) == ([], "")
+        assert not isinstance(screen.screen, Ask)
+        burst(screen, "N", *"true", "tab", "tab", "backspace", "8", "ctrl+s")
+        await until(pilot, lambda: screen.ordered)
+        ((_, spec),) = screen.ordered
+        assert (spec.command, spec.gpus) == (("true",), 8)  # type: ignore[attr-defined]
+
+
+async def test_a_view_that_is_left_swallows_no_key() -> None:
+    screen = Screen(output=LOG.encode())
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        for _ in range(5):
+            burst(screen, "enter", "o", "w", "escape", "2", "enter", "escape", "1", "j")
+        await until(pilot, lambda: screen.model.jobs.index == 5)
+        assert screen.view.NAME == "queue"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from rich.color import Color as Rich
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -51,6 +53,13 @@ def test_what_must_be_read_stands_out_from_its_ground(look: Look) -> None:
         assert contrast(_colour(styles[part]), Color.parse(ground or "")) >= 3, (part, ground)
     for part in ("text", "strong", "muted", "running", "failed"):
         assert contrast(_colour(styles[part]), Color.parse(look.colours.background or "")) >= 4.5, part
+
+
+@pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
+def test_grounds_stay_apart_on_256_colours(look: Look) -> None:
+    grounds = (look.colours.background, look.colours.surface, look.colours.variables["cursor"])
+    reduced = [Rich.parse(ground or "").downgrade(ColorSystem.EIGHT_BIT).number for ground in grounds]
+    assert len(set(reduced)) == len(reduced)
 
 
 def _as_deutan(colour: Color) -> tuple[float, float, float]:
@@ -101,6 +110,12 @@ def test_the_theme_is_what_the_terminal_can_show(
     environment: dict[str, str], colours: str | None, chosen: str
 ) -> None:
     assert theme.choose(environment, colours) == chosen
+
+
+def test_the_theme_chosen_last_comes_back_unless_another_is_asked_for() -> None:
+    assert theme.choose({}, "truecolor", "horizon") == "horizon"
+    assert theme.choose({"CORRAL_THEME": "dawn"}, "truecolor", "horizon") == "dawn"
+    assert theme.choose({}, "standard", "horizon") == "terminal"
 
 
 def test_ascii_is_for_those_who_ask_and_for_the_console(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 class Dialog(ModalScreen[Result]):
     """Escape leaves it without consequences."""
 
+    AUTO_FOCUS = ""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
         Binding("ctrl+c", "leave", show=False),

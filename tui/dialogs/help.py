@@ -102,6 +102,10 @@ class Help(Dialog[None]):
             self._text = HelpText(self._lines)
             yield self._text
 
+    def on_mount(self) -> None:
+        """Keys scroll."""
+        self._text.focus()
+
     def action_step(self, by: int) -> None:
         """Scroll."""
         self._text.step(by)

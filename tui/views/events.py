@@ -34,7 +34,7 @@ class Events(Listed[int, EventView]):
             Column(
                 "kind", "KIND", 3, 18, lambda event: [(plain(event.kind), _part(event))], 14, grow=1, most=26
             ),
-            Column("job", "JOB", 4, 6, lambda event: [(_job(event), "accent")], 5, right=True),
+            Column("job", "JOB", 4, 6, lambda event: [(self._job(event), "accent")], 5, right=True),
             Column("node", "NODE", 6, 12, lambda event: [(plain(event.node or ""), "muted")]),
             Column(
                 "text",
@@ -47,6 +47,10 @@ class Events(Listed[int, EventView]):
                 most=200,
             ),
         )
+
+    def _job(self, event: EventView) -> str:
+        row = stage(self).model.jobs.rows.get(event.job or 0)
+        return plain(row.label) if row else str(event.job or "")
 
     def _at(self, event: EventView) -> Sequence[Piece]:
         return [(cells.clock(event.at, stage(self).model.now()), "muted")]
@@ -81,7 +85,3 @@ class Events(Listed[int, EventView]):
 
 def _part(event: EventView) -> str:
     return "bad" if any(word in event.kind for word in _BAD) else "muted"
-
-
-def _job(event: EventView) -> str:
-    return "" if event.job is None else str(event.job)

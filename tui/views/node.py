@@ -27,10 +27,10 @@ class Node(View):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._node = name
+        self.card = NodeCard(lambda: name)
 
     def compose(self) -> ComposeResult:
         """The card fills the view."""
-        self.card = NodeCard(lambda: self._node)
         yield self.card
 
     @property

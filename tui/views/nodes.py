@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from tui import actions, cells, glyphs
 from tui.columns import Column
 from tui.feed import Changes
+from tui.listing import Listing
 from tui.paint import Piece, bar
 from tui.stage import stage
 from tui.views.listed import Listed
@@ -28,11 +29,14 @@ class Nodes(Listed[str, NodeView]):
     NAME = actions.NODES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODES)
 
+    def __init__(self, listing: Listing[str, NodeView]) -> None:
+        super().__init__(listing)
+        self.card = NodeCard(lambda: listing.cursor)
+        self.card.can_focus = False
+
     def compose(self) -> ComposeResult:
         """The list above, the node under the cursor below."""
         yield self.table
-        self.card = NodeCard(lambda: self.listing.cursor)
-        self.card.can_focus = False
         yield self.card
 
     def columns(self) -> Sequence[Column[NodeView]]:
@@ -111,4 +115,4 @@ def _jobs(node: NodeView) -> Piece:
 
 
 def _models(node: NodeView) -> str:
-    return plain(" ".join(sorted({gpu.model for gpu in node.gpus})))
+    return plain(" ".join(sorted({gpu.model.removeprefix("NVIDIA ") for gpu in node.gpus})))

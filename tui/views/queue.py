@@ -14,7 +14,7 @@ from tui.paint import Piece
 from tui.stage import stage
 from tui.views.listed import Listed
 from tui.views.view import bindings
-from wire.api import JobView
+from wire.api import Held, JobView
 from wire.text import duration, memory, plain
 from wire.words import JobState
 
@@ -72,11 +72,7 @@ class Queue(Listed[int, JobView]):
         if job.detail:
             return (plain(job.detail, 400), "failed" if job.state is JobState.FAILED else "muted")
         if job.held:
-            where = ", ".join(
-                f"{plain(held.node)} GPU {','.join(str(gpu.index) for gpu in held.gpus) or 'none'}"
-                for held in job.held
-            )
-            return (f"on {where}", "muted")
+            return (f"on {', '.join(_held(held) for held in job.held)}", "muted")
         return (f"{job.state.value.lower()} {job.reason.value.replace('_', ' ')}", "muted")
 
     def _here(self) -> JobView | None:
@@ -133,3 +129,8 @@ class Queue(Listed[int, JobView]):
         self.moved()
 
     _marked_last: int | None = None
+
+
+def _held(held: Held) -> str:
+    gpus = ",".join(str(gpu.index) for gpu in held.gpus)
+    return plain(held.node) + (f" GPU {gpus}" if gpus else "")

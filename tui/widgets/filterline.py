@@ -41,7 +41,7 @@ class FilterLine(Horizontal):
         field = self.query_one(Input)
         field.value = text
         field.cursor_position = len(text)
-        field.focus()
+        self.screen.set_focus(field)
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:

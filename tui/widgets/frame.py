@@ -40,7 +40,7 @@ class Header(Line):
         shown += [(JobState.FAILED, 130), (JobState.COMPLETED, 150)]
         pieces: list[Piece] = []
         for state, needed in shown:
-            if width >= needed:
+            if width >= needed and (not needed or model.counts[state]):
                 part = state.value.lower()
                 word = f" {part}" if width >= 76 else ""
                 pieces += [
@@ -92,7 +92,7 @@ class Trail(Line):
 
 
 class Status(Line):
-    """What was just said, else what the view says about what is under the cursor."""
+    """What was just said, else what is wrong, else what the view says about what is under the cursor."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
@@ -113,8 +113,12 @@ class Status(Line):
 
     def pieces(self, _width: int) -> Sequence[Piece]:
         """One sentence."""
-        said = [self._said] if self._said else self._view().status()
-        return [(" ", "text"), *said]
+        connection = stage(self).model.connection
+        if self._said:
+            return [(" ", "text"), self._said]
+        if connection.state == "lost":
+            return [(" no connection: ", "bad"), (f"{plain(connection.note)}; trying again", "warn")]
+        return [(" ", "text"), *self._view().status()]
 
 
 class Keys(Line):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Sequence
 
 from textual.strip import Strip
 
@@ -31,7 +29,6 @@ class LogPane(Pane):
         self._found: re.Pattern[str] | None = None
         self.following = True
         self.wrapping = False
-        self.empty_note = "no output yet"
 
     # -- lines --------------------------------------------------------------------------
 
@@ -134,7 +131,3 @@ class LogPane(Pane):
             offset = (index - self._starts[place]) * max(1, self.size.width - 2)
             text = text[offset : offset + self.size.width - 2]
         return stage(self).paint.strip([(" ", "text"), (text, part)], width)
-
-    def tail(self) -> Sequence[str]:
-        """The last lines, for tests and status."""
-        return list(deque(self._lines, maxlen=100))

@@ -15,7 +15,8 @@ from wire.api import GpuView, NodeView
 from wire.text import duration, memory, plain
 from wire.words import GpuHealth
 
-SIDE_BY_SIDE = 118
+TIGHT, ROOMY = 118, 150
+"""Two NUMA nodes stand side by side where there is room, or where there is none for one above the other."""
 
 
 class NodeCard(Pane):
@@ -49,7 +50,8 @@ class NodeCard(Pane):
     def _drawn(self, node: NodeView, width: int) -> list[list[Piece]]:
         lines = self._facts(node, width)
         numa = [list(group) for _, group in groupby(cells.by_numa(node), key=lambda gpu: gpu.numa)]
-        if width >= SIDE_BY_SIDE and len(numa) > 1:
+        stacked = len(lines) + len(numa) * 2 + len(node.gpus)
+        if len(numa) > 1 and (width >= ROOMY or (width >= TIGHT and stacked > self.page)):
             half = width // 2
             for left, right in zip(numa[::2], [*numa[1::2], []], strict=False):
                 lines.append([])
@@ -90,7 +92,7 @@ class NodeCard(Pane):
             return []
         first = gpus[0]
         title = f" NUMA {first.numa}" if first.numa >= 0 else " GPUs"
-        what = f"  {plain(first.model, 40)} {memory(first.memory_mib)}"
+        what = f"  {plain(first.model, 40)}  {memory(first.memory_mib)}"
         return [[(title, "sorted"), (what, "muted")], *(self._gpu(gpu, width) for gpu in gpus)]
 
     def _gpu(self, gpu: GpuView, width: int) -> list[Piece]:

@@ -1,0 +1,262 @@
+"""The real thing: `corral tui` in a real terminal, against a real controller that runs real jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systems import System, system
+from wire.spec import JobSpec
+from wire.words import JobState, NodeState
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+PATIENCE_S = 20.0
+ROOT = Path(__file__).parents[2]
+TALKS = ("/bin/sh", "-c", "echo hello from the job; echo and trouble >&2; exec sleep 600")
+
+
+class Terminal:
+    """A terminal of 120×40 in a tmux of its own, with a shell in it."""
+
+    def __init__(self, place: Path) -> None:
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name not in ("TMUX", "NO_COLOR")},
+            "TMUX_TMPDIR": str(place),
+            "XDG_STATE_HOME": str(place),
+            "COLORTERM": "truecolor",
+            "LC_ALL": "C.UTF-8",
+        }
+        self._tmux(
+            "-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", "120", "-y", "40", "-c", str(ROOT), "sh"
+        )
+        self.run("PS1='she''ll> '")
+        self.see("shell>")
+
+    def _tmux(self, *words: str) -> str:
+        done = subprocess.run(
+            ["tmux", *words], env=self._environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def screen(self) -> str:
+        """What stands in the terminal."""
+        return self._tmux("capture-pane", "-p", "-J", "-t", "t")
+
+    def see(self, *signs: str) -> str:
+        """Wait until all of this stands in the terminal."""
+        shown = ""
+
+        def there() -> bool:
+            nonlocal shown
+            shown = self.screen()
+            return all(sign in shown for sign in signs)
+
+        until(there, lambda: f"{signs} in\n{shown}")
+        return shown
+
+    def press(self, *keys: str) -> None:
+        """Keys by tmux's names."""
+        self._tmux("send-keys", "-t", "t", *keys)
+
+    def type(self, text: str) -> None:
+        """Text as it is."""
+        self._tmux("send-keys", "-t", "t", "-l", text)
+
+    def run(self, command: str) -> None:
+        """A command of the shell."""
+        self.type(command)
+        self.press("Enter")
+
+    @property
+    def restored(self) -> bool:
+        """Whether the terminal is as a shell wants it: ordinary screen, echo, no mouse reports."""
+        state = self._tmux("display", "-p", "-t", "t", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
+        return state.strip() == "001"
+
+    def close(self) -> None:
+        """Hang up."""
+        subprocess.run(["tmux", "kill-server"], env=self._environment, capture_output=True, check=False)
+
+
+def until(true: Callable[[], object], what: Callable[[], str]) -> None:
+    """Wait for a condition that nobody announces."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"never: {what()}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[System]:
+    with system("gpu01", "gpu02") as made:
+        yield made.start()
+
+
+def tui(cluster: System) -> str:
+    """The command that shows this cluster."""
+    return f"{sys.executable} -m cli --url unix://{cluster.socket} tui"
+
+
+def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
+    with cluster.client() as client:
+        (first,) = client.submit(JobSpec(TALKS, name="talks", gpus=8, workdir="/")).ids
+    cluster.await_jobs([first], JobState.RUNNING)
+    terminal.run(tui(cluster))
+    terminal.see("8/16 GPUs", "talks", "● running", "● live")
+
+    # A look at the job and its output.
+    terminal.press("Enter")
+    terminal.see("Queue › 1 talks", "hello from the job", "holds     gpu0")
+    terminal.press("o")
+    terminal.see("and trouble")
+    terminal.press("h")
+    terminal.see("by order")
+
+    # A new job, as long as there is room; then the next has to wait, and says why.
+    for number in (2, 3):
+        terminal.press("N")
+        terminal.see("New job", "corral submit")
+        terminal.type("sleep 600")
+        terminal.press("Tab", "Tab", "BSpace", "8", "C-s")
+        terminal.see(f"submitted {number}")
+    cluster.await_jobs([2], JobState.RUNNING)
+    terminal.see("16/16 GPUs", "○ 1 queued")
+    terminal.press(":")
+    terminal.type("3")
+    terminal.press("Enter")
+    terminal.see("Queue › 3 sleep", "why", "1st in the queue")
+    terminal.press("h")
+
+    # Cancelling asks first.
+    terminal.press("/")
+    terminal.type("name:talks")
+    terminal.press("Enter")
+    terminal.see("1 of 3")
+    terminal.press("C")
+    terminal.see("Cancel 1 job?", "$ corral job cancel 1")
+    terminal.press("Enter")
+    terminal.see("● running    gpu0")
+    assert cluster.jobs()[first].state is JobState.RUNNING
+    terminal.press("C")
+    terminal.see("Cancel 1 job?")
+    terminal.press("Right", "Enter")
+    terminal.see("⊘ cancelled")
+    cluster.await_jobs([3], JobState.RUNNING)
+
+    # The controller dies, comes back, and nothing is missing or there twice.
+    cluster.kill()
+    terminal.see("stale")
+    cluster.start()
+    with cluster.client() as client:
+        client.submit(JobSpec(("sleep", "600"), name="talks-again", gpus=1, workdir="/"))
+    terminal.see("● live", "talks-again", "2 of 4")
+
+    # A node is drained, and whoever looks sees why.
+    terminal.press("2")
+    terminal.see("gpu01", "gpu02", "NUMA 1")
+    terminal.press("D")
+    terminal.see("Drain gpu01?")
+    terminal.type("new fan")
+    terminal.press("Enter")
+    terminal.see("▽ drained", "new fan")
+    with cluster.client() as client:
+        assert client.node("gpu01").state is NodeState.DRAINED
+
+    terminal.press("q")
+    terminal.see("shell>")
+    terminal.run("echo it ended with $?")
+    terminal.see("it ended with 0")
+    assert terminal.restored
+
+
+def _running(cluster: System) -> int:
+    """The process of the terminal UI."""
+    found = [each.pid for each in cluster.processes() if "tui" in each.words]
+    return found[0] if found else 0
+
+
+def _there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_terminated_it_gives_the_terminal_back(cluster: System, terminal: Terminal) -> None:
+    terminal.run(tui(cluster))
+    terminal.see("● live")
+    os.kill(_running(cluster), signal.SIGTERM)
+    terminal.see("shell>")
+    terminal.run("echo it ended with $?")
+    terminal.see("it ended with 143")
+    assert terminal.restored
+
+
+def test_without_a_terminal_it_ends(cluster: System, terminal: Terminal) -> None:
+    terminal.run(tui(cluster))
+    terminal.see("● live")
+    pid = _running(cluster)
+    terminal.close()
+    until(lambda: not _there(pid), lambda: f"{pid} has ended")
+
+
+def test_without_a_controller_it_says_so_and_nothing_else(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.run(f"{sys.executable} -m cli --url unix://{tmp_path}/none.sock tui; echo it ended with $?")
+    shown = terminal.see("it ended with 7")
+    assert "no controller at unix://" in shown
+    assert "there is no such socket" in shown
+    assert "Traceback" not in shown
+    assert terminal.restored
+
+
+BROKEN = """
+import threading
+from tests.tui.screens import Screen
+class Broken(Screen):
+    def act_filter(self):
+        raise ValueError("what a pity")
+    def act_queue(self):
+        threading.Thread(target=self.act_filter).start()
+screen = Broken()
+threading.excepthook = screen.thread_broke
+screen.run()
+"""
+
+
+@pytest.mark.parametrize("key", ["/", "1"], ids=["on the screen", "in a thread"])
+def test_a_bug_gives_the_terminal_back_and_is_written_down(
+    terminal: Terminal, tmp_path: Path, key: str
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    terminal.run(f"PYTHONPATH=. TMPDIR={tmp_path} {sys.executable} {tmp_path}/broken.py")
+    terminal.see("● live")
+    terminal.press(key)
+    shown = terminal.see("this is a bug: ValueError: what a pity", "Please report it")
+    assert "Traceback" not in shown
+    assert terminal.restored
+    (report,) = tmp_path.glob("corral-tui-*.txt")
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert "in act_filter" in report.read_text()
+
+
+def test_into_a_file_it_will_not_draw() -> None:
+    from tui.app import run
+
+    assert run("unix:///nowhere") == 2

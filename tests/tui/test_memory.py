@@ -1,0 +1,60 @@
+"""What the terminal UI keeps over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tui import memory
+from tui.model import job_listing, node_listing
+from tui.views.nodes import Nodes
+from tui.views.queue import Queue
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "corral" / "tui.json"
+
+
+def test_lists_and_colours_come_back_as_they_were_left(state: Path) -> None:
+    views = [Queue(job_listing()), Nodes(node_listing())]
+    views[0].listing.arrange("user", reverse=True)
+    views[0].listing.narrow("user:bob !dpo")
+    memory.keep(views, "horizon")
+    again = [Queue(job_listing()), Nodes(node_listing())]
+    kept = memory.load()
+    memory.arrange(again, kept)
+    assert kept["theme"] == "horizon"
+    assert (again[0].listing.sort, again[0].listing.reverse) == ("user", True)
+    assert again[0].listing.filter.text == "user:bob !dpo"
+    assert again[1].listing.sort == "name"
+    assert state.stat().st_mode & 0o777 == 0o600
+    assert state.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"queue": 3}',
+        '{"queue": {"sort": "nonsense", "filter": "("}}',
+        '{"queue": {"sort": []}}',
+    ],
+)
+def test_what_cannot_be_read_is_as_if_there_was_nothing(state: Path, text: str) -> None:
+    state.parent.mkdir()
+    state.write_text(text)
+    view = Queue(job_listing())
+    memory.arrange([view], memory.load())
+    assert (view.listing.sort, view.listing.filter.text) == ("order", "")
+
+
+def test_a_home_that_cannot_be_written_to_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc")
+    memory.keep([Queue(job_listing())], "dusk")
+    assert memory.load() == {}
