@@ -44,13 +44,13 @@ class Odds(Generic[T]):
     """Things to choose from, each as likely as its weight."""
 
     def __init__(self, weighted: Sequence[tuple[T, float]]) -> None:
-        self._things = [thing for thing, _ in weighted]
+        self.things = [thing for thing, _ in weighted]
         self._up_to = list(accumulate(weight for _, weight in weighted))
 
     def draw(self, dice: Dice) -> T:
         """One of them."""
         place = bisect(self._up_to, dice.roll() * self._up_to[-1])
-        return self._things[min(place, len(self._things) - 1)]
+        return self.things[min(place, len(self.things) - 1)]
 
 
 def zipf(things: Sequence[T], exponent: float = 1.0) -> Odds[T]:

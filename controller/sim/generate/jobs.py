@@ -13,6 +13,9 @@ from controller.sim.generate.people import LONGEST, SIZES, Habit, User, people
 MOST = 1_000_000
 """More jobs than this are a slip of the hand."""
 
+SAMPLE = 10_000
+"""After so many jobs one can tell how many there will be."""
+
 MISSES = 1_000
 """So many sessions in a row without a job that the rest of the load has room for: there is none."""
 
@@ -161,7 +164,8 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
         misses = 0 if fitting else misses + 1
         if fitting:
             yield fitting
-        if jobs > MOST:
+        done = gpu_s - rest
+        if jobs > MOST or (jobs > SAMPLE and jobs * gpu_s > 2 * MOST * done):
             raise TooMany(f"{wish.days:g} days of this load are more than {MOST:,} jobs")
         if rest <= gpu_s * 0.005 or misses >= MISSES:
             return
