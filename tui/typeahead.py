@@ -14,6 +14,7 @@ from typing import Final
 
 from textual import events
 from textual.message import Message
+from textual.widget import Widget
 
 from tui.stage import Stage
 
@@ -24,11 +25,13 @@ PAUSE_S: Final = 0.01
 
 
 class Handled(Message, verbose=True):
-    """Follows a key through the widgets; once it is back, the key has had its effect."""
+    """Follows a key through the widgets, then what the widgets said because of it (a line was submitted,
+    a button pressed); once it is back for the second time, the key has had its effect.
+    """
 
-    def __init__(self, key: events.Key) -> None:
+    def __init__(self, key: events.Key, target: Widget, again: bool) -> None:
         super().__init__()
-        self.key = key
+        self.key, self.target, self.again = key, target, again
 
 
 class InOrder(Stage):
@@ -39,6 +42,11 @@ class InOrder(Stage):
         self._typed: deque[events.Key] = deque()
         self._handling: events.Key | None = None
         self._waiting_since: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are keys that have not had their effect yet."""
+        return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
         """Whether what the last key opened can take the next one."""
@@ -56,7 +64,9 @@ class InOrder(Stage):
     async def on_handled(self, message: Handled) -> None:
         """A key has had its effect."""
         message.stop()
-        await self._done(message.key)
+        key, target = message.key, message.target
+        if not (message.again and target.post_message(Handled(key, target, again=False))):
+            await self._done(key)
 
     async def _done(self, key: events.Key) -> None:
         if key is self._handling:
@@ -76,6 +86,6 @@ class InOrder(Stage):
         key = self._handling = self._typed.popleft()
         target = self.focused or self.screen
         await super().on_event(key)
-        target.post_message(Handled(key))
+        target.post_message(Handled(key, target, again=True))
         # A widget that is taken away meanwhile hands nothing on.
         self.set_timer(PATIENCE_S, partial(self._done, key))

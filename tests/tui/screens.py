@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from textual.events import Key
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, everything
@@ -59,6 +61,29 @@ async def settled(pilot: Pilot[Any]) -> None:
     await pilot.pause()
 
 
-def no_markup(text: str) -> bool:
-    """Whether the text is free of what terminals obey."""
-    return not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 for letter in text.replace("\n", ""))
+NAMED = {
+    "space": " ",
+    "slash": "/",
+    "colon": ":",
+    "question_mark": "?",
+    "asterisk": "*",
+    "left_parenthesis": "(",
+}
+
+
+def burst(screen: Screen, *keys: str) -> None:
+    """Keys in one go, as after a slow line or by a paste."""
+    for key in keys:
+        text = NAMED.get(key, key)
+        letter = text if len(text) == 1 else None
+        screen.post_message(Key(_character_to_key(text) if letter else text, letter))
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Keys, and all that they do."""
+    screen = pilot.app
+    assert isinstance(screen, Screen)
+    burst(screen, *keys)
+    await pilot.pause()
+    await until(pilot, lambda: not screen.busy)
+    await pilot.pause()

@@ -10,7 +10,7 @@ from textual.keys import _character_to_key
 from typer.main import get_command
 
 from cli.main import app as command_line
-from tests.tui.screens import Screen, settled, until
+from tests.tui.screens import Screen, press, settled, until
 from tui.actions import ACTIONS, EVERYWHERE, Action, actions_of, footer_of, shown_key
 from tui.dialogs.help import help_lines
 from tui.dialogs.menu import Menu
@@ -23,7 +23,7 @@ async def test_every_action_of_a_view_has_its_keys_there(view: str) -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
-        await pilot.press(*OPENING[view])
+        await press(pilot, *OPENING[view])
         await until(pilot, lambda: view == screen.view.NAME and screen.view.pane.has_focus)
         bound = screen.screen.active_bindings
         for action in actions_of(view, read_only=False):
@@ -37,9 +37,9 @@ async def test_the_palette_offers_every_action_of_a_view(view: str) -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
-        await pilot.press(*OPENING[view])
+        await press(pilot, *OPENING[view])
         await until(pilot, lambda: view == screen.view.NAME and screen.view.pane.has_focus)
-        await pilot.press("colon")
+        await press(pilot, "colon")
         menu = screen.screen
         assert isinstance(menu, Menu)
         offered = {entry.name for entry in menu._choices.entries}
@@ -59,7 +59,7 @@ async def test_every_action_is_somebodys_duty() -> None:
     async with screen.run_test() as pilot:
         await settled(pilot)
         for view, keys in OPENING.items():
-            await pilot.press("1", *keys)
+            await press(pilot, "1", *keys)
             await until(pilot, lambda view=view: view == screen.view.NAME)
             for action in actions_of(view, read_only=False):
                 assert screen.duty(action) is not None, f"{action.name} in {view}"

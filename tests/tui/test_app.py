@@ -6,12 +6,12 @@ import random
 from dataclasses import replace
 
 import pytest
-from textual.events import Key, Resize
+from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Button, Input
 
 from tests.tui.recorded import LIVE, NOW, events, everything, job, jobs, node, nodes
-from tests.tui.screens import Screen, settled, until
+from tests.tui.screens import Screen, burst, press, settled, until
 from tui.dialogs.ask import Ask
 from tui.dialogs.menu import Menu
 from tui.dialogs.submit import SubmitForm
@@ -38,7 +38,7 @@ async def test_the_cursor_keeps_its_job_and_its_place_on_the_screen() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("G", *"kkkkk")
+        await press(pilot, "G", *"kkkkk")
         cursor, place = screen.model.jobs.cursor, screen.model.jobs.index - table(screen).top
         screen.recording.put(
             Changes(LIVE, jobs=tuple(job(number, JobState.RUNNING) for number in range(100, 130)))
@@ -55,7 +55,7 @@ async def test_a_job_that_ends_takes_the_cursor_along() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("j", "j", "space")
+        await press(pilot, "j", "j", "space")
         marked = set(screen.model.jobs.marks)
         assert marked == {3}
         screen.model.jobs.follow(3)
@@ -79,9 +79,9 @@ async def test_vim_keys_and_arrows_move_alike() -> None:
             ("g", 0),
             (["pagedown"], 18),
         ):
-            await pilot.press(*keys)
+            await press(pilot, *keys)
             assert screen.model.jobs.index == index
-        await pilot.press("ctrl+u")
+        await press(pilot, "ctrl+u")
         assert screen.model.jobs.index == 0
 
 
@@ -89,17 +89,17 @@ async def test_views_and_back() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
-        await pilot.press("enter")
+        await press(pilot, "enter")
         await until(pilot, lambda: isinstance(screen.view, Job) and screen.view.pane.has_focus)
         assert "Queue › 1 dpo" in screen.text()
-        await pilot.press("escape")
+        await press(pilot, "escape")
         assert screen.view.NAME == "queue"
-        await pilot.press("2", "j", "enter")
+        await press(pilot, "2", "j", "enter")
         await until(pilot, lambda: screen.view.NAME == "node" and screen.view.pane.has_focus)
         assert "Nodes › node-2" in screen.text()
-        await pilot.press("3")
+        await press(pilot, "3")
         assert screen.view.NAME == "events"
-        await pilot.press("tab")
+        await press(pilot, "tab")
         assert screen.view.NAME == "queue"
 
 
@@ -107,7 +107,7 @@ async def test_a_number_in_the_palette_opens_that_job() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
-        await pilot.press("colon", "1", "0", "enter")
+        await press(pilot, "colon", "1", "0", "enter")
         await until(pilot, lambda: isinstance(screen.view, Job) and "no two nodes" in screen.text())
         assert "-3  gpus" in screen.text()
         assert "1st in the queue" in screen.text()
@@ -117,7 +117,7 @@ async def test_an_unknown_job_says_so() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
-        await pilot.press("colon", *"4711", "enter")
+        await press(pilot, "colon", *"4711", "enter")
         await until(pilot, lambda: "there is no job 4711" in screen.text())
 
 
@@ -128,12 +128,12 @@ async def test_the_list_narrows_with_every_key_and_escape_takes_it_back() -> Non
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
-        await pilot.press("slash", *"user:bob", "enter")
+        await press(pilot, "slash", *"user:bob", "enter")
         assert "8 of 40" in screen.text()
         assert table(screen).has_focus
-        await pilot.press("slash", *" !dpo", "escape")
+        await press(pilot, "slash", *" !dpo", "escape")
         assert "8 of 40" in screen.text()
-        await pilot.press("escape")
+        await press(pilot, "escape")
         assert " of 40" not in screen.text()
 
 
@@ -141,7 +141,7 @@ async def test_a_bad_regex_is_told_beside_it_and_changes_nothing() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("slash", *"dpo", "left_parenthesis")
+        await press(pilot, "slash", *"dpo", "left_parenthesis")
         assert "not a regex yet" in screen.text()
         number = sum(row.name == "dpo" for row in jobs())
         assert f"{number} of 40" in screen.text()
@@ -152,11 +152,11 @@ async def test_any_column_sorts_and_the_same_again_turns_round() -> None:
     async with screen.run_test() as pilot:
         await settled(pilot)
         for _ in range(2):
-            await pilot.press("s")
+            await press(pilot, "s")
             menu = screen.screen
             assert isinstance(menu, Menu)
             menu._choices.jump([entry.name for entry in menu._choices.entries].index("user"))
-            await pilot.press("enter")
+            await press(pilot, "enter")
         users = [row.user for row in screen.model.jobs]
         assert users == sorted(users, reverse=True)
         assert "by user ▾" in screen.text()
@@ -179,15 +179,15 @@ async def test_cancelling_asks_first_with_the_focus_on_back() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("space", "space", "C")
+        await press(pilot, "space", "space", "C")
         ask = screen.screen
         assert isinstance(ask, Ask)
         assert "Cancel 2 jobs?" in screen.text()
         assert "corral job cancel 1 2" in screen.text()
         assert ask.query_one("#back", Button).has_focus
-        await pilot.press("enter")
+        await press(pilot, "enter")
         assert (screen.ordered, screen.model.jobs.marks) == ([], {1, 2})
-        await pilot.press("C", "right", "enter")
+        await press(pilot, "C", "right", "enter")
         await until(pilot, lambda: len(screen.ordered) == 2)
         assert screen.ordered == [("cancel", 1), ("cancel", 2)]
         await until(pilot, lambda: "2 cancelled" in screen.text())
@@ -198,7 +198,7 @@ async def test_what_failed_is_told_and_stays_marked() -> None:
     screen = Screen(refuse=frozenset({2}))
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("space", "space", "space", "C", "right", "enter")
+        await press(pilot, "space", "space", "space", "C", "right", "enter")
         await until(pilot, lambda: "2 cancelled, 1 failed: 2: job 2 has already ended" in screen.text())
         assert screen.model.jobs.marks == {2}
 
@@ -207,15 +207,15 @@ async def test_many_are_cancelled_only_when_their_number_is_typed() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("slash", *"state:que|run", "enter", "asterisk", "C")
+        await press(pilot, "slash", *"state:que|run", "enter", "asterisk", "C")
         number = len(screen.model.jobs.marks)
         assert number > 20
         do = screen.screen.query_one("#do", Button)
         assert do.disabled
         screen.screen.query_one(Input).focus()
-        await pilot.press(*str(number))
+        await press(pilot, *str(number))
         assert not do.disabled
-        await pilot.press("backspace")
+        await press(pilot, "backspace")
         assert do.disabled
 
 
@@ -223,7 +223,7 @@ async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("space", "space", "C")
+        await press(pilot, "space", "space", "C")
         screen.recording.put(Changes(LIVE, jobs=(job(1, JobState.COMPLETED),)))
         await until(pilot, lambda: "Cancel 1 job?" in screen.text())
         assert screen.screen.query_one("#back", Button).has_focus
@@ -237,12 +237,12 @@ async def test_holding_and_releasing_what_waits() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("H")
+        await press(pilot, "H")
         assert "only jobs that wait can be held" in screen.text()
         screen.model.jobs.follow(12)
-        await pilot.press("H")
+        await press(pilot, "H")
         await until(pilot, lambda: "12 held" in screen.text())
-        await pilot.press("R")
+        await press(pilot, "R")
         await until(pilot, lambda: "12 released" in screen.text())
         assert screen.ordered == [("hold", 12), ("release", 12)]
 
@@ -251,11 +251,11 @@ async def test_draining_takes_a_reason() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("2", "D", *"new", "space", *"fan")
+        await press(pilot, "2", "D", *"new", "space", *"fan")
         assert "corral nodes drain node-1 --why 'new fan'" in screen.text()
-        await pilot.press("enter")
+        await press(pilot, "enter")
         await until(pilot, lambda: screen.ordered)
-        await pilot.press("G", "U")
+        await press(pilot, "G", "U")
         await until(pilot, lambda: len(screen.ordered) == 2)
         assert screen.ordered == [("drain", ("node-1", "new fan")), ("resume", "node-4")]
 
@@ -264,17 +264,17 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
-        await pilot.press("N")
+        await press(pilot, "N")
         form = screen.screen
         assert isinstance(form, SubmitForm)
         assert form.query_one("#do", Button).disabled
-        await pilot.press(*"sleep", "space", *"60", "tab", "tab", "x")
+        await press(pilot, *"sleep", "space", *"60", "tab", "tab", "x")
         assert "write 8, or a share" in screen.text()
-        await pilot.press("ctrl+s")
+        await press(pilot, "ctrl+s")
         assert screen.screen is form
-        await pilot.press("backspace", "backspace", "2")
+        await press(pilot, "backspace", "backspace", "2")
         assert "corral submit --gpus 2 --cpus 4 --memory 16G --workdir / -- sleep 60" in screen.text()
-        await pilot.press("ctrl+s")
+        await press(pilot, "ctrl+s")
         await until(pilot, lambda: "submitted 41" in screen.text())
         ((verb, spec),) = screen.ordered
         assert verb == "submit"
@@ -285,13 +285,13 @@ async def test_read_only_has_no_way_to_change_anything() -> None:
     screen = Screen(read_only=True)
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("C", "H", "R", "N")
+        await press(pilot, "C", "H", "R", "N")
         assert screen.ordered == []
         assert not isinstance(screen.screen, (Ask, SubmitForm))
         assert "this screen is read-only" in screen.text()
         assert "cancel" not in screen.text()
         assert "read-only" in screen.text().splitlines()[-1]
-        await pilot.press("question_mark")
+        await press(pilot, "question_mark")
         assert "Changing something" not in screen.text()
 
 
@@ -305,12 +305,12 @@ async def test_a_lost_connection_keeps_the_data_and_refuses_changes() -> None:
         screen.recording.put(Changes(LOST))
         await until(pilot, lambda: "stale 12s" in screen.text())
         assert "vit-h-pretrain" in screen.text()
-        await pilot.press("C")
+        await press(pilot, "C")
         assert not isinstance(screen.screen, Ask)
         assert "the connection is lost: changes have to wait" in screen.text()
         screen.recording.put(Changes(LIVE))
         await until(pilot, lambda: "● live" in screen.text())
-        await pilot.press("C")
+        await press(pilot, "C")
         assert isinstance(screen.screen, Ask)
 
 
@@ -318,7 +318,7 @@ async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself()
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("C")
+        await press(pilot, "C")
         screen.recording.put(Changes(LOST))
         await until(pilot, lambda: not isinstance(screen.screen, Ask))
         assert screen.ordered == []
@@ -343,24 +343,24 @@ async def test_a_log_is_followed_until_one_scrolls_up() -> None:
     screen = Screen(output=LOG.encode())
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("enter")
+        await press(pilot, "enter")
         await until(pilot, lambda: "261 lines" in screen.text())
         view = screen.view
         assert isinstance(view, Job)
         assert view.output.at_end
-        await pilot.press("g")
+        await press(pilot, "g")
         assert "step 0 loss" in screen.text()
         assert not view.output.following
-        await pilot.press("e")
+        await press(pilot, "e")
         assert "CUDA out of memory" in screen.text()
-        await pilot.press("e")
+        await press(pilot, "e")
         assert "no error further on" in screen.text()
-        await pilot.press("slash", *"step 1..".replace(" ", "."), "enter")
+        await press(pilot, "slash", *"step 1..".replace(" ", "."), "enter")
         assert "step 199" in screen.text()
         assert "tail" not in screen.text()
-        await pilot.press("escape", "f")
+        await press(pilot, "escape", "f")
         assert view.output.at_end
-        await pilot.press("o")
+        await press(pilot, "o")
         await until(pilot, lambda: "nothing serious" in screen.text())
 
 
@@ -368,10 +368,10 @@ async def test_long_lines_wrap_when_asked() -> None:
     screen = Screen(output=("x" * 500 + "END\n").encode())
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("enter")
+        await press(pilot, "enter")
         await until(pilot, lambda: "1 lines" in screen.text())
         assert "END" not in screen.text()
-        await pilot.press("w")
+        await press(pilot, "w")
         assert "END" in screen.text()
 
 
@@ -384,12 +384,12 @@ async def test_commands_for_what_is_under_the_cursor_can_be_copied() -> None:
         await settled(pilot)
         assert "corral job show 1" in screen.menus.commands()
         assert "corral job cancel 1" in screen.menus.commands()
-        await pilot.press("y", "enter")
+        await press(pilot, "y", "enter")
         assert screen.clipboard == "corral job show 1"
         assert "copied: corral job show 1" in screen.text()
-        await pilot.press("space", "space")
+        await press(pilot, "space", "space")
         assert "corral job cancel 1 2" in screen.menus.commands()
-        await pilot.press("2")
+        await press(pilot, "2")
         assert "corral nodes resume node-1" in screen.menus.commands()
 
 
@@ -424,15 +424,15 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             ("1", "C"),
             ("escape", "question_mark"),
         ):
-            await pilot.press(*keys)
+            await press(pilot, *keys)
             await pilot.pause()
             text = screen.text()
             assert not [
                 letter for letter in text.replace("\n", "") if ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0
             ]
             assert not set(text) & set("\u202e\ufeff\ud800")
-            await pilot.press("escape")
-        await pilot.press("1", "y")
+            await press(pilot, "escape")
+        await press(pilot, "1", "y")
         assert "\x1b" not in "".join(screen.menus.commands())
 
 
@@ -457,13 +457,13 @@ async def test_three_hundred_random_resizes() -> None:
         ]
         for number in range(300):
             if number % 25 == 0:
-                await pilot.press(places[number // 25])
+                await press(pilot, places[number // 25])
             width, height = dice.choice((1, 7, 20, 40, 60, 80, 133, 250)), dice.choice((1, 2, 5, 14, 24, 70))
             screen.post_message(Resize(Size(width, height), Size(width, height)))
             await pilot.pause(0.002)
             assert screen.size == (width, height)
         await pilot.resize_terminal(80, 24)
-        await pilot.press("escape", "escape", "1")
+        await press(pilot, "escape", "escape", "1")
         assert "GPUs" in screen.text()
 
 
@@ -498,19 +498,13 @@ async def test_a_node_that_comes_is_drawn() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        await pilot.press("2")
+        await press(pilot, "2")
         screen.recording.put(Changes(LIVE, nodes=(node("node-10", ()),)))
         await until(pilot, lambda: "node-10" in screen.text())
         assert "node-10" in screen.text().split("node-4")[1]
 
 
 # -- keys that come all at once ---------------------------------------------------------------
-
-
-def burst(screen: Screen, *keys: str) -> None:
-    """Keys in one go, as after a slow line or by a paste."""
-    for key in keys:
-        screen.post_message(Key(key, key if len(key) == 1 else None))
 
 
 async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
@@ -532,9 +526,7 @@ async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
             "enter",
             "j",
         )
-        await until(
-            pilot, lambda: not screen._typed and screen._handling is None and not screen._filter.display
-        )
+        await until(pilot, lambda: not screen.busy and not screen._filter.display)
         assert (screen.ordered, screen.model.jobs.filter.text) == ([], "")
         assert not isinstance(screen.screen, Ask)
         burst(screen, "N", *"true", "tab", "tab", "backspace", "8", "ctrl+s")

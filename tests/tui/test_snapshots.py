@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.recorded import NOW, everything
-from tests.tui.screens import Screen, settled, until
+from tests.tui.screens import Screen, press, settled, until
 from tests.tui.test_app import LOG, hostile
 from tui.feed import Changes, Connection
 
@@ -26,7 +26,7 @@ def after(*keys: str, sign: str = "") -> Callable[[Pilot[Any]], Any]:
         screen = pilot.app
         assert isinstance(screen, Screen)
         await settled(pilot)
-        await pilot.press(*keys)
+        await press(pilot, *keys)
         await until(pilot, lambda: sign in screen.text())
         await pilot.pause()
 
