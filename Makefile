@@ -1,5 +1,7 @@
 # Two commands for newcomers: `make demo` and `make test`. Everything they need is set up by themselves.
-PYTHON ?= $(firstword $(shell command -v python3.13 python3.12 python3.11 python3))
+# The first that runs and is new enough: a name on the PATH may be a shim with nothing behind it.
+PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -10,9 +12,9 @@ help: ## what can be made here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/run: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Corral needs Python 3.11 or newer; set PYTHON=…")'
+	@test -n "$(PYTHON)" || { echo "Corral needs Python 3.11 or newer: install one, or name it: make PYTHON=…"; exit 1; }
 	@echo "Setting up $(VENV) (once, under a minute) …"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --require-hashes -r requirements.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
