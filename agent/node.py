@@ -25,6 +25,8 @@ from wire.frames import Hello, Leave, Ping, Pong, ReadLog, Settle, Start, Stop, 
 
 AUDIT_S = 60.0 if PIDFD else 1.0
 NURSERY_PAUSE_S = 0.1
+NURSERY_YOUNG_S = 1.0
+NURSERY_TRIES = 20
 _FIFO_READ = 1 << 16
 
 
@@ -44,6 +46,8 @@ class Node:
         self.logs = Logs(spool, self.attempts.over, channel)
         self.polling = False
         self.cradle = Cradle(spool.facts, spool.root / "nursery.log")
+        self.nursery_since = time.monotonic()
+        self.stillborn = 0
         self.to_watch: dict[Key, int] = {}
         self.watched: dict[Key, Watched] = {}
         self.unfinished = b""
@@ -155,12 +159,19 @@ class Node:
         self.loop.after(AUDIT_S, self._audit)
 
     def _nursery_ended(self) -> None:
+        young = time.monotonic() - self.nursery_since < NURSERY_YOUNG_S
+        self.stillborn = self.stillborn + 1 if young else 0
+        if self.stillborn > NURSERY_TRIES:
+            log = self.spool.root / "nursery.log"
+            print(f"agent: supervisors cannot be started; {log} says why", file=sys.stderr)
+            raise Gone
         print("agent: the nursery was lost; a new one is started", file=sys.stderr)
         self.loop.read(self.cradle.fileno(), None)
         self.loop.write(self.cradle.fileno(), None)
         self.cradle.bury()
         time.sleep(NURSERY_PAUSE_S)  # so that one that cannot live does not eat a core
         self.cradle = Cradle(self.spool.facts, self.spool.root / "nursery.log")
+        self.nursery_since = time.monotonic()
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self._do(self.attempts.lost_nursery())
 

@@ -26,7 +26,7 @@ def main(facts_path: str, open_files: str) -> None:
     boot = tree.boot_id()
     os.umask(0o022)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects supervisors
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # supervisors wait for two of them
     gc.collect()
     gc.disable()
     gc.freeze()

@@ -16,7 +16,7 @@ import fcntl
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent import record
@@ -203,6 +203,7 @@ class Spool:
     def settled(self) -> list[Found]:
         """Every attempt that is kept only for its logs, in the order in which they ended."""
         found = [self._read(key, f"{self._settled}/{name_of(key)}") for key in self._keys(self._settled)]
+        found = [_over(each) if each.unreadable else each for each in found]
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _keys(self, folder: str) -> list[Key]:
@@ -227,6 +228,11 @@ class Spool:
         except (OSError, Unreadable) as error:
             return Found(bare, unreadable=getattr(error, "strerror", None) or str(error))
         return Found(status, order, _stop(key, place))
+
+
+def _over(found: Found) -> Found:
+    """A settled attempt whose record is damaged: only its logs are of use, and it is over in any case."""
+    return Found(replace(found.status, ended_at=0.0, why=f"its record cannot be read: {found.unreadable}"))
 
 
 def _stop(key: Key, place: str) -> Stop | None:

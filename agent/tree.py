@@ -11,6 +11,10 @@ import ctypes
 import os
 import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as everywhere in the nursery, `typing` is not worth its memory
+    from collections.abc import Callable
+
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -25,14 +29,16 @@ def become_subreaper(name: str) -> None:
 
 def descendants(root: int) -> list[int]:
     """All processes below `root`, parents first."""
+    children = _listed if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _searched()
     found, frontier = [], [root]
     while frontier:
-        frontier = [child for parent in frontier for child in _children(parent)]
+        frontier = [child for parent in frontier for child in children(parent)]
         found += frontier
     return found
 
 
-def _children(pid: int) -> list[int]:
+def _listed(pid: int) -> list[int]:
+    """The children of a process, from the kernel's own list."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -40,6 +46,18 @@ def _children(pid: int) -> list[int]:
     except OSError:
         pass  # it ended while we looked; its children have a new parent, found in the next round
     return found
+
+
+def _searched() -> Callable[[int], list[int]]:
+    """The same where the kernel keeps no such list: everybody is asked for his parent."""
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit():
+                found.setdefault(int(_stat(int(name))[1]), []).append(int(name))
+        except OSError:
+            continue
+    return lambda pid: found.get(pid, [])
 
 
 def strays(place: str, key: str, leader: int | None, ticks: int | None) -> list[int]:
@@ -56,7 +74,9 @@ def strays(place: str, key: str, leader: int | None, ticks: int | None) -> list[
             if pid == os.getpid() or _stat(pid)[0] in "ZX":
                 continue
             marks = _read(f"/proc/{pid}/environ").split(b"\0")
-            named = early in marks and _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip() == key
+            named = (
+                early in marks and _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip() == key[:15]
+            )
             if full in marks or named or int(_stat(pid)[3]) == session:
                 found.append(pid)
         except OSError:

@@ -134,8 +134,8 @@ class Driven:
 
     def nursery(self) -> int:
         """The pid of the nursery."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return int(children.split()[0])
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return int(eventually(lambda: children.read_text().split())[0])
 
     # --- ending ---
 

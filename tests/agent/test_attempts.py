@@ -289,5 +289,5 @@ class Lives(RuleBasedStateMachine):
         assert len(set(unstopped)) == len(unstopped)
 
 
-Lives.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Lives.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestLives = Lives.TestCase

@@ -268,6 +268,68 @@ def test_a_reboot_is_told_by_its_boot_id(run: Run, spool: Path) -> None:
         stranger.kill()
 
 
+def test_a_damaged_record_ends_its_attempt_and_harms_no_other(run: Run, spool: Path) -> None:
+    first = run()
+    first.start(1, "sh", "-c", "trap '' TERM; setsid sleep 1000 & sleep 1000")
+    first.start(2, *WAIT_FOREVER)
+    mains = [first.started(job).pid for job in (1, 2)]
+    eventually(lambda: len([*carriers(f"{spool}/attempts/1.1")]) == 3)
+    first.kill()
+    path = spool / "attempts" / "1.1" / "record"
+    damaged = path.read_bytes().replace(b'"somebody"', b'"nobody01"')
+    path.write_bytes(damaged)
+
+    second = run()
+    (kept,) = (spool / "unreadable").iterdir()
+    assert second.ended(1).why == (
+        "supervisor_lost: its record in the spool cannot be trusted "
+        f"(line 1: its checksum is wrong); it is kept as {kept}"
+    )
+    assert kept.read_bytes() == damaged
+    assert [*carriers(f"{spool}/attempts/1.1")] == []
+    assert mains[1] is not None
+    assert alive(mains[1])
+    second.start(3, "true")
+    assert second.ended(3).code == 0
+
+
+def test_a_damaged_record_of_a_settled_attempt_is_no_matter(run: Run, spool: Path) -> None:
+    first = run()
+    first.start(1, "echo", "words")
+    first.ended(1)
+    first.send(Settle(1, 1))
+    eventually((spool / "settled" / "1.1").exists)
+    first.kill()
+    (spool / "settled" / "1.1" / "record").write_bytes(b"nonsense")
+    second = run()
+    assert second.hello().attempts == ()
+    assert second.log(1) == b"words\n"
+    second.start(1, "true")
+    assert second.ended(1).why.startswith("its record cannot be read")
+
+
+def test_a_full_disk_loses_no_outcome(run: Run, spool: Path) -> None:
+    """The job itself fills the disk with its output; its end is recorded, the next is refused in words."""
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("no right to mount here")
+    spool.mkdir()
+    mount = f'mount -t tmpfs -o size=256k tmpfs "{spool}" && exec "$@"'
+    agent = run(prefix=("unshare", "--mount", "sh", "-c", mount, "sh"))
+    inside = Path(f"/proc/{agent.process.pid}/root{spool}")
+    agent.start(1, "sh", "-c", "yes; exit 6")
+    ended = agent.ended(1)
+    assert (ended.code, ended.why) == (6, "")
+    assert b" ended " in (inside / "attempts" / "1.1" / "record").read_bytes()
+    agent.start(2, "true")
+    refused = agent.ended(2)
+    assert refused.why == (
+        f"launch_failed: the order cannot be written to the spool {spool}: No space left on device"
+    )
+    (inside / "attempts" / "1.1" / "stdout").write_bytes(b"")
+    agent.start(2, "true")
+    agent.until(lambda _: agent.reports(2)[-1].code == 0)
+
+
 def test_orders_may_come_twice(run: Run) -> None:
     agent = run()
     order = agent.start(1, "sh", "-c", "echo once; sleep 1000")
@@ -341,6 +403,11 @@ def test_what_was_stopped_before_it_was_known_never_starts(run: Run) -> None:
             "cannot enter the working directory /no/such/place",
         ),
         ({"command": ("true", "\0")}, "cannot run /usr/bin/true: embedded null byte"),
+        (
+            {"command": ("true",), "env": {"A=B": ""}},
+            "cannot run /usr/bin/true: illegal environment variable name",
+        ),
+        ({"command": ("true", "x" * 200_000)}, "cannot run /usr/bin/true: Argument list too long"),
     ],
 )
 def test_what_cannot_start_says_why(run: Run, tmp_path: Path, order: dict[str, object], why: str) -> None:

@@ -1,0 +1,85 @@
+"""kill -9 of agent and nursery at random moments under load: nothing runs twice, no outcome is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import PATIENCE_S, Driven
+from wire.frames import AttemptStatus, Report, Settle, Start
+
+JOBS = 150
+KILLS = 8
+
+
+class Controller:
+    """Does what a controller promises: sends what the hello does not name, settles what it has on record."""
+
+    def __init__(self, run: Callable[[], Driven], witness: Path) -> None:
+        self.run = run
+        self.orders = {
+            job: Start(
+                job,
+                1,
+                ("sh", "-c", f"echo {job} >> {witness}; sleep 0.0{job % 9}; exit {job % 100}"),
+                "x",
+                1,
+                1,
+            )
+            for job in range(1, JOBS + 1)
+        }
+        self.ended: dict[int, AttemptStatus] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        """Reconcile with what the agent knows."""
+        self.agent = self.run()
+        self.read = 0
+        known = {status.job for status in self.agent.hello().attempts}
+        for status in self.agent.hello().attempts:
+            self.take(status)
+        self.say(*(order for job, order in self.orders.items() if job not in known and job not in self.ended))
+
+    def take(self, status: AttemptStatus) -> None:
+        if status.ended_at is not None:
+            assert self.ended.setdefault(status.job, status) == status, "two outcomes"
+            self.say(Settle(status.job, 1))
+
+    def say(self, *frames: Start | Settle) -> None:
+        with suppress(BrokenPipeError):  # it was killed; the next hello reconciles
+            self.agent.send(*frames)
+
+    def listen(self, until: float) -> None:
+        """Take reports until then, or until all is over."""
+        while time.monotonic() < until and len(self.ended) < JOBS:
+            for frame in self.agent.said[self.read :]:
+                self.read += 1
+                if isinstance(frame, Report):
+                    self.take(frame.status)
+            time.sleep(0.002)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_again_and_again(run: Callable[[], Driven], tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    witness = tmp_path / "witness"
+    controller = Controller(run, witness)
+    for _ in range(KILLS):
+        controller.listen(time.monotonic() + dice.uniform(0.0, 0.1))
+        if dice.random() < 0.4:
+            os.kill(controller.agent.nursery(), signal.SIGKILL)
+        else:
+            controller.agent.kill()
+            controller.connect()
+    controller.listen(time.monotonic() + PATIENCE_S)
+    assert {job: status.code for job, status in controller.ended.items()} == {
+        job: job % 100 for job in controller.orders
+    }
+    assert sorted(map(int, witness.read_text().split())) == [*controller.orders]
