@@ -1,0 +1,105 @@
+"""Controllers that break one promise each, for the oracle to notice: `python -m tests.oracle.broken A`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from dataclasses import replace
+from typing import Any
+
+import controller.__main__
+from controller.core.events import Event
+from controller.daemon import Daemon
+from controller.nodes.link import LinkLost
+from controller.nodes.local import LocalLink
+from wire.frames import AgentFrame, ControllerFrame, GpuHold, Report, Settle, Start, Stop
+
+LATER_S = 2.0
+
+
+class AnswersFirst(Daemon):
+    """A: says yes at once and saves two seconds later."""
+
+    late: tuple[Event, ...] = ()
+    saving: asyncio.Task[None] | None = None
+
+    async def _commit(self, events: tuple[Event, ...]) -> None:
+        self.late += events
+        self.saving = self.saving or asyncio.create_task(self._save())
+
+    async def _save(self) -> None:
+        await asyncio.sleep(LATER_S)
+        due, self.late, self.saving = self.late, (), None
+        await super()._commit(due)
+
+
+class Twofold(LocalLink):
+    """B: what one node is told to start, every node is told; and nothing is ever taken back."""
+
+    every: list[LocalLink] = []  # noqa: RUF012 - all of one process
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.every.append(self)
+
+    def send(self, frame: ControllerFrame) -> None:
+        for link in self.every if isinstance(frame, Start) else [self] * (not isinstance(frame, Stop)):
+            LocalLink.send(link, frame)
+
+
+class NeverSatisfied(LocalLink):
+    """C: what has ended is tried once more."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.orders: dict[int, Start] = {}
+
+    def send(self, frame: ControllerFrame) -> None:
+        if isinstance(frame, Start):
+            self.orders[frame.job] = frame
+        if isinstance(frame, Settle) and frame.job in self.orders:
+            order, attempt = self.orders.pop(frame.job), frame.attempt + 1
+            env = {**order.env, "CORRAL_ATTEMPT": str(attempt)}
+            super().send(replace(order, attempt=attempt, env=env))
+        if not isinstance(frame, Stop):
+            super().send(frame)
+
+
+class Optimist(Daemon):
+    """D: whatever a job returned, it was a success."""
+
+    def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
+        if isinstance(frame, Report) and frame.status.code:
+            frame = Report(replace(frame.status, code=0))
+        super()._deliver(node, frame)
+
+
+class Favourite(LocalLink):
+    """E: everybody gets the same GPU."""
+
+    gpus: tuple[GpuHold, ...] = ()
+
+    def send(self, frame: ControllerFrame) -> None:
+        if isinstance(frame, Start):
+            self.gpus = self.gpus or frame.gpus
+            frame = replace(frame, gpus=self.gpus)
+        super().send(frame)
+
+
+PARTS = {"A": AnswersFirst, "B": Twofold, "C": NeverSatisfied, "D": Optimist, "E": Favourite}
+
+
+def main() -> int:
+    """The controller's own main, with one part replaced."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("promise", choices=PARTS)
+    parser.add_argument("--config")
+    given = parser.parse_args()
+    part = PARTS[given.promise]
+    setattr(controller.__main__, "Daemon" if issubclass(part, Daemon) else "LocalLink", part)
+    return controller.__main__.main(given.config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The oracle is worth something only if it notices: here every promise is broken by a system that runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.oracle.oracle import Oracle
+from tests.systems import system
+from wire.words import JobState, Reason
+
+Build = Callable[..., Oracle]
+
+
+@pytest.fixture
+def build() -> Iterator[Build]:
+    """Start a system that breaks one promise (or none), and an oracle that does not know which."""
+    with ExitStack() as stack:
+
+        def start(promise: str = "", *nodes: str) -> Oracle:
+            program = ("tests.oracle.broken", promise) if promise else ("controller",)
+            return Oracle(stack.enter_context(system(*nodes, program=program)).start())
+
+        yield start
+
+
+def broken(oracle: Oracle) -> set[str]:
+    """The letters of the promises that were not kept."""
+    return {each.promise for each in oracle.verify()}
+
+
+def test_a_system_that_keeps_its_promises_passes(build: Build) -> None:
+    oracle = build("", "gpu01", "gpu02")
+    with oracle.system.client() as client:
+        oracle.submit(client, oracle.spec(gpus=1))
+        oracle.submit(client, oracle.spec(gpus=0.5, outcome=7))
+        oracle.submit(client, oracle.spec(gpus=16, nodes=2))
+        oracle.submit(client, oracle.spec(outcome=-11))
+        oracle.submit(client, oracle.spec(array="0-4", gpus=2))
+        [endless] = oracle.submit(client, oracle.spec(until=1_000_000))
+        oracle.await_lives(endless)
+        client.cancel(endless)
+    assert oracle.verify() == []
+
+
+def test_a_yes_before_it_is_on_disk(build: Build) -> None:
+    oracle = build("A")
+    with oracle.system.client() as client:
+        [job] = oracle.submit(client, oracle.spec())
+    oracle.system.kill()
+    oracle.system.start()
+    assert [str(each) for each in oracle.verify()] == [f"A: job {job} was acknowledged and is gone"]
+
+
+def test_a_job_run_by_two_nodes(build: Build) -> None:
+    oracle = build("B", "gpu01", "gpu02")
+    with oracle.system.client() as client:
+        oracle.submit(client, oracle.spec())
+    oracle.system.until(lambda: len(oracle.lives()) == 2, "both nodes run it")
+    assert broken(oracle) >= {"B"}
+
+
+def test_a_job_run_again_after_its_success(build: Build) -> None:
+    oracle = build("C")
+    with oracle.system.client() as client:
+        oracle.submit(client, oracle.spec())
+    oracle.system.until(lambda: len(oracle.lives()) == 2, "it runs again")
+    assert broken(oracle) >= {"C"}
+
+
+def test_another_exit_code_than_the_job_returned(build: Build) -> None:
+    oracle = build("D")
+    with oracle.system.client() as client:
+        oracle.submit(client, oracle.spec(outcome=3))
+    assert broken(oracle) == {"D"}
+
+
+def test_one_gpu_for_two_jobs(build: Build) -> None:
+    oracle = build("E")
+    gate = oracle.system.place / "gate"
+    with oracle.system.client() as client:
+        jobs = [
+            *oracle.submit(client, oracle.spec(gate, gpus=1)),
+            *oracle.submit(client, oracle.spec(gate, gpus=1)),
+        ]
+    oracle.await_lives(*jobs)
+    gate.touch()
+    assert broken(oracle) == {"E"}
+
+
+def test_an_agent_that_forgot_what_it_runs(build: Build) -> None:
+    oracle = build()
+    with oracle.system.client() as client:
+        [job] = oracle.submit(client, oracle.spec(until=1_000_000))
+    oracle.await_lives(job)
+    oracle.system.await_jobs([job], JobState.RUNNING)
+    oracle.system.kill()
+    oracle.system.await_nothing("agent", "nursery")
+    shutil.rmtree(oracle.system.state / "nodes")
+    oracle.system.start()
+    assert oracle.system.await_jobs([job])[job].reason is Reason.NODE_LOST
+    assert broken(oracle) == {"F"}

@@ -1,0 +1,207 @@
+"""A whole Corral in a directory of its own: real controller, agents and jobs, to be killed and restarted."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from agent import record
+from tests import processes
+from tests.controller.store.scratch import scratch
+from tests.processes import Process
+from tests.programs import Program
+from wire.api import JobView
+from wire.client import Client, Unreachable
+from wire.words import JobState, NodeState
+
+PATIENCE_S = 120.0
+"""Nothing here takes so long on a machine that does anything at all."""
+NODE = {"gpus": "simulated:8xH100", "cpus": 64, "memory": "512G", "run_as_self": True}
+
+
+class System:
+    """One controller with simulated nodes. Everything it leaves behind is in `place`."""
+
+    def __init__(
+        self, place: Path, nodes: Iterable[str] = ("gpu01",), program: Sequence[str] = ("controller",)
+    ):
+        self.place = place
+        self.socket = place / "corral.sock"
+        self.state = place / "state"
+        self.config = place / "scheduler.toml"
+        self.log = place / "controller.log"
+        self.sections: dict[str, dict[str, Any]] = {
+            "controller": {"state_dir": str(self.state), "socket": str(self.socket)},
+            "nodes": {name: dict(NODE) for name in nodes},
+        }
+        self.program = program
+        self.recoveries: list[float] = []
+        """Seconds from each start of the controller until all nodes were up."""
+        self._controller: Program | None = None
+
+    @property
+    def store_url(self) -> str:
+        return f"sqlite:///{self.state}/corral.db"
+
+    @property
+    def controller(self) -> Program:
+        """The controller that was started last."""
+        assert self._controller is not None
+        return self._controller
+
+    # --- the controller ---
+
+    def start(self) -> System:
+        """Start the controller and wait until it answers and all its nodes are up."""
+        began = time.monotonic()
+        self.launch()
+        self.await_answer()
+        self.await_nodes(*self.sections["nodes"])
+        self.recoveries.append(time.monotonic() - began)
+        return self
+
+    def launch(self) -> Program:
+        """Start the controller, whatever becomes of it."""
+        self.config.write_text(tomli_w.dumps(self.sections))
+        self._controller = Program([*self.program, "--config", str(self.config)], self.log)
+        return self._controller
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.controller.send(signal.SIGKILL)
+        self.controller.wait(PATIENCE_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.controller.send(signal.SIGTERM)
+        return self.controller.wait(PATIENCE_S)
+
+    def await_answer(self) -> None:
+        """Until the controller answers."""
+
+        def answers() -> bool:
+            code = self.controller.poll()
+            if code is not None:
+                raise AssertionError(f"the controller ended with code {code}: {self.said()}")
+            with suppress(Unreachable), self.client() as client:
+                return client.health().status == "ok"
+            return False
+
+        self.until(answers, "the controller answers")
+
+    def await_nodes(self, *names: str) -> None:
+        """Until these nodes are up."""
+
+        def up() -> bool:
+            with self.client() as client:
+                return {node.name for node in client.nodes().nodes if node.state is NodeState.UP} >= {*names}
+
+        self.until(up, f"{names} are up")
+
+    def said(self) -> str:
+        """The end of the controller's log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+
+    # --- the others ---
+
+    def processes(self, *kinds: str) -> list[Process]:
+        """What is alive, of these kinds or of all: agent, nursery, supervisor, job."""
+        return [each for each in processes.of(self.place) if not kinds or each.kind in kinds]
+
+    def agent(self, node: str) -> Process:
+        """The agent of a node."""
+        [found] = [each for each in self.processes("agent") if node in each.words]
+        return found
+
+    def supervisors(self) -> list[Process]:
+        """Who holds the record of an attempt; a job just coming to life only looks like one of them."""
+        found = []
+        for path in self.state.glob("nodes/*/attempts/*/record"):
+            with suppress(OSError):  # it has just ended
+                holder = record.holder(str(path))
+                found += [processes.process(holder)] if holder is not None else []
+        return found
+
+    # --- jobs ---
+
+    def client(self) -> Client:
+        """A connection of one's own."""
+        return Client(f"unix://{self.socket}")
+
+    def jobs(self) -> dict[int, JobView]:
+        """Every job there is."""
+        with self.client() as client:
+            return {job.id: job for job in _all(client)[0]}
+
+    def await_jobs(self, ids: Iterable[int], *states: JobState) -> dict[int, JobView]:
+        """Follow the stream until each of these jobs was seen in one of the states (none: ended)."""
+        missing, seen = set(ids), {}
+        deadline = time.monotonic() + PATIENCE_S
+        with self.client() as client:
+            for jobs in _as_they_change(client):
+                for job in jobs:
+                    if job.id in missing and (job.state in states if states else job.state.terminal):
+                        seen[job.id] = job
+                missing -= seen.keys()
+                if not missing:
+                    return seen
+                if time.monotonic() > deadline:
+                    break
+        raise AssertionError(f"jobs {sorted(missing)} never were {states or 'ended'}: {self.said()}")
+
+    def until(self, true: Callable[[], Any], what: str) -> None:
+        """Wait for a condition that nobody announces."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"never: {what}\n{self.said()}")
+            time.sleep(0.02)
+
+    def await_nothing(self, *kinds: str) -> None:
+        """Until no process of these kinds is left."""
+        self.until(lambda: not self.processes(*kinds), f"no {kinds} is left")
+
+    def end(self) -> None:
+        """Kill whatever is left, by its number; agents come back as long as there is a controller."""
+        if self._controller is not None:
+            self.kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := self.processes()) and time.monotonic() < deadline:
+            for each in left:
+                each.kill()
+            time.sleep(0.01)
+        assert not left
+
+
+@contextmanager
+def system(*nodes: str, **more: Any) -> Iterator[System]:
+    """A system that is not started yet; its processes and files are gone afterwards."""
+    with scratch() as place:
+        made = System(place, nodes or ("gpu01",), **more)
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+def _as_they_change(client: Client) -> Iterator[Sequence[JobView]]:
+    """All jobs, then those that each commit changed; nothing now and then."""
+    jobs, seq = _all(client)
+    yield jobs
+    for batch in client.stream(after=seq):
+        yield batch.jobs if batch is not None else ()
+
+
+def _all(client: Client) -> tuple[list[JobView], int]:
+    page = client.jobs()
+    jobs, seq = [*page.jobs], page.seq
+    while page.next is not None:
+        page = client.jobs(after=page.next)
+        jobs += page.jobs
+    return jobs, seq
