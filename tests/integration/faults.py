@@ -1,0 +1,215 @@
+"""Everything dies at random moments under load, then the oracle is asked: `make faults SEED=7 SECONDS=60`."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from statistics import median
+
+from tests.integration.load import mix
+from tests.oracle.oracle import Oracle
+from tests.oracle.verdict import Broken
+from tests.processes import Process
+from tests.systems import system
+from wire.client import Client, Refused, Unreachable
+from wire.spec import JobSpec
+from wire.words import JobState, Reason
+
+NODES = ("gpu01", "gpu02", "gpu03")
+CALM_S = (0.0, 0.5)
+STUNNED_S = (0.0, 1.0)
+PAUSE_S = 0.05
+BUSY = 30
+"""So many jobs are kept going."""
+EXPECTED = {
+    Reason.USER: "cancelled",
+    Reason.SUPERVISOR_LOST: "lost with their supervisor, and on record as that",
+}
+ACTIVE = [state for state in JobState if not state.terminal]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was tried, for how long, and what came of it."""
+
+    seed: int
+    seconds: float
+    tried: Counter[str]
+    ended: Counter[str]
+    spoilt: Counter[str]
+    recoveries: list[float]
+    broken: list[Broken]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"seed {self.seed}, {self.seconds:.0f} s: {_listed(self.tried)}",
+                f"{self.ended.total()} jobs acknowledged: {_listed(self.ended)}",
+                f"not ended by themselves: {_listed(self.spoilt)}",
+                f"from start to all nodes up: median {median(self.recoveries):.2f} s, "
+                f"longest {max(self.recoveries):.2f} s",
+                *map(str, self.broken),
+                f"promises broken: {len(self.broken) or 'none'}",
+            ]
+        )
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "none"
+
+
+def run(seed: int, seconds: float) -> Report:
+    """Hurt a system of its own for so long, let it come to rest, and judge."""
+    with system(*NODES) as there:
+        oracle = Oracle(there.start())
+        faults = Faults(oracle, seed)
+        began = time.monotonic()
+        with faults.load():
+            while time.monotonic() < began + seconds:
+                faults.strike()
+        lasted = time.monotonic() - began
+        broken, spoilt = oracle.verify(), oracle.spoilt()
+    broken += [
+        Broken("D", f"job {view.id} is {view.state.value} for {view.reason.value} ({view.detail})")
+        for view in spoilt
+        if view.reason not in EXPECTED
+    ]
+    ended = Counter(oracle.jobs[job].state.value.lower() for job in oracle.ids if job in oracle.jobs)
+    lost = Counter(EXPECTED[view.reason] for view in spoilt if view.reason in EXPECTED)
+    return Report(seed, lasted, faults.tried, ended, lost, there.recoveries, broken)
+
+
+class Faults:
+    """Dice, and a running system to throw them at."""
+
+    def __init__(self, oracle: Oracle, seed: int) -> None:
+        self.oracle = oracle
+        self.system = oracle.system
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.tried: Counter[str] = Counter()
+        self._ways: dict[str, Callable[[], None]] = {
+            "controller killed": self._controller_killed,
+            "controller killed twice": self._controller_killed_twice,
+            "controller stopped": self._controller_stopped,
+            "controller stunned": self._controller_stunned,
+            "agent killed": lambda: self._kill(self.system.processes("agent")),
+            "agent stunned": self._agent_stunned,
+            "nursery killed": lambda: self._kill(self.system.processes("nursery")),
+            "supervisor killed": lambda: self._kill(self.system.supervisors()),
+            "controller, agent and nursery killed": self._much_killed,
+            "job cancelled": self._job_cancelled,
+        }
+
+    def strike(self) -> None:
+        """After a moment of calm, one fault."""
+        time.sleep(self.dice.uniform(*CALM_S))
+        name = self.dice.choice(list(self._ways))
+        self._ways[name]()
+        self.tried[name] += 1
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Jobs come in all the while; at the end everything that was asked for is acknowledged."""
+        enough = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            client = pool.submit(self._submit, enough)
+            try:
+                yield
+            finally:
+                enough.set()
+            client.result()
+
+    def _submit(self, enough: threading.Event) -> None:
+        """A client that does not give up; its keys make one job of however many tries it takes."""
+        with self.system.client() as client:
+            for number, spec in enumerate(mix(random.Random(self.seed + 1), self.oracle)):
+                while not self._accepted(client, spec, f"job {number}"):
+                    if enough.wait(PAUSE_S) and self.system.controller.poll() is not None:
+                        return  # it will not come back: the run has failed
+                while self._busy(client):
+                    if enough.wait(PAUSE_S):
+                        return
+
+    def _accepted(self, client: Client, spec: JobSpec, key: str) -> bool:
+        """False if there was nobody to say yes."""
+        with suppress(Unreachable):
+            return bool(self.oracle.submit(client, spec, key))
+        return False
+
+    def _busy(self, client: Client) -> bool:
+        with suppress(Unreachable):
+            return client.jobs(states=ACTIVE, limit=1).total >= BUSY
+        return True
+
+    # --- what can happen ---
+
+    def _controller_killed(self) -> None:
+        self.system.kill()
+        self.system.start()
+
+    def _controller_killed_twice(self) -> None:
+        """The second time somewhere on its way back."""
+        self.system.kill()
+        self.system.launch()
+        time.sleep(self.dice.uniform(*STUNNED_S))
+        self._controller_killed()
+
+    def _controller_stopped(self) -> None:
+        assert self.system.stop() == 0, self.system.said()
+        self.system.start()
+
+    def _controller_stunned(self) -> None:
+        self.system.controller.send(signal.SIGSTOP)
+        time.sleep(self.dice.uniform(*STUNNED_S))
+        self.system.controller.send(signal.SIGCONT)
+
+    def _agent_stunned(self) -> None:
+        for agent in self._one(self.system.processes("agent")):
+            agent.send(signal.SIGSTOP)
+            time.sleep(self.dice.uniform(*STUNNED_S))
+            agent.send(signal.SIGCONT)
+
+    def _much_killed(self) -> None:
+        self.system.kill()
+        self._kill(self.system.processes("agent"))
+        self._kill(self.system.processes("nursery"))
+        self.system.start()
+
+    def _job_cancelled(self) -> None:
+        with self.system.client() as client, suppress(Refused):  # it has ended by itself
+            client.cancel(self.dice.choice(self.oracle.ids[-BUSY:] or [1]))
+
+    def _kill(self, there: list[Process]) -> None:
+        for each in self._one(there):
+            each.kill()
+
+    def _one(self, there: list[Process]) -> list[Process]:
+        """One of these, if there is any."""
+        return self.dice.sample(there, min(1, len(there)))
+
+
+def main() -> int:
+    """Run and print; the exit code says whether all promises were kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="to repeat a run; random if left out")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    seed = random.randrange(1_000_000) if given.seed is None else given.seed
+    print(f"seed {seed}", flush=True)
+    report = run(seed, given.seconds)
+    print(report)
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""A short run of what `make faults` does for as long as you like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.faults import run
+
+
+@pytest.mark.slow
+def test_no_promise_is_broken_by_random_deaths_under_load() -> None:
+    report = run(seed=2, seconds=8.0)
+    print(report)
+    assert report.broken == []
+    assert report.tried.total() >= 3
+    assert report.ended["completed"] > report.spoilt.total()

@@ -1,0 +1,144 @@
+"""Full disks, damaged databases, directories that cannot be written, a second controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import SmallDisk
+from tests.oracle.oracle import Oracle
+from tests.systems import System
+from wire.client import Refused
+from wire.words import JobState, NodeState
+
+Build = Callable[..., System]
+
+
+def refused_to_start(system: System) -> str:
+    """Launch a controller that cannot be; what it says."""
+    before = system.log.stat().st_size if system.log.exists() else 0
+    assert system.launch().wait(60) == 1
+    said = system.log.read_text()[before:]
+    assert "Traceback" not in said
+    return said
+
+
+def test_a_full_disk_refuses_loses_nothing_and_passes(build: Build, small_disk: SmallDisk) -> None:
+    """One job ends while there is no room to record it; many are asked for and refused."""
+    system = build("gpu01", "gpu02")
+    system.sections["controller"]["state_dir"] = str(small_disk.path / "state")
+    for name, node in system.sections["nodes"].items():
+        node["spool"] = str(system.place / name)
+    system.state = small_disk.path / "state"
+    oracle = Oracle(system.start())
+    gate = system.place / "gate"
+    with system.client() as client:
+        [job] = oracle.submit(client, oracle.spec(gate, gpus=1))
+        life = oracle.await_lives(job)[job]
+        system.await_jobs([job], JobState.RUNNING)
+        small_disk.fill()
+        refusal = None
+        while refusal is None:
+            try:
+                oracle.submit(client, oracle.spec(hold=True))
+            except Refused as refused:
+                refusal = refused
+        assert (refusal.status, refusal.problem.code) == (507, "storage_full")
+        assert str(small_disk.path) in refusal.problem.message
+        assert "space" in refusal.problem.hint
+        gate.touch()
+        system.until(lambda: life.pid not in {each.pid for each in system.processes()}, "the job has ended")
+        with pytest.raises(Refused, match="is full"):
+            client.submit(oracle.spec())
+        assert system.jobs().keys() == {*oracle.ids}
+        small_disk.drain()
+        system.until(lambda: submitted(oracle), "there is room again")
+        for held in oracle.ids:
+            if system.jobs()[held].state is JobState.QUEUED:
+                client.release(held)
+    assert system.await_jobs([job])[job].state is JobState.COMPLETED
+    assert oracle.verify() == []
+    assert oracle.spoilt() == []
+
+
+def submitted(oracle: Oracle) -> bool:
+    try:
+        with oracle.system.client() as client:
+            return bool(oracle.submit(client, oracle.spec(hold=True)))
+    except Refused:
+        return False
+
+
+def test_a_full_disk_at_the_start_is_told(build: Build, small_disk: SmallDisk) -> None:
+    system = build()
+    system.sections["controller"]["state_dir"] = str(small_disk.path)
+    small_disk.fill()
+    said = refused_to_start(system)
+    assert str(small_disk.path) in said
+    assert "full" in said or "No space left" in said
+
+
+def test_a_damaged_database_is_refused_and_kept(build: Build) -> None:
+    oracle = Oracle(build().start())
+    with oracle.system.client() as client:
+        oracle.submit(client, oracle.spec(until=0, name="precious" * 20))
+    assert oracle.verify() == []
+    database = oracle.system.state / "corral.db"
+    whole = database.read_bytes()
+    database.write_bytes(whole.replace(b"preciousprecious", b"preciouspre\0ious"))
+    said = refused_to_start(oracle.system)
+    assert f"{database} is damaged" in said
+    assert "kept as found" in said
+    database.write_bytes(whole)
+    oracle.system.start()
+    assert oracle.system.jobs().keys() == {*oracle.ids}
+
+
+def test_what_is_no_database_is_refused(build: Build) -> None:
+    system = build()
+    system.state.mkdir()
+    (system.state / "corral.db").write_text("Dear diary, today I was a scheduler. " * 100)
+    assert "corral.db" in refused_to_start(system)
+    assert (system.state / "corral.db").read_text().startswith("Dear diary")
+
+
+def test_a_second_controller_on_the_same_state_is_refused(build: Build) -> None:
+    first, second = build().start(), build()
+    second.sections["controller"]["state_dir"] = str(first.state)
+    assert f"Another controller (pid {first.controller.pid} on " in refused_to_start(second)
+    second.sections["controller"] = {**first.sections["controller"], "state_dir": str(second.state)}
+    assert f"{first.socket}" in refused_to_start(second)
+    with first.client() as client:
+        assert client.health().status == "ok"
+
+
+def test_a_spool_that_cannot_be_written_costs_only_its_node(build: Build, small_disk: SmallDisk) -> None:
+    system = build("gpu01", "gpu02")
+    spool = small_disk.path / "spool"
+    system.sections["nodes"]["gpu02"]["spool"] = str(spool)
+    small_disk.remount("ro")
+    system.launch()
+    system.await_answer()
+    system.await_nodes("gpu01")
+    with system.client() as client:
+        system.until(lambda: str(spool) in client.node("gpu02").why, "the node says why it is away")
+        assert client.node("gpu02").state is NodeState.AWAY
+        assert "Traceback" not in client.node("gpu02").why
+    oracle = Oracle(system)
+    with system.client() as client:
+        oracle.submit(client, oracle.spec(gpus=1))
+    small_disk.remount("rw")
+    system.await_nodes("gpu02")
+    assert oracle.verify() == []
+    assert oracle.spoilt() == []
+
+
+@pytest.mark.parametrize("name", ["corral.sock", "state"])
+def test_a_file_in_the_way_is_named(build: Build, name: str) -> None:
+    system = build()
+    blocked: Path = system.place / name
+    blocked.write_text("in the way")
+    assert str(blocked) in refused_to_start(system)
+    assert blocked.read_text() == "in the way"
