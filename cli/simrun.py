@@ -240,17 +240,21 @@ def _tell(read: Log, cluster: Cluster, running: int, dropped: Mapping[str, int])
     if read.unread:
         note(f"{read.name}: passed over what nothing is known of: {', '.join(read.unread)}")
     told = ", ".join(f"{count:,} {why}" for why, count in dropped.items())
-    note(f"{running:,} jobs on {cluster}" + (f"; dropped: {told}" if told else ""))
+    note(f"{_jobs(running)} on {cluster}" + (f"; dropped: {told}" if told else ""))
 
 
 def _tell_refused(outcome: Outcome, given: int) -> None:
     count = sum(outcome.refused.values())
     if count:
         message = max(outcome.refused, key=outcome.refused.__getitem__)
-        note(f"{count:,} jobs refused, {outcome.refused[message]:,} like this: {message}")
+        note(f"{_jobs(count)} refused, {outcome.refused[message]:,} like this: {message}")
     left = given - count - outcome.figures.jobs
     if left:
-        note(f"{left:,} jobs never came to an end")
+        note(f"{_jobs(left)} never came to an end")
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"
 
 
 def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[str, Any]:

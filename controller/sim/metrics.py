@@ -46,7 +46,10 @@ def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
     waits = [life.wait_s for life in lives]
     flows = [life.wait_s + life.run_s for life in lives]
     slowdowns = [life.slowdown for life in lives]
-    capacity = cluster.gpus or cluster.cpu_milli
+    gpus = cluster.gpus
+    capacity = gpus or cluster.cpu_milli
+    held = [life.gpus if gpus else sum(each.cpu_milli for each in life.allocations) for life in lives]
+    work = sum(amount * life.run_s for life, amount in zip(lives, held, strict=True))
     first, last = span(lives)
     return Figures(
         jobs=len(lives),
@@ -57,8 +60,8 @@ def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
         p95_wait_s=quantile(waits, 0.95),
         mean_flow_s=mean(flows),
         max_flow_s=max(flows, default=0.0),
-        utilisation=_part(sum(held(life, cluster) * life.run_s for life in lives), capacity * (last - first)),
-        fragmentation=_idle_while_wanted(lives, cluster, capacity),
+        utilisation=_part(work, capacity * (last - first)),
+        fragmentation=_idle_while_wanted(lives, held, capacity),
         makespan_s=last - first,
         fairness=_jain(lives),
         preemptions=sum(life.requeues for life in lives),
@@ -75,15 +78,10 @@ def span(lives: Sequence[Life]) -> tuple[float, float]:
     )
 
 
-def held(life: Life, cluster: Cluster) -> float:
-    """What the job has of that by which the cluster is measured: GPUs, else CPU-milli."""
-    return life.gpus if cluster.gpus else sum(each.cpu_milli for each in life.allocations)
-
-
-def _idle_while_wanted(lives: Sequence[Life], cluster: Cluster, capacity: float) -> float:
+def _idle_while_wanted(lives: Sequence[Life], held: Sequence[float], capacity: float) -> float:
     changes: list[tuple[float, int, float]] = []
-    for life in lives:
-        start, amount = life.submit_s + life.wait_s, held(life, cluster)
+    for life, amount in zip(lives, held, strict=True):
+        start = life.submit_s + life.wait_s
         changes += [(life.submit_s, 1, 0.0), (start, -1, amount), (start + life.run_s, 0, -amount)]
     changes.sort()
     wanted = idle = used = before = 0.0

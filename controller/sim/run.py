@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from controller.config import Config, Plugin, load
 from controller.core.engine import Engine
@@ -26,6 +27,7 @@ from controller.sim.workload import Work
 Progress = Callable[[int], None]
 """Told from time to time how many jobs have ended."""
 _OFTEN = 500
+_ALL = 1_000_000
 _ORDERS = {"sjf": "shortest"}
 _POLICIES = {
     "fcfs": ("fifo", "none"),
@@ -69,10 +71,12 @@ def policy_of(name: str, config: Config) -> Policy:
 
 def varied(config: Config, order: str, backfill: str) -> Config:
     """The configuration with another order or backfill; nothing changes where they are empty."""
-    changes = {
-        "order": Plugin(name=_ORDERS.get(order, order)) if order else config.scheduler.order,
-        "backfill": backfill or config.scheduler.backfill,
-    }
+    changes: dict[str, Any] = {}
+    if order:
+        changes["order"] = Plugin(name=_ORDERS.get(order, order))
+    if backfill:
+        # Who names a policy means that of the textbooks, in which every waiting job counts.
+        changes |= {"backfill": backfill, "backfill_depth": _ALL}
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
 
@@ -136,15 +140,16 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
         task.same_second.value,
         str(task.cluster),
         figures_of(ran, task.cluster),
-        [_row(simulation.numbers[life.job].number, life) for life in ran],
+        [_row(life) for life in ran],
         Counter(refusal.message for _, refusal in simulation.refused),
         taken,
     )
 
 
-def _row(number: int, life: Life) -> JobRow:
-    start = life.submit_s + life.wait_s
-    return JobRow(number, life.submit_s, start, start + life.run_s)
+def _row(life: Life) -> JobRow:
+    assert life.start_s is not None
+    assert life.end_s is not None
+    return JobRow(life.number, life.submit_s, life.start_s, life.end_s)
 
 
 def simulate(task: Task, progress: Progress | None = None) -> tuple[Simulation, Lives]:
@@ -159,6 +164,8 @@ def simulate(task: Task, progress: Progress | None = None) -> tuple[Simulation, 
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
             progress(state.next_job - 1 - len(state.jobs))
+    for job, life in lives.by_job.items():
+        life.number = simulation.numbers[job].number
     return simulation, lives
 
 

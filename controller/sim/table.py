@@ -81,7 +81,8 @@ class Table:
             if not heading:
                 heading = self._heading(row, number)
             elif len(row) != len(heading):
-                self._file.broken(number, f"has {len(row)} columns, the heading has {len(heading)}")
+                count = f"{len(row)} column{'s' * (len(row) != 1)}"
+                self._file.broken(number, f"has {count}, the heading has {len(heading)}")
             else:
                 yield from self._read(number, dict(zip(heading, row, strict=True)))
 

@@ -1,0 +1,94 @@
+"""Every figure against one worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.config import Config
+from controller.sim.cluster import nodes_of, pool_of
+from controller.sim.metrics import Figures, figures_of
+from controller.sim.results import Life
+from controller.sim.run import Task, policy_of, run, simulate
+from controller.sim.workload import Work
+from tests.controller.sim.lines import Given
+from wire.spec import JobSpec
+from wire.words import JobState
+
+POOL = pool_of(4)
+
+
+def figures(jobs: list[Given], policy: str = "fcfs", users: str = "") -> Figures:
+    """Of these jobs on a pool of four; `users` has a letter a job."""
+    work = [
+        Work(number, submit, POOL.spec(size, estimate), time, user or "a")
+        for (number, submit, time, size, estimate), user in zip(jobs, users or [""] * len(jobs), strict=True)
+    ]
+    return run(Task(policy_of(policy, Config()), POOL, work)).figures
+
+
+def test_waits_flows_and_slowdowns() -> None:
+    # Waits 0, 100, 105 and 0 s; runs 100, 5, 20 and 2 s.
+    found = figures([(1, 0, 100, 4, 100), (2, 0, 5, 4, 5), (3, 0, 20, 4, 20), (4, 500, 2, 1, 2)])
+    assert found.jobs == 4
+    assert found.mean_wait_s == (0 + 100 + 105 + 0) / 4
+    assert (found.p50_wait_s, found.p95_wait_s) == (0, 105)
+    assert found.mean_flow_s == (100 + 105 + 125 + 2) / 4
+    assert found.max_flow_s == 125
+    # What is shorter than ten seconds counts as ten, and nobody is faster than 1.
+    assert found.avebsld == pytest.approx((1 + 105 / 10 + 125 / 20 + 1) / 4)
+    assert found.max_bsld == 10.5
+    assert found.makespan_s == 502
+
+
+def test_utilisation_is_work_done_of_all_there_was() -> None:
+    found = figures([(1, 100, 100, 2, 100), (2, 150, 100, 1, 100)])
+    assert found.utilisation == pytest.approx((2 * 100 + 1 * 100) / (4 * 150))
+    assert found.fragmentation == 0  # nobody waited
+
+
+def test_fragmentation_is_what_stood_idle_while_somebody_waited() -> None:
+    # From 10 to 100 the second job waits beside one idle processor, the third beside it too under FCFS.
+    jobs: list[Given] = [(1, 0, 100, 3, 100), (2, 10, 10, 2, 10), (3, 10, 10, 1, 10)]
+    assert figures(jobs).fragmentation == pytest.approx(90 * 1 / (90 * 4))
+    # Under EASY the third runs from 10 to 20.
+    assert figures(jobs, "easy").fragmentation == pytest.approx(80 * 1 / (90 * 4))
+
+
+def test_fairness_is_between_users_not_jobs() -> None:
+    # Slowdowns: a 1 and 1; b 2.
+    jobs: list[Given] = [(1, 0, 100, 4, 100), (2, 0, 100, 4, 100), (3, 500, 10, 1, 10)]
+    assert figures(jobs, users="aba").fairness == pytest.approx((1 + 2) ** 2 / (2 * (1 + 4)))
+    assert figures(jobs, users="aaa").fairness == 1
+
+
+def test_a_cluster_with_gpus_is_measured_by_its_gpus() -> None:
+    cluster = nodes_of(2, 4, 64, 4096, "H100")
+    spec = JobSpec(("true",), gpus=3, time_limit_s=100)
+    work = [Work(number, 0.0, spec, 100.0) for number in (1, 2, 3)]
+    found = run(Task(policy_of("easy", Config()), cluster, work)).figures
+    assert found.makespan_s == 200
+    assert found.utilisation == pytest.approx(3 * 3 * 100 / (8 * 200))
+    # One GPU of each node was idle while the third job waited: too scattered.
+    assert found.fragmentation == pytest.approx(2 / 8)
+
+
+def test_preemptions_and_hours_lost_are_added_up() -> None:
+    def life(job: int, requeues: int, lost: float) -> Life:
+        return Life(
+            job, "a", "p", 1.0, 1_000, None, 0.0, job, 0.0, 10.0, JobState.COMPLETED,
+            requeues=requeues, lost_gpu_s=lost,
+        )  # fmt: skip
+
+    found = figures_of([life(1, 2, 7_200.0), life(2, 1, 1_800.0)], POOL)
+    assert (found.preemptions, found.gpu_hours_lost) == (3, 2.5)
+
+
+def test_of_nothing_everything_is_zero() -> None:
+    found = figures_of([], POOL)
+    assert (found.jobs, found.avebsld, found.utilisation, found.fairness) == (0, 0, 0, 0)
+
+
+def test_lives_carry_the_number_of_their_log() -> None:
+    work = [Work(number, 0.0, POOL.spec(1, 10), 10.0) for number in (17, 4)]
+    _, lives = simulate(Task(policy_of("easy", Config()), POOL, work))
+    assert [life.number for life in lives.ran()] == [17, 4]

@@ -1,0 +1,235 @@
+"""The Standard Workload Format: what its 18 fields come to, and lines that are none."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.sim.cluster import nodes_of, pool_of
+from controller.sim.logfile import LogRefused
+from controller.sim.logs import Log, read_log
+from controller.sim.swf import Filter, Job, Reading, ZeroRuns, choose
+from tests.controller.sim.lines import line
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def writing(*lines: str, end: str = "\n", header: Iterable[str] = ("; MaxProcs: 8",)) -> Path:
+        path = tmp_path / "log.swf"
+        path.write_bytes((end.join([*header, *lines]) + end).encode())
+        return path
+
+    return writing
+
+
+def chosen(log: Log, width: int = 8, reading: Reading | None = None) -> tuple[list[Job], Counter[str]]:
+    dropped: Counter[str] = Counter()
+    return list(choose(log.lines, width, reading or Reading(), dropped)), dropped
+
+
+def only(log: Log, reading: Reading | None = None) -> Job:
+    (job,), dropped = chosen(log, reading=reading)
+    assert not dropped
+    return job
+
+
+# --- what a line means ---
+
+
+def test_run_is_cut_at_the_estimate_and_size_is_what_was_asked_for(write: Write) -> None:
+    log = read_log(write(line(7, submit=5, run=100, allocated=2, requested=4, estimate=60, user=3)))
+    assert only(log) == Job(number=7, submit_s=5, run_s=60, size=4, estimate_s=60, user=3)
+
+
+@pytest.mark.parametrize(
+    ("given_line", "run", "size", "estimate"),
+    [
+        (line(1, run=100, allocated=2, requested=-1, estimate=60), 60, 2, 60),
+        (line(1, run=100, allocated=2, requested=0, estimate=60), 60, 2, 60),
+        (line(1, run=100, allocated=-1, requested=3, estimate=60), 60, 3, 60),
+        (line(1, run=100, estimate=-1), 100, 1, 100),
+        (line(1, run=100, estimate=0), 100, 1, 100),
+        (line(1, run=50.5, estimate=60), 50.5, 1, 60),
+        (line(1, run=50, estimate="60.0"), 50, 1, 60),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_unknown_is_taken_from_its_neighbour(
+    write: Write, given_line: str, run: float, size: int, estimate: float
+) -> None:
+    job = only(read_log(write(given_line)))
+    assert (job.run_s, job.size, job.estimate_s) == (run, size, estimate)
+
+
+@pytest.mark.parametrize(
+    ("given_line", "why"),
+    [
+        (line(1, submit=-1), "unknown submit time"),
+        (line(1, run=-1), "unknown run time"),
+        (line(1, allocated=-1), "unknown size"),
+        (line(1, allocated=0), "unknown size"),
+        (line(1, run=0), "run time 0"),
+        (line(1, allocated=9), "wider than the machine"),
+        (line(1, allocated=1, requested=9), "wider than the machine"),
+    ],
+)
+def test_what_cannot_be_run_is_dropped_and_counted(write: Write, given_line: str, why: str) -> None:
+    jobs, dropped = chosen(read_log(write(given_line, line(2), given_line)))
+    assert [job.number for job in jobs] == [2]
+    assert dropped == {why: 2}
+
+
+@pytest.mark.parametrize(
+    ("how", "run", "estimate"), [(ZeroRuns.KEEP, 0, 60), (ZeroRuns.SECOND, 1, 1), (ZeroRuns.DROP, None, None)]
+)
+def test_jobs_without_a_run_time_are_as_one_likes(
+    write: Write, how: ZeroRuns, run: float | None, estimate: float | None
+) -> None:
+    jobs, _ = chosen(read_log(write(line(1, run=0, estimate=60))), reading=Reading(zero_runs=how))
+    assert [(job.run_s, job.estimate_s) for job in jobs] == ([] if run is None else [(run, estimate)])
+
+
+def test_a_kept_job_without_run_time_and_estimate_has_an_estimate_all_the_same(write: Write) -> None:
+    job = only(read_log(write(line(1, run=0, estimate=-1))), Reading(zero_runs=ZeroRuns.KEEP))
+    assert (job.run_s, job.estimate_s) == (0, 1)
+
+
+def test_the_filter_of_sc15(write: Write) -> None:
+    log = read_log(
+        write(
+            line(1, submit=0),
+            line(2, submit=1, run=11, estimate=10),
+            line(3, submit=1, run=0),
+            line(4, submit=1, allocated=-1, requested=4),
+            line(5, submit=1, allocated=9, requested=4),
+            line(6, submit=1, allocated=4, requested=-1),
+            line(7, submit=1, estimate=-1),
+            line(8, submit=1, run=10, estimate=10),
+        )
+    )
+    jobs, dropped = chosen(log, reading=Reading(filter=Filter.SC15))
+    assert [job.number for job in jobs] == [6, 8]
+    assert sum(dropped.values()) == 6
+
+
+def test_jobs_come_in_the_order_of_submit_times_then_of_lines(write: Write) -> None:
+    log = read_log(write(line(1, submit=9), line(2, submit=3), line(3, submit=9), line(4, submit=3)))
+    work, _ = log.work(pool_of(8), Reading())
+    assert [each.number for each in work] == [2, 4, 1, 3]
+
+
+def test_wider_than_the_machine_depends_on_the_machine(write: Write) -> None:
+    log = read_log(write(line(1, allocated=5), line(2, allocated=7), line(3, allocated=9)))
+    for cluster, fit in (
+        (pool_of(8), [1, 2]),
+        (nodes_of(2, 0, 3, 64, ""), [1]),
+        (nodes_of(9, 0, 1, 64, ""), [1, 2, 3]),
+    ):
+        work, dropped = log.work(cluster, Reading())
+        assert [each.number for each in work] == fit
+        assert dropped.total() == 3 - len(fit)
+
+
+# --- the file around the lines ---
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "  \t \n", "\n\n"])
+def test_line_ends_of_all_kinds(write: Write, end: str) -> None:
+    log = read_log(write(line(1), line(2), end=end))
+    assert [each.number for each in log.lines] == [1, 2]
+    assert log.processors == 8
+
+
+def test_gzip_is_told_by_content_not_by_name(write: Write, tmp_path: Path) -> None:
+    packed = tmp_path / "packed.swf"
+    packed.write_bytes(gzip.compress(write(line(1), line(2)).read_bytes()))
+    plain = tmp_path / "plain.gz"
+    plain.write_bytes(write(line(1), line(2)).read_bytes())
+    assert read_log(packed).lines == read_log(plain).lines
+    assert len(read_log(packed).lines) == 2
+
+
+def test_a_damaged_archive_is_a_sentence(write: Write, tmp_path: Path) -> None:
+    whole = gzip.compress(write(*[line(number) for number in range(2_000)]).read_bytes())
+    for damaged in (whole[: len(whole) // 2], whole[:200] + b"\0" * 50 + whole[250:], whole[:3]):
+        packed = tmp_path / "cut.swf.gz"
+        packed.write_bytes(damaged)
+        with pytest.raises(LogRefused, match="the gzip archive is damaged"):
+            read_log(packed)
+
+
+def test_the_header_says_how_wide_the_machine_was(write: Write) -> None:
+    def processors(*header: str) -> int | None:
+        return read_log(write(line(1), header=header)).processors
+
+    assert processors("; Computer: x", ";   MaxNodes:  16", "; MaxProcs: 128 (see below)") == 128
+    assert processors(";MaxNodes: 16") == 16
+    assert processors("; MaxProcs: -1", "; Note: MaxProcs: 7") is None
+    assert processors() is None
+
+
+def test_comments_may_hold_anything_and_stand_anywhere(write: Write) -> None:
+    log = read_log(
+        write(line(1), ";", "; Ünïcode", "   ; MaxQueues: 3", line(2), header=["\ufeff; Version: 2.2"])
+    )
+    assert len(log.lines) == 2
+
+
+# --- broken lines ---
+
+BROKEN = [
+    ("1 2 3", "has 3 fields, not 18"),
+    ("1", "has 1 field, not 18"),
+    (line(1) + " 7", "has 19 fields, not 18"),
+    (line(1, run="abc"), "field 4 is not a number: 'abc'"),  # type: ignore[arg-type]
+    (line(1, run="nan"), "field 4 is not a number: 'nan'"),  # type: ignore[arg-type]
+    (line(1, submit="inf"), "field 2 is not a number: 'inf'"),  # type: ignore[arg-type]
+    (line(1, submit="1_000"), "field 2 is not a number: '1_000'"),  # type: ignore[arg-type]
+    (line(1, submit="٣"), "field 2 is not a number: '٣'"),  # type: ignore[arg-type]
+    (line(1, submit="0x10"), "field 2 is not a number: '0x10'"),  # type: ignore[arg-type]
+    (line(1, allocated=1.5), "must be whole numbers"),  # type: ignore[arg-type]
+    (line(1).replace(" ", ","), "has 1 field, not 18"),
+]
+
+
+@pytest.mark.parametrize(("broken", "why"), BROKEN)
+def test_a_broken_line_is_named_with_its_number(write: Write, broken: str, why: str) -> None:
+    path = write(line(1), "", broken, line(2))
+    with pytest.raises(LogRefused) as refused:
+        read_log(path)
+    assert str(refused.value).startswith(f"{path}: line 4: ")
+    assert why in str(refused.value)
+    assert "--skip-bad" in refused.value.hint
+
+
+def test_broken_lines_can_be_passed_over_and_are_counted(write: Write) -> None:
+    log = read_log(write(line(1), "1 2 3", line(2), "x"), skip_bad=True)
+    assert [each.number for each in log.lines] == [1, 2]
+    assert [number for number, _ in log.bad] == [3, 5]
+
+
+def test_a_log_without_jobs_is_refused(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    for path in (write(), tmp_path / "empty"):
+        with pytest.raises(LogRefused, match="there are no jobs in it"):
+            read_log(path)
+
+
+@given(st.binary(max_size=300))
+def test_whatever_a_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    for content in (data, b"; MaxProcs: 4\n" + data, gzip.compress(data), b"submit,duration\n" + data):
+        path.write_bytes(content)
+        with suppress(LogRefused):
+            log = read_log(path)
+            assert log.lines or log.table

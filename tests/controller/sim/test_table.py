@@ -1,0 +1,193 @@
+"""Logs of GPU jobs as CSV and JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from controller.sim.logfile import Form, LogRefused
+from controller.sim.logs import Log, read_log
+from controller.sim.table import COLUMNS
+from wire.spec import JobSpec
+
+Put = Callable[[str], Path]
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Put:
+    def writing(text: str) -> Path:
+        path = tmp_path / "jobs"
+        path.write_text(text)
+        return path
+
+    return writing
+
+
+def specs(log: Log) -> list[JobSpec]:
+    return [each.spec for each in log.table]
+
+
+FULL = {
+    "submit": "5",
+    "duration": "90.5",
+    "estimate": "3600",
+    "user": "ada",
+    "gpus": "8",
+    "nodes": "2",
+    "cpu": "12.5",
+    "memory": "64G",
+    "model": "H100|A100",
+    "name": "llama",
+    "priority": "75",
+    "code": "1",
+    "job": "4711",
+}
+
+
+@pytest.mark.parametrize("form", [Form.CSV, Form.JSON])
+def test_every_column_arrives(put: Put, form: Form) -> None:
+    text = f"{','.join(FULL)}\n{','.join(FULL.values())}\n" if form is Form.CSV else json.dumps(FULL) + "\n"
+    log = read_log(put(text))
+    (work,) = log.table
+    assert log.form is form
+    assert (work.number, work.submit_s, work.runtime_s, work.user, work.code) == (4711, 5.0, 90.5, "ada", 1)
+    assert work.spec == JobSpec(
+        ("true",),
+        name="llama",
+        priority=75,
+        cpu_milli=12_500,
+        memory_mib=64 * 1024,
+        gpus=8,
+        gpu_models=("A100", "H100"),
+        nodes=2,
+        time_limit_s=3600,
+    )
+    assert set(FULL) == set(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "submit,duration\n0,10\n5,20\n",
+        "\ufeffSubmit, Duration\r\n0,10\r\n\r\n5,20\r\n",
+        'duration,user,submit,gpus\n"10",,0,\n20, ,5,\n',
+        '{"submit": 0, "duration": 10}\n\n{"submit": 5.0, "duration": 20, "user": null, "gpus": ""}\n',
+    ],
+)
+def test_what_may_be_missing_may_also_be_empty(put: Put, text: str) -> None:
+    log = read_log(put(text))
+    assert [(work.number, work.submit_s, work.runtime_s) for work in log.table] == [(1, 0, 10), (2, 5, 20)]
+    assert specs(log) == [JobSpec(("true",))] * 2
+    assert {work.user for work in log.table} == {"nobody"}
+
+
+def test_numbers_and_lists_in_json_are_what_they_are(put: Put) -> None:
+    row = {"submit": 1, "duration": 2e3, "gpus": 0.25, "memory": 2048, "cpu": 4, "model": ["H100", "A100"]}
+    log = read_log(put(json.dumps(row)))
+    assert specs(log) == [
+        JobSpec(("true",), gpus=0.25, memory_mib=2048, cpu_milli=4_000, gpu_models=("A100", "H100"))
+    ]
+    assert log.table[0].runtime_s == 2_000
+
+
+def test_quotation_marks_and_unknown_columns(put: Put) -> None:
+    log = read_log(put('submit,duration,name,colour\n0,10,"a, ""b""",red\n'))
+    assert specs(log)[0].name == 'a, "b"'
+    assert log.unread == ["colour"]
+
+
+def test_unknown_keys_of_json_are_named_too(put: Put) -> None:
+    assert read_log(put('{"submit":0,"duration":1,"colour":{"deep":1}}')).unread == ["colour"]
+
+
+def test_gzip(put: Put, tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+    path.write_bytes(gzip.compress(b"submit,duration\n0,10\n"))
+    assert len(read_log(path).table) == 1
+
+
+BROKEN = [
+    ("5,", "duration is missing"),
+    ("5", "has 1 column, the heading has 2"),
+    ("5,6,7", "has 3 columns, the heading has 2"),
+    ("-5,6", "submit: '-5' is not a number"),
+    ("5,soon", "duration: 'soon' is not a number"),
+    ("5,nan", "duration: 'nan' is not a number"),
+    ('5,"6', "is not CSV"),
+]
+
+
+@pytest.mark.parametrize(("row", "why"), BROKEN)
+def test_a_broken_row_is_named_with_its_line(put: Put, row: str, why: str) -> None:
+    path = put(f"submit,duration\n0,10\n{row}\n1,10\n")
+    with pytest.raises(LogRefused) as refused:
+        read_log(path)
+    assert str(refused.value).startswith(f"{path}: line 3: ")
+    assert why in str(refused.value)
+    log = read_log(path, skip_bad=True)
+    assert [number for number, _ in log.bad] == [3]
+    assert [work.submit_s for work in log.table] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "why"),
+    [
+        ("estimate", "0", "estimate must be positive"),
+        ("estimate", "1e12", "estimate must be positive and at most ten years"),
+        ("gpus", "1.5", "gpus must be a whole number, or a share"),
+        ("gpus", "-1", "gpus: '-1' is not a number"),
+        ("nodes", "0", "nodes must be between"),
+        ("nodes", "1.5", "nodes: '1.5' is not a whole number"),
+        ("cpu", "0", "cpu must be positive"),
+        ("memory", "64X", "memory: '64X' is not an amount of memory"),
+        ("memory", "0", "memory must be positive"),
+        ("priority", "101", "priority must lie between 0 and 100"),
+        ("code", "x", "code: 'x' is not a number"),
+        ("job", "1.5", "job: '1.5' is not a whole number"),
+    ],
+)
+def test_a_job_that_cannot_be_asked_for_is_refused_by_its_column(
+    put: Put, column: str, value: str, why: str
+) -> None:
+    # Twice the same: what was found wrong once is not taken the second time.
+    path = put(f"submit,duration,{column}\n0,10,{value}\n0,10,{value}\n")
+    with pytest.raises(LogRefused, match=f"line 2: {why}"):
+        read_log(path)
+    with pytest.raises(LogRefused, match="there are no jobs in it"):
+        read_log(path, skip_bad=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ('{"submit": 0}', "duration is missing"),
+        ('{"submit": 0, "duration": true}', "duration is true"),
+        ('{"submit": [0], "duration": 1}', r"submit is \[0\]"),
+        ('{"submit": 0, "duration": NaN}', "duration: 'nan' is not a number"),
+        ('{"submit": 0', "is not a JSON object"),
+        ("[1, 2]", "is not a JSON object"),
+        ("[" * 100_000, "is not a JSON object"),
+    ],
+)
+def test_a_broken_object_is_named_with_its_line(put: Put, row: str, why: str) -> None:
+    path = put(f'{{"submit": 0, "duration": 1}}\n{row}\n')
+    with pytest.raises(LogRefused, match=f"line 2: .*{why}"):
+        read_log(path)
+
+
+@pytest.mark.parametrize(
+    ("heading", "why"),
+    [
+        ("submit,runtime", "there is no column 'duration'"),
+        ("duration,user", "there is no column 'submit'"),
+        ("submit,duration,submit", "the column 'submit' is there twice"),
+    ],
+)
+def test_the_heading_must_name_the_columns(put: Put, heading: str, why: str) -> None:
+    with pytest.raises(LogRefused, match=f"line 1: {why}") as refused:
+        read_log(put(f"{heading}\n0,1\n"), skip_bad=True)
+    assert "The first line names the columns" in refused.value.hint
