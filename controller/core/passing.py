@@ -65,8 +65,6 @@ class Walk:
         promise = cycle.promise(self._now)
         if promise is None or not self._long:
             place = cycle.find(self._lane)
-            if place is not None and promise is not None:
-                promise.pass_by(place)
         else:
             place = find_beside(cycle.placer, shape, promise) if shape is not None else None
             if place is None:

@@ -144,6 +144,10 @@ class Placer:
         self._rankings: dict[Part, Ranking] = {}
         self._shapes: dict[Ask, tuple[int, Shape | None]] = {}
 
+    def forget(self) -> None:
+        """Ask filters and scorers anew: for scorers that do not answer the same twice."""
+        self._rankings.clear()
+
     def ranking(self, part: Part) -> Ranking:
         """The ranking of a part, brought up to date as it is read."""
         ranking = self._rankings.get(part)

@@ -7,10 +7,11 @@ from operator import itemgetter
 
 import numpy as np
 
-from controller.core.columns import Bools
+from controller.core.columns import ABSENT
+from controller.core.events import Allocation
 from controller.core.placement import Place, Placer, Shape
 from controller.core.requests import Ask, Part
-from controller.core.room import Room, room_of
+from controller.core.room import Room
 from controller.core.state import State
 
 
@@ -18,81 +19,94 @@ class Shadow:
     """A promise: at `at`, `shape.nodes` nodes have room for the job it was made for.
 
     Whoever starts now and still runs then must not break it. `spare` counts the nodes with room beyond
-    those needed: so many may be spoilt.
+    those needed: so many may be spoilt. What starts now and is gone by then changes nothing here.
+
+    The room of the nodes at that moment is kept in plain lists: a look ahead touches single nodes one by
+    one, for which arrays are slow.
     """
 
-    def __init__(self, state: State, shape: Shape, possible: Bools, fitting: set[int], job: int) -> None:
+    def __init__(self, state: State, placer: Placer, shape: Shape, job: int) -> None:
+        columns, part = state.nodes.columns, shape.part
         self.job = job
         self.at = 0.0
         self.spare = 0
         self._state = state
         self._shape = shape
-        self._possible = possible
-        self._fitting = fitting
-        self._codes = frozenset(state.nodes.columns.model_codes(shape.part.models))
-        self._rooms: dict[int, Room] = {}
+        self._fitting: set[int] = set(np.flatnonzero(placer.ranking(part).fits).tolist())
+        self._possible: list[bool] = placer.possible(part).tolist()
+        self._cpu: list[int] = columns.cpu_free.tolist()
+        self._memory: list[int] = columns.memory_free.tolist()
+        self._wants_gpus = bool(part.gpus or part.share)
+        self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
+        self._models: list[list[int]] = columns.gpu_model.tolist() if part.models else []
+        self._codes = frozenset(columns.model_codes(part.models))
 
     def advance(self, now: float) -> bool:
         """Go from release to release until the job fits; False if it never does."""
+        jobs = self._state.jobs
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
-                self._release(job)
+                for member in jobs[job].members.values():
+                    if member.ended_at is None:
+                        self._release(member.allocation)
             if len(self._fitting) >= self._shape.nodes:
                 self.at = max(end, now)
                 self.spare = len(self._fitting) - self._shape.nodes
                 return True
         return False
 
-    def _release(self, job: int) -> None:
-        for member in self._state.jobs[job].running:
-            node = self._state.nodes.by_name[member.allocation.node]
-            if self._possible[node.row]:
-                room = self._room(node.row)
-                room.give(node, member.allocation, 1)
-                if node.row not in self._fitting and room.holds(self._shape.part, self._codes):
-                    self._fitting.add(node.row)
+    def _release(self, allocation: Allocation) -> None:
+        row = self._state.nodes.by_name[allocation.node].row
+        if self._possible[row]:
+            self._give(row, allocation, 1)
+            if row not in self._fitting and self._holds(row):
+                self._fitting.add(row)
 
-    def _room(self, row: int) -> Room:
-        room = self._rooms.get(row)
-        if room is None:
-            room = self._rooms[row] = room_of(self._state.nodes, row)
-        return room
+    def _give(self, row: int, allocation: Allocation, sign: int) -> None:
+        self._cpu[row] += sign * allocation.cpu_milli
+        self._memory[row] += sign * allocation.memory_mib
+        if self._wants_gpus:
+            gpus, slots = self._gpus[row], self._state.nodes.rows[row].slots
+            for hold in allocation.gpus:
+                slot = slots.get(hold.uuid)
+                if slot is not None and gpus[slot] != ABSENT:
+                    gpus[slot] += sign * hold.milli
+
+    def _holds(self, row: int) -> bool:
+        part = self._shape.part
+        if self._cpu[row] < part.cpu_milli or self._memory[row] < part.memory_mib:
+            return False
+        if not self._wants_gpus:
+            return True
+        models = self._models[row] if self._models else []
+        return Room(part.cpu_milli, part.memory_mib, self._gpus[row], models).holds(part, self._codes)
 
     def spoils(self, placer: Placer, part: Part, row: int) -> bool:
         """Would this node, now with room for the promised job, have none beside the part?"""
         if row not in self._fitting:
             return False
-        room, wanted = self._room(row), self._shape.part
+        wanted = self._shape.part
         if (
-            room.cpu_milli - part.cpu_milli < wanted.cpu_milli
-            or room.memory_mib - part.memory_mib < wanted.memory_mib
+            self._cpu[row] - part.cpu_milli < wanted.cpu_milli
+            or self._memory[row] - part.memory_mib < wanted.memory_mib
         ):
             return True
-        if not (wanted.gpus or wanted.share) or not (part.gpus or part.share):
+        if not self._wants_gpus or not (part.gpus or part.share):
             return False
-        node = self._state.nodes.rows[row]
-        allocation, _ = placer.allocate(part, node)
-        room.give(node, allocation, -1)
-        fits = room.holds(wanted, self._codes)
-        room.give(node, allocation, 1)
+        allocation, _ = placer.allocate(part, self._state.nodes.rows[row])
+        self._give(row, allocation, -1)
+        fits = self._holds(row)
+        self._give(row, allocation, 1)
         return not fits
 
     def take(self, placer: Placer, part: Part, place: Place) -> None:
         """The place is taken past the time of the promise. Call it before the nodes know."""
         for allocation in place.allocations:
-            node = self._state.nodes.by_name[allocation.node]
-            if self.spoils(placer, part, node.row):
-                self._fitting.discard(node.row)
-                self.spare -= 1
-            if self._possible[node.row]:
-                self._room(node.row).give(node, allocation, -1)
-
-    def pass_by(self, place: Place) -> None:
-        """The place is taken, and given back in time. Call it before the nodes know."""
-        for allocation in place.allocations:
             row = self._state.nodes.by_name[allocation.node].row
-            if self._possible[row]:
-                self._room(row)  # as it is now, for the columns are about to lose what comes back in time
+            if self.spoils(placer, part, row):
+                self._fitting.discard(row)
+                self.spare -= 1
+            self._give(row, allocation, -1)
 
 
 def cast_shadow(state: State, placer: Placer, ask: Ask, job: int, now: float) -> Shadow | None:
@@ -100,9 +114,7 @@ def cast_shadow(state: State, placer: Placer, ask: Ask, job: int, now: float) ->
     shape = placer.shape(ask)
     if shape is None:
         return None
-    possible = placer.possible(shape.part)
-    fitting = set(np.flatnonzero(placer.ranking(shape.part).fits).tolist())
-    shadow = Shadow(state, shape, possible, fitting, job)
+    shadow = Shadow(state, placer, shape, job)
     return shadow if shadow.advance(now) else None
 
 
@@ -113,6 +125,8 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
     ranking = placer.ranking(shape.part)
     if ranking.count < shape.nodes:
         return None
+    if shadow.spare >= shape.nodes:
+        return placer.settle(shape, ranking.best(shape.nodes))
     chosen: list[int] = []
     rows, spare = ranking.in_order(), shadow.spare
     for seen, row in enumerate(rows):
