@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -10,10 +11,10 @@ from controller.config import Config
 from controller.core.apply import apply
 from controller.core.engine import Engine
 from controller.core.events import NodeJoined
-from controller.core.inputs import Accepted, Cancel, Submit, Tick
+from controller.core.inputs import Accepted, AgentReported, Cancel, Submit, Tick
 from controller.core.state import State
 from controller.registry import build_pipeline
-from wire.frames import GpuFacts, NodeFacts
+from wire.frames import AttemptStatus, GpuFacts, NodeFacts
 from wire.spec import JobSpec
 
 ONE_GPU = JobSpec(command=("true",), gpus=1)
@@ -84,6 +85,53 @@ def queue_of(jobs: int) -> tuple[list[float], list[float]]:
     return submits, cancels
 
 
+def backfill_whole_depth(nodes: int, queued: int) -> float:
+    """Seconds of one cycle over the whole queue when all nodes are full and every job differs."""
+    engine = engine_of(nodes)
+    dice = random.Random(1)
+    for _ in range(nodes * 8):
+        submit(engine, JobSpec(command=("true",), gpus=1, time_limit_s=dice.uniform(3_600, 86_400)))
+    engine.handle(Tick(), 0.0)
+    submit(engine, JobSpec(command=("true",), gpus=64, nodes=8, time_limit_s=3_600))
+    for _ in range(queued - 1):
+        gpus = dice.choice([0.25, 0.5, 1, 2, 4, 8])
+        limit = dice.uniform(600, 86_400)
+        submit(
+            engine,
+            JobSpec(
+                command=("true",), gpus=gpus, cpu_milli=dice.randrange(1, 16) * 1_000, time_limit_s=limit
+            ),
+        )
+    first = next(iter(engine.state.releases))[1]
+    engine.handle(
+        AgentReported(engine.state.jobs[first].running[0].allocation.node, _over(engine, first)), 1.0
+    )
+    taken = timed(lambda: engine.handle(Tick(), 1.0))
+    engine.cycle.promise(1.0)
+    return taken
+
+
+def _over(engine: Engine, job: int) -> AttemptStatus:
+    return AttemptStatus(job, engine.state.jobs[job].attempt, 1, 0.0, 1.0, code=0)
+
+
+def cycle_many_queues(nodes: int, queued: int) -> float:
+    """Seconds of one full cycle with so many jobs of ten queues and many shapes waiting."""
+    engine = engine_of(nodes)
+    dice = random.Random(2)
+    for number in range(queued):
+        spec = JobSpec(
+            command=("true",),
+            queue=f"q{number % 10}",
+            gpus=dice.choice([1, 2, 4, 8]),
+            cpu_milli=dice.choice([1, 2, 4, 8]) * 1_000,
+            priority=dice.choice([25, 50, 75]),
+            time_limit_s=dice.choice([1, 4, 12, 24]) * 3_600 + dice.randrange(600),
+        )
+        submit(engine, spec)
+    return timed(lambda: engine.handle(Tick(), 0.0))
+
+
 def run() -> None:
     """Print the figures."""
     heading("Core, p50 / p95")
@@ -102,3 +150,17 @@ def run() -> None:
         submits, cancels = queue_of(jobs)
         row(f"submit one job at {jobs:,} queued", spread(submits), "20 µs")
         row(f"cancel one job at {jobs:,} queued", spread(cancels), "20 µs")
+    for nodes, queued in ((1_000, 5_000), (1_000, 10_000), (2_000, 5_000)):
+        taken = backfill_whole_depth(nodes, queued)
+        row(
+            f"whole-depth backfill, {nodes:,} full nodes, {queued:,} queued",
+            f"{taken * 1e3:.0f} ms",
+            "500 ms",
+        )
+    for queued in (160_000, 320_000):
+        taken = cycle_many_queues(1_000, queued)
+        row(
+            f"one full cycle, 1,000 nodes, {queued:,} queued in ten queues",
+            f"{taken * 1e3:.0f} ms",
+            "1,300 ms",
+        )
