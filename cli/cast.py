@@ -54,7 +54,7 @@ class Part:
             nodes=self.nodes,
             env={"STEPS": str(max(1, round(self.seconds * stretch * 2)))},
             workdir=workdir,
-            time_limit_s=3_600,
+            time_limit_s=30 + round(3 * self.seconds * stretch),
             grace_s=1,
             array=self.array,
         )
