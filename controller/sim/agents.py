@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from wire.frames import AttemptStatus, Hello, NodeFacts, Settle, Start, Stop
 
@@ -60,7 +61,7 @@ class VirtualAgent:
         course = self._course(order.job, order.attempt)
         limit = order.time_limit_s
         runtime = course.runtime_s if limit is None else min(course.runtime_s, limit)
-        status = self.attempts[key] = AttemptStatus(order.job, order.attempt, order.job, now)
+        status = self.attempts[key] = _begun(key, now)
         self._later(runtime, self.name, key)
         return status
 
@@ -77,16 +78,9 @@ class VirtualAgent:
         if old is None or old.ended_at is not None or old.started_at is None:
             return None
         course = self._course(*key)
-        done = now - old.started_at >= course.runtime_s
-        over = AttemptStatus(
-            *key,
-            pid=old.pid,
-            started_at=old.started_at,
-            ended_at=now,
-            code=course.code if done else None,
-            signal=None if done else 15,
-            why="" if done else "time_limit",
-        )
+        # The sum by which its end was arranged: a difference of fractions could fall short of it.
+        done = now >= old.started_at + course.runtime_s
+        over = _over(key, old.started_at, now, course.code if done else None)
         self.attempts[key] = over
         return over
 
@@ -94,3 +88,18 @@ class VirtualAgent:
         """Everything that ran is gone, and nobody knows of it."""
         self.boots += 1
         self.attempts.clear()
+
+
+# The members of a gang begin and end together, in the same words.
+
+
+@lru_cache(maxsize=1)
+def _begun(key: Key, now: float) -> AttemptStatus:
+    return AttemptStatus(*key, pid=key[0], started_at=now)
+
+
+@lru_cache(maxsize=1)
+def _over(key: Key, started_at: float, now: float, code: int | None) -> AttemptStatus:
+    """The process has returned by itself, or run into its limit."""
+    why, number = ("time_limit", 15) if code is None else ("", None)
+    return AttemptStatus(*key, key[0], started_at, now, code, number, why)

@@ -15,6 +15,7 @@ CORE = 1000
 """CPU-milli of a processor."""
 WIDEST = 10_000_000
 """CPU-milli that a job may ask of one node: in a wider pool a processor counts as less than a core."""
+BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
 """GPUs that reach each other over NVLink."""
@@ -69,9 +70,9 @@ class Cluster:
 
 
 def pool_of(processors: int) -> Cluster:
-    """Interchangeable processors: one node, so that nothing is ever split or left over."""
+    """Interchangeable processors: one node, so that nothing is ever split, and memory for everybody."""
     core = max(1, min(CORE, WIDEST // processors))
-    return Cluster({"pool": NodeFacts(processors * core, processors)}, core)
+    return Cluster({"pool": NodeFacts(processors * core, BOUNDLESS_MIB)}, core)
 
 
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:

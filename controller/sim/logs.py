@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.sim.cluster import Cluster
+from controller.sim.cluster import CORE, Cluster
 from controller.sim.logfile import Form, LogFile, LogRefused
 from controller.sim.swf import Line, Reading, Swf, choose
 from controller.sim.table import Table
@@ -30,6 +30,9 @@ class Log:
 
     def work(self, cluster: Cluster, reading: Reading) -> tuple[list[Work], Counter[str]]:
         """The jobs to run there in the order they come, and how many were dropped for which reason."""
+        if self.table and cluster.core_milli != CORE:
+            message = "a pool of so many processors is for SWF logs: others ask for parts of a core"
+            raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")
         dropped: Counter[str] = Counter()
         work = list(self.table)
         specs = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from controller.core.events import (
     Allocation,
@@ -72,32 +73,48 @@ class Lives:
 
     def witness(self, event: Event) -> None:
         """Take note of one fact."""
-        if isinstance(event, JobQueued):
-            spec = event.spec
-            self.by_job[event.job] = Life(
-                event.job,
-                event.user,
-                spec.project,
-                spec.gpus,
-                spec.cpu_milli * (spec.nodes or 1),
-                spec.time_limit_s,
-                event.at,
-            )
-        elif isinstance(event, JobPlaced):
-            life = self.by_job[event.job]
-            life.start_s, life.attempts = event.at, event.attempt
-            life.allocations, life.quality = event.allocations, event.quality
-        elif isinstance(event, AttemptStarted):
-            self.by_job[event.job].state = JobState.RUNNING
-        elif isinstance(event, JobRequeued):
-            life = self.by_job[event.job]
-            life.requeues += 1
-            life.lost_gpu_s += life.gpus * (event.at - (life.start_s or event.at))
-            life.start_s = None
-            life.state = JobState.QUEUED
-        elif isinstance(event, JobEnded):
-            life = self.by_job[event.job]
-            life.end_s, life.state, life.reason = event.at, event.state, event.reason
+        note = self._NOTES.get(type(event))
+        if note is not None:
+            note(self, event)
+
+    def _queued(self, event: JobQueued) -> None:
+        spec = event.spec
+        self.by_job[event.job] = Life(
+            event.job,
+            event.user,
+            spec.project,
+            spec.gpus,
+            spec.cpu_milli * (spec.nodes or 1),
+            spec.time_limit_s,
+            event.at,
+        )
+
+    def _placed(self, event: JobPlaced) -> None:
+        life = self.by_job[event.job]
+        life.start_s, life.attempts = event.at, event.attempt
+        life.allocations, life.quality = event.allocations, event.quality
+
+    def _started(self, event: AttemptStarted) -> None:
+        self.by_job[event.job].state = JobState.RUNNING
+
+    def _requeued(self, event: JobRequeued) -> None:
+        life = self.by_job[event.job]
+        life.requeues += 1
+        life.lost_gpu_s += life.gpus * (event.at - (life.start_s or event.at))
+        life.start_s = None
+        life.state = JobState.QUEUED
+
+    def _ended(self, event: JobEnded) -> None:
+        life = self.by_job[event.job]
+        life.end_s, life.state, life.reason = event.at, event.state, event.reason
+
+    _NOTES: ClassVar[dict[type, Callable[[Lives, Any], None]]] = {
+        JobQueued: _queued,
+        JobPlaced: _placed,
+        AttemptStarted: _started,
+        JobRequeued: _requeued,
+        JobEnded: _ended,
+    }
 
     def ran(self) -> list[Life]:
         """Jobs that ran to an end, by job."""

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of, pool_of
 from controller.sim.refusal import SimulationRefused
-from controller.sim.run import SameSecond, Task, foreseen, name_of, policy_of, run, varied
+from controller.sim.run import SameSecond, Task, foreseen, name_of, policy_of, run, simulate, varied
 from controller.sim.workload import Work
 from tests.controller.sim import pool
 from tests.controller.sim.lines import Given
 from wire.spec import JobSpec
+from wire.words import Reason
 
 CONFIG = Config()
 POLICIES = ["fcfs", "sjf", "easy", "easy-sjbf", "conservative"]
@@ -222,12 +223,20 @@ def test_a_pool_wider_than_any_node_may_be_still_counts_every_processor() -> Non
     assert starts(jobs, cluster, "fcfs") == {1: 0, 2: 0, 3: 60}
 
 
+def test_how_a_job_ends_does_not_hang_on_the_last_digit_of_a_fraction() -> None:
+    work = [Work(n, n / 10, JobSpec(("true",), time_limit_s=n / 3), n / 3) for n in range(1, 200)]
+    work.append(Work(200, 0.1, JobSpec(("true",), time_limit_s=0.3), 0.3000001))
+    _, lives = simulate(Task(policy_of("easy", CONFIG), pool_of(4), work))
+    assert {life.reason for life in lives.ran() if life.number != 200} == {Reason.NONE}
+    assert [life.reason for life in lives.ran() if life.number == 200] == [Reason.TIME_LIMIT]
+
+
 def test_what_the_engine_refuses_is_told_with_its_reason() -> None:
     work = [Work(1, 0.0, JobSpec(("true",), gpus=8), 10.0), Work(2, 0.0, JobSpec(("true",)), 10.0)]
     outcome = run(Task(policy_of("easy", Config()), pool_of(4), work))
-    assert [row.job for row in outcome.rows] == []
-    assert sum(outcome.refused.values()) == 2
-    assert any("8 GPUs" in message for message in outcome.refused)
+    assert [row.job for row in outcome.rows] == [2]
+    assert list(outcome.refused.values()) == [1]
+    assert "8 GPUs" in next(iter(outcome.refused))
 
 
 def test_foresight_never_lengthens_a_run() -> None:

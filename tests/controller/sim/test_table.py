@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.config import Config
+from controller.sim.cluster import pool_of
 from controller.sim.logfile import Form, LogRefused
 from controller.sim.logs import Log, read_log
+from controller.sim.run import Task, policy_of, run
+from controller.sim.swf import Reading
 from controller.sim.table import COLUMNS
 from wire.spec import JobSpec
 
@@ -102,6 +106,15 @@ def test_quotation_marks_and_unknown_columns(put: Put) -> None:
 
 def test_unknown_keys_of_json_are_named_too(put: Put) -> None:
     assert read_log(put('{"submit":0,"duration":1,"colour":{"deep":1}}')).unread == ["colour"]
+
+
+def test_on_a_pool_cores_count_and_memory_does_not(put: Put) -> None:
+    log = read_log(put("submit,duration,cpu,memory\n0,10,4,64G\n0,10,0.5,\n"))
+    work, _ = log.work(pool_of(4), Reading())
+    outcome = run(Task(policy_of("fcfs", Config()), pool_of(4), work))
+    assert [row.start for row in outcome.rows] == [0, 10]
+    with pytest.raises(LogRefused, match="is for SWF logs"):
+        log.work(pool_of(100_000), Reading())
 
 
 def test_gzip(put: Put, tmp_path: Path) -> None:
