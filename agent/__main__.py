@@ -8,6 +8,7 @@ import re
 import resource
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from agent import host, tree
@@ -27,6 +28,7 @@ _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 def main() -> int:
     """Run until the controller is gone; the attempts go on without us."""
     options = _parse()
+    os.umask(0o077)
     found = host.look()
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
@@ -38,7 +40,11 @@ def main() -> int:
         return 1
     _allow_many_files()
     node = Node(spool, channel, Accounts(options.run_as_self), found, gpus, options.keep)
-    node.adopt()
+    try:
+        node.adopt()
+    except OSError as error:
+        print(f"agent: the spool directory {spool.root} cannot be used: {error}", file=sys.stderr)
+        return 1
     facts = NodeFacts(
         cpu_milli=(options.cpus or found.cpus) * 1000,
         memory_mib=options.memory or found.memory_mib,
@@ -48,7 +54,8 @@ def main() -> int:
         address=options.address,
     )
     hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
-    node.serve(hello)
+    with suppress(KeyboardInterrupt):  # somebody tries it by hand
+        node.serve(hello)
     return 0
 
 

@@ -7,81 +7,21 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Union
 
+from agent.instructions import (
+    Forget,
+    GiveUp,
+    Halt,
+    HandOver,
+    Instruction,
+    Keep,
+    KeepEnded,
+    PutAway,
+    Tell,
+    Watch,
+)
 from agent.spool import Found, Key, learn
 from wire.frames import AttemptStatus, Report, Settle, Start, Stop
-
-# --- instructions ---
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Write the order down; if that fails, say so with `not_kept`."""
-
-    order: Start
-
-
-@dataclass(frozen=True)
-class KeepEnded:
-    """Write down that this attempt never ran here and never will."""
-
-    status: AttemptStatus
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Hand the attempt to the nursery, which also knows what to do with one whose supervisor was lost."""
-
-    key: Key
-    after_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Tell with `lost_sight` when this supervisor is gone."""
-
-    key: Key
-    pid: int
-
-
-@dataclass(frozen=True)
-class Halt:
-    """Leave the order to stop in the spool and wake the supervisor, if there is one."""
-
-    stop: Stop
-
-
-@dataclass(frozen=True)
-class GiveUp:
-    """End an attempt that could not be handed over, unless a supervisor has it after all."""
-
-    key: Key
-    why: str
-
-
-@dataclass(frozen=True)
-class PutAway:
-    """The controller has the outcome: keep only the logs."""
-
-    key: Key
-
-
-@dataclass(frozen=True)
-class Forget:
-    """Delete the logs too."""
-
-    key: Key
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Send a report to the controller."""
-
-    report: Report
-
-
-Instruction = Union[Keep, KeepEnded, Launch, Watch, Halt, GiveUp, PutAway, Forget, Tell]
 
 
 @dataclass
@@ -165,7 +105,7 @@ class Attempts:
                 done += self._watch(key, attempt, attempt.supervisor)
             elif self._alive(key[0])[0] == key:
                 attempt.launched = True
-                done.append(Launch(key))
+                done.append(HandOver(key))
         return done + self._retire()
 
     # --- what the controller orders ---
@@ -182,7 +122,7 @@ class Attempts:
         older = self._alive(order.job)
         self._remember(key, Attempt(AttemptStatus(*key), order, launched=not older))
         if not older:
-            return [Keep(order), Launch(key)]
+            return [Keep(order), HandOver(key)]
         done: list[Instruction] = [Keep(order)]
         for job, attempt in older:
             done += self.stop(Stop(job, attempt, 0.0, "superseded"), now)
@@ -211,7 +151,7 @@ class Attempts:
         if attempt.launched:
             return [Halt(stop)]
         attempt.launched = True
-        return [Halt(stop), Launch(key)]  # its supervisor finds the order to stop and records the end
+        return [Halt(stop), HandOver(key)]  # its supervisor finds the order to stop and records the end
 
     def settle(self, settle: Settle) -> list[Instruction]:
         """The end is on record over there."""
@@ -248,11 +188,11 @@ class Attempts:
         if holder is not None:
             return done + self._watch(key, attempt, holder)
         attempt.losses += 1
-        return [*done, Launch(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
+        return [*done, HandOver(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
 
     def lost_nursery(self) -> list[Instruction]:
         """Launches under way may be lost; those that are not find their record held and vanish."""
-        return [Launch(key) for key, pid in self.supervisors() if pid is None]
+        return [HandOver(key) for key, pid in self.supervisors() if pid is None]
 
     def _watch(self, key: Key, attempt: Attempt, pid: int) -> list[Instruction]:
         attempt.supervisor = pid
@@ -273,7 +213,7 @@ class Attempts:
         for key in self._alive(job)[:1]:
             if not self._known[key].launched:
                 self._known[key].launched = True
-                return [Launch(key)]
+                return [HandOver(key)]
         return []
 
     def _alive(self, job: int) -> list[Key]:

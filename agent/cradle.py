@@ -20,16 +20,16 @@ HOME = str(Path(__file__).absolute().parent.parent)
 class Cradle:
     """One nursery process and the socket to it."""
 
-    def __init__(self, facts: Path, complaints: Path) -> None:
+    def __init__(self, hints: Path, complaints: Path) -> None:
         ours, theirs = socket.socketpair()
         with theirs, open(complaints, "ab", opener=_private) as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, HOME, str(facts), str(_OPEN_FILES)],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, HOME, str(hints), str(_OPEN_FILES)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 cwd="/",
-                env={"LANG": "C.UTF-8", "LD_BIND_NOW": "1", "CORRAL_SPOOL": str(facts.parent)},
+                env={"LANG": "C.UTF-8", "LD_BIND_NOW": "1", "CORRAL_SPOOL": str(hints.parent)},
                 start_new_session=True,
             )
         ours.setblocking(False)

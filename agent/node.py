@@ -9,21 +9,35 @@ import time
 from functools import partial
 from typing import Any, Callable
 
-from agent import attempts, record
-from agent.attempts import Attempts, Instruction
+from agent import instructions, record
+from agent.attempts import Attempts
 from agent.channel import Channel, Gone
 from agent.cradle import Cradle
 from agent.gpus import Gpus
 from agent.host import Host
+from agent.instructions import Instruction
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
 from agent.orders import Accounts, CannotRun, prepare
 from agent.record import Unreadable
 from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
-from wire.frames import Hello, Leave, Ping, Pong, ReadLog, Settle, Start, Stop, StopReading
+from wire.frames import (
+    AgentFrame,
+    GpuReport,
+    Hello,
+    Leave,
+    Ping,
+    Pong,
+    ReadLog,
+    Settle,
+    Start,
+    Stop,
+    StopReading,
+)
 
 AUDIT_S = 60.0 if PIDFD else 1.0
+RETRY_S = 5.0
 NURSERY_PAUSE_S = 0.1
 NURSERY_YOUNG_S = 1.0
 NURSERY_TRIES = 20
@@ -45,22 +59,22 @@ class Node:
         self.attempts = Attempts(keep)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.polling = False
-        self.cradle = Cradle(spool.facts, spool.root / "nursery.log")
+        self.cradle = Cradle(spool.fifo, spool.root / "nursery.log")
         self.nursery_since = time.monotonic()
         self.stillborn = 0
         self.to_watch: dict[Key, int] = {}
         self.watched: dict[Key, Watched] = {}
         self.unfinished = b""
         self._doing: dict[type, Callable[[Any], None]] = {
-            attempts.Keep: self._keep,
-            attempts.KeepEnded: self._keep_ended,
-            attempts.Launch: self._launch,
-            attempts.Watch: self._watch_soon,
-            attempts.Halt: self._halt,
-            attempts.GiveUp: self._give_up,
-            attempts.PutAway: lambda each: spool.settle(each.key),
-            attempts.Forget: lambda each: spool.forget(each.key),
-            attempts.Tell: lambda each: channel.send(each.report),
+            instructions.Keep: self._keep,
+            instructions.KeepEnded: self._keep_ended,
+            instructions.HandOver: self._hand_over,
+            instructions.Watch: self._watch_soon,
+            instructions.Halt: self._halt,
+            instructions.GiveUp: self._give_up,
+            instructions.PutAway: lambda each: spool.settle(each.key),
+            instructions.Forget: lambda each: spool.forget(each.key),
+            instructions.Tell: lambda each: channel.send(each.report),
         }
         self._obeying: dict[type, Callable[[Any], None]] = {
             Start: lambda order: self._do(self.attempts.start(order, time.time())),
@@ -88,7 +102,7 @@ class Node:
         self.loop.read(self.channel.source, self._receive)
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self.loop.after(AUDIT_S, self._audit)
-        self.gpus.watch(self.loop, self.attempts.loads, self.channel.send)
+        self.gpus.watch(self.loop, self.attempts.loads, self._tell_of_gpus)
         try:
             while True:
                 self._turn()
@@ -137,8 +151,14 @@ class Node:
         """A supervisor is gone, or should have been heard of: what does the spool say?"""
         if self.attempts.over(key) is not False:
             return
-        found = self._trusted(key, self.spool.read(key))
-        self._do(self.attempts.lost_sight(key, found, self.spool.holder(key)))
+        try:
+            found = self._trusted(key, self.spool.read(key))
+            holder = self.spool.holder(key)
+        except OSError as error:
+            print(f"agent: the record of {name_of(key)} cannot be read or mended: {error}", file=sys.stderr)
+            self.loop.after(RETRY_S, partial(self._examine, key))
+            return
+        self._do(self.attempts.lost_sight(key, found, holder))
 
     def _trusted(self, key: Key, found: Found) -> Found:
         """As found; or, if the record is not what was written, as one to be ended and reported lost."""
@@ -170,10 +190,15 @@ class Node:
         self.loop.write(self.cradle.fileno(), None)
         self.cradle.bury()
         time.sleep(NURSERY_PAUSE_S)  # so that one that cannot live does not eat a core
-        self.cradle = Cradle(self.spool.facts, self.spool.root / "nursery.log")
+        self.cradle = Cradle(self.spool.fifo, self.spool.root / "nursery.log")
         self.nursery_since = time.monotonic()
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self._do(self.attempts.lost_nursery())
+
+    def _tell_of_gpus(self, frame: AgentFrame) -> None:
+        """Readings are not worth keeping for a controller that does not listen; health is."""
+        if not (self.channel.busy and isinstance(frame, GpuReport)):
+            self.channel.send(frame)
 
     def _poll_logs(self) -> None:
         self.polling = False
@@ -181,14 +206,14 @@ class Node:
 
     # --- what is done ---
 
-    def _do(self, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
+    def _do(self, wanted: list[Instruction]) -> None:
+        for instruction in wanted:
             try:
                 self._doing[type(instruction)](instruction)
             except OSError as error:  # somebody else's hand in the spool, or a full disk
                 print(f"agent: {type(instruction).__name__} failed: {error}", file=sys.stderr)
 
-    def _keep(self, keep: attempts.Keep) -> None:
+    def _keep(self, keep: instructions.Keep) -> None:
         key = (keep.order.job, keep.order.attempt)
         try:
             self.spool.keep(key, keep.order)
@@ -196,27 +221,27 @@ class Node:
             why = f"the order cannot be written to the spool {self.spool.root}: {error.strerror}"
             self._do(self.attempts.not_kept(key, time.time(), why))
 
-    def _keep_ended(self, keep: attempts.KeepEnded) -> None:
+    def _keep_ended(self, keep: instructions.KeepEnded) -> None:
         status = keep.status
         line = record.ended(status.ended_at or time.time(), None, None, why=status.why)
         self.spool.keep((status.job, status.attempt), None, line)
 
-    def _launch(self, launch: attempts.Launch) -> None:
-        if launch.after_s:
-            self.loop.after(launch.after_s, lambda: self._launch(attempts.Launch(launch.key)))
+    def _hand_over(self, wanted: instructions.HandOver) -> None:
+        key, place = wanted.key, self.spool.place(wanted.key)
+        if wanted.after_s:
+            self.loop.after(wanted.after_s, partial(self._hand_over, instructions.HandOver(key)))
             return
-        key, order = launch.key, self.attempts.order(launch.key)
         if self.attempts.over(key) is not False:
-            return  # ended or forgotten while this launch was waiting
+            return  # ended or forgotten while this was waiting
         try:
-            made = prepare(name_of(key), self.spool.place(key), order, self.accounts, self.host)
+            launch = prepare(name_of(key), place, self.attempts.order(key), self.accounts, self.host)
         except CannotRun as error:
             if self._conclude(key, f"launch_failed: {error}"):
                 return
-            made = prepare(name_of(key), self.spool.place(key), None, self.accounts, self.host)
-        self.cradle.hand_over(made)
+            launch = prepare(name_of(key), place, None, self.accounts, self.host)
+        self.cradle.hand_over(launch)
 
-    def _give_up(self, give_up: attempts.GiveUp) -> None:
+    def _give_up(self, give_up: instructions.GiveUp) -> None:
         if not self._conclude(give_up.key, give_up.why):
             self._examine(give_up.key)
 
@@ -228,7 +253,7 @@ class Node:
         self._do(self.attempts.hear(key, record.fact(ended.rstrip(b"\n"))))
         return True
 
-    def _halt(self, halt: attempts.Halt) -> None:
+    def _halt(self, halt: instructions.Halt) -> None:
         try:
             self.spool.keep_stop(halt.stop)
         finally:
@@ -237,7 +262,7 @@ class Node:
             if watched is not None:
                 watched.wake()
 
-    def _watch_soon(self, watch: attempts.Watch) -> None:
+    def _watch_soon(self, watch: instructions.Watch) -> None:
         """Most attempts of a second's length end in the same turn and need no watching."""
         self.to_watch[watch.key] = watch.pid
 

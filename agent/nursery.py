@@ -17,9 +17,9 @@ from agent.launch import Launch
 from agent.supervisor import Supervisor
 
 
-def main(facts_path: str, open_files: str) -> None:
+def main(hints_path: str, open_files: str) -> None:
     """Fork a supervisor for every launch until the agent closes its end."""
-    facts = os.open(facts_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (int(open_files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
@@ -40,39 +40,39 @@ def main(facts_path: str, open_files: str) -> None:
             taken = launch.take(buffer)
             if taken is None:
                 break
-            _fork(taken, facts, boot)
+            _fork(taken, hints, boot)
 
 
-def _fork(taken: Launch, facts: int, boot: str) -> None:
+def _fork(taken: Launch, hints: int, boot: str) -> None:
     try:
         pid = os.fork()
     except OSError as error:
         message = record.line("unforked", error.strerror)
     else:
         if pid == 0:
-            _become_supervisor(taken, facts, boot)
+            _become_supervisor(taken, hints, boot)
         message = record.line("forked", pid)
-    _tell(facts, taken.key.encode() + b" " + message)
+    _tell(hints, taken.key.encode() + b" " + message)
 
 
-def _become_supervisor(taken: Launch, facts: int, boot: str) -> None:
+def _become_supervisor(taken: Launch, hints: int, boot: str) -> None:
     try:
         os.dup2(1, 0)  # the agent's socket gives way to /dev/null
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        Supervisor(taken, facts, boot).run()
+        Supervisor(taken, hints, boot).run()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
 
-def _tell(facts: int, message: bytes) -> None:
+def _tell(hints: int, message: bytes) -> None:
     while True:
         try:
-            os.write(facts, message)
+            os.write(hints, message)
             return
         except BlockingIOError:
-            select.select((), (facts,), ())
+            select.select((), (hints,), ())
         except BrokenPipeError:
             return

@@ -1,7 +1,7 @@
 """The spool directory: what this node knows of its attempts, written before anybody is told.
 
     lock                 held by the one agent that uses this spool
-    facts                a FIFO on which supervisors hint at what they recorded
+    hints                a FIFO on which supervisors say what they just recorded
     attempts/42.1/       record (see record.py), stdout, stderr, stop
     settled/42.1/        the same, once the controller has the outcome on record; kept for its logs
     unreadable/          records that are not what was written, kept for whoever repairs them
@@ -12,6 +12,7 @@ the death of processes; a host that reboots has lost its jobs anyway, and says s
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -59,7 +60,7 @@ class Spool:
     def __init__(self, root: Path, boot_id: str) -> None:
         self.root = root.absolute()
         self.boot_id = boot_id
-        self.facts = self.root / "facts"
+        self.fifo = self.root / "hints"
         self._attempts = f"{self.root}/attempts"
         self._settled = f"{self.root}/settled"
         self.hints = -1
@@ -71,12 +72,12 @@ class Spool:
             for folder in (self.root, Path(self._attempts), Path(self._settled), self.root / "unreadable"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._become_only_user(patience_s)
-            if not self.facts.is_fifo():
-                self.facts.unlink(missing_ok=True)
-                os.mkfifo(self.facts, 0o600)
+            if not self.fifo.is_fifo():
+                self.fifo.unlink(missing_ok=True)
+                os.mkfifo(self.fifo, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 shutil.rmtree(leftover)
-            self.hints = os.open(self.facts, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             where = error.filename or self.root
             raise SpoolUnusable(
@@ -109,19 +110,13 @@ class Spool:
         name = name_of(key)
         fresh = f"{self._attempts}/.{name}"
         text = "null" if order is None else pack(order).decode("utf-8", "surrogatepass").rstrip()
-        os.mkdir(fresh, 0o700)
-        descriptor = os.open(f"{fresh}/record", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            lines = record.line("order", self.boot_id, text) + b"".join(facts)
-            data = lines + b" " * record.ROOM
-            if os.write(descriptor, data) != len(data):
-                raise OSError(28, "No space left on device")
+            os.mkdir(fresh, 0o700)
+            _write(f"{fresh}/record", record.line("order", self.boot_id, text) + b"".join(facts))
+            os.rename(fresh, self.place(key))
         except OSError:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        finally:
-            os.close(descriptor)
-        os.rename(fresh, self.place(key))
 
     def conclude(self, key: Key, line: bytes) -> bool:
         """End an attempt that no supervisor has taken up; False if one has."""
@@ -130,8 +125,10 @@ class Spool:
         except OSError:
             return False
         try:
+            if not record.hold(descriptor):
+                return False
             written = record.written(descriptor)
-            free = record.hold(descriptor) and len(record.facts(written)) == 1
+            free = len(record.facts(written)) == 1
             if free:
                 os.pwrite(descriptor, line, len(written))
             return free
@@ -173,8 +170,9 @@ class Spool:
         if os.path.lexists(f"{place}/record"):
             os.rename(f"{place}/record", kept)
         why = f"supervisor_lost: its record in the spool cannot be trusted ({what}); it is kept as {kept}"
-        data = record.line("order", self.boot_id, "null") + record.line("claimed", 0, why)
-        Path(f"{place}/.record").write_bytes(data + b" " * record.ROOM)
+        _write(
+            f"{place}/.record", record.line("order", self.boot_id, "null") + record.line("claimed", 0, why)
+        )
         os.rename(f"{place}/.record", f"{place}/record")
         return self.read(key)
 
@@ -228,6 +226,17 @@ class Spool:
         except (OSError, Unreadable) as error:
             return Found(bare, unreadable=getattr(error, "strerror", None) or str(error))
         return Found(status, order, _stop(key, place))
+
+
+def _write(path: str, lines: bytes) -> None:
+    """A record with room behind its first lines, all of it or an OSError."""
+    data = lines + b" " * record.ROOM
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)
 
 
 def _over(found: Found) -> Found:

@@ -25,9 +25,9 @@ LOST = "supervisor_lost"
 class Supervisor:
     """The life of one attempt. All moments are monotonic, None while nothing is planned."""
 
-    def __init__(self, launch: Launch, facts: int, boot: str) -> None:
+    def __init__(self, launch: Launch, hints: int, boot: str) -> None:
         self.launch = launch
-        self.facts = facts
+        self.hints = hints
         self.boot = boot
         self.descriptor = -1
         self.end = 0
@@ -189,7 +189,7 @@ class Supervisor:
         """Hint the agent at a fact; the record is the truth, so it is no loss if nobody listens."""
         self.unsaid = b""
         try:
-            os.write(self.facts, self.launch.key.encode() + b" " + line)
+            os.write(self.hints, self.launch.key.encode() + b" " + line)
         except BlockingIOError:
             self.unsaid = line
         except OSError:

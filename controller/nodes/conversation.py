@@ -31,6 +31,8 @@ from wire.text import plain
 
 MAX_UNREAD = 64 * 1024 * 1024
 """An agent that leaves more than this unread is stuck; what it missed comes right with its next Hello."""
+HELLO_S = 60.0
+"""An agent that adopts thousands of attempts, or asks a slow driver for its GPUs, says nothing at first."""
 WINDOW = 16
 """Log chunks kept for a slow reader; beyond them the agent is told to stop, and asked again later."""
 
@@ -177,7 +179,7 @@ class Conversation:
         while True:
             await asyncio.sleep(ping_s)
             silent = self._loop.time() - self._heard
-            if silent > silence_s:
+            if silent > (silence_s if self.greeted else max(silence_s, HELLO_S)):
                 return f"the agent has been silent for {silent:.0f} s"
             if self.greeted:
                 beat += 1

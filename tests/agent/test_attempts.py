@@ -8,15 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.attempts import (
-    Attempts,
+from agent.attempts import Attempts
+from agent.instructions import (
     Forget,
     GiveUp,
     Halt,
+    HandOver,
     Instruction,
     Keep,
     KeepEnded,
-    Launch,
     PutAway,
     Tell,
     Watch,
@@ -44,7 +44,7 @@ def running(attempts: Attempts, job: int = 1, attempt: int = 1) -> None:
 
 def test_an_order_is_kept_before_it_is_launched_and_told_when_it_runs() -> None:
     attempts = Attempts(keep=10)
-    assert attempts.start(order(), 1.0) == [Keep(order()), Launch((1, 1))]
+    assert attempts.start(order(), 1.0) == [Keep(order()), HandOver((1, 1))]
     assert attempts.hear((1, 1), ["forked", "400"]) == [Watch((1, 1), 400)]
     running_now = AttemptStatus(1, 1, 500, 7.0)
     assert attempts.hear((1, 1), STARTED) == [Tell(Report(running_now))]
@@ -121,14 +121,14 @@ def test_a_newer_attempt_waits_for_the_older() -> None:
     newer = order(attempt=2)
     assert attempts.start(newer, 2.0) == [Keep(newer), Halt(Stop(1, 1, 0.0, "superseded"))]
     done = attempts.hear((1, 1), ENDED)
-    assert done[1:] == [Launch((1, 2))]
+    assert done[1:] == [HandOver((1, 2))]
 
 
 def test_an_attempt_that_waits_can_be_stopped() -> None:
     attempts = Attempts(keep=10)
     running(attempts)
     attempts.start(order(attempt=2), 2.0)
-    assert attempts.stop(Stop(1, 2), 3.0) == [Halt(Stop(1, 2)), Launch((1, 2))]
+    assert attempts.stop(Stop(1, 2), 3.0) == [Halt(Stop(1, 2)), HandOver((1, 2))]
 
 
 def test_a_lost_supervisor_is_followed_by_another_ever_more_slowly() -> None:
@@ -138,7 +138,7 @@ def test_a_lost_supervisor_is_followed_by_another_ever_more_slowly() -> None:
     delays = []
     for _ in range(70):
         (launch,) = attempts.lost_sight((1, 1), found, None)
-        assert isinstance(launch, Launch)
+        assert isinstance(launch, HandOver)
         delays.append(launch.after_s)
     assert delays[:3] == [0.0, 0.5, 1.0]
     assert delays[-1] == 30.0
@@ -161,7 +161,7 @@ def test_only_launches_without_supervisor_are_repeated_for_a_new_nursery() -> No
     attempts = Attempts(keep=10)
     running(attempts, 1)
     attempts.start(order(2), 1.0)
-    assert attempts.lost_nursery() == [Launch((2, 1))]
+    assert attempts.lost_nursery() == [HandOver((2, 1))]
     assert attempts.hear((2, 1), ["unforked", "Resource", "temporarily", "unavailable"]) == [
         GiveUp((2, 1), "launch_failed: cannot fork a supervisor: Resource temporarily unavailable")
     ]
@@ -190,8 +190,8 @@ def test_what_was_found_is_taken_over() -> None:
     assert attempts.resume() == [
         Watch((2, 1), 400),
         Halt(stop),
-        Launch((3, 1)),
-        Launch((4, 1)),
+        HandOver((3, 1)),
+        HandOver((4, 1)),
         Forget((9, 1)),
     ]
 
@@ -227,7 +227,7 @@ class Lives(RuleBasedStateMachine):
                 self.kept.add(key)
             elif isinstance(each, KeepEnded):
                 self.kept.add((each.status.job, each.status.attempt))
-            elif isinstance(each, Launch):
+            elif isinstance(each, HandOver):
                 assert each.key in self.kept, "launched before it was written down"
                 assert each.key not in self.ends, "launched after its end"
                 self.launched[each.key] = self.launched.get(each.key, 0) + 1
