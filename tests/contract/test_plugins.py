@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from controller.config import Source
 from controller.core.columns import ABSENT, ALL, Columns
 from controller.core.jobs import Job
-from controller.core.plugin import Filter, Order, Scorer
+from controller.core.plugin import Filter, Order, Picker, Scorer
 from controller.core.requests import Part, ask_of
-from controller.registry import installed, make_plugin
+from controller.registry import METHODS, installed, make_plugin
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU
 
@@ -145,6 +145,23 @@ def test_a_scorer_gives_every_row_a_number_from_0_to_1(
     assert same(shown, columns)
 
 
+@pytest.mark.parametrize("plugin", plugins("picker"))
+@given(columns=clusters(), data=st.data())
+def test_a_picker_takes_one_of_the_gpus_it_is_offered(
+    plugin: Picker, columns: Columns, data: st.DataObject
+) -> None:
+    part = Part(1_000, 1_024, share=250)
+    having = [row for row in range(columns.height) if (columns.gpu_free[row] >= part.share).any()]
+    assume(having)
+    row = data.draw(st.sampled_from(having))
+    slots = np.flatnonzero(columns.gpu_free[row] >= part.share).tolist()
+    shown = read_only(columns)
+    picked = plugin.pick(part, shown, row, slots)
+    assert picked in slots
+    assert plugin.pick(part, shown, row, slots) == picked
+    assert same(shown, columns)
+
+
 @pytest.mark.parametrize("plugin", plugins("order"))
 @given(first=specs, second=specs, at=st.floats(0, 1e12))
 def test_an_order_ranks_jobs_by_numbers_that_stay(
@@ -162,8 +179,6 @@ def test_an_order_ranks_jobs_by_numbers_that_stay(
     assert jobs == before
 
 
-@pytest.mark.parametrize("plugin", plugins("filter") + plugins("scorer") + plugins("order"))
-def test_a_plugin_is_known_by_the_name_it_is_installed_under(
-    plugin: Any, request: pytest.FixtureRequest
-) -> None:
-    assert plugin.name == request.node.callspec.id
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_plugin_is_known_by_the_name_it_is_installed_under(kind: str) -> None:
+    assert all(make_plugin(kind, name, {}, (), Source()).name == name for name in installed(kind))
