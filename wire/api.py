@@ -124,6 +124,54 @@ class Why:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """Why a job is where it is, and when it starts at the latest if all keep to their limits.
+
+    `starts_at` is None when that cannot be told: a job without a time limit stands before it.
+    """
+
+    job: JobView
+    why: Why
+    starts_at: Optional[float] = None
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Changes to try on a copy, in this order: submits, cancels, drains, resumes."""
+
+    submit: tuple[JobSpec, ...] = ()
+    cancel: tuple[int, ...] = ()
+    drain: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A waiting job whose start would change; None: not within what can be foretold."""
+
+    job: int
+    label: str
+    name: str
+    user: str
+    was: Optional[float]
+    becomes: Optional[float]
+    nodes: tuple[str, ...] = ()
+    new: bool = False
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """What would change. `refused` names the changes that would not be accepted, with the reason."""
+
+    now: float
+    shifts: tuple[Shift, ...]
+    unchanged: int
+    refused: tuple[str, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True)
 class JobList:
     """Jobs by id, with the journal position they show; `next` continues a long listing."""
 

@@ -1,0 +1,77 @@
+"""What starts when, if every job takes as long as it may: the same engine on a copy, ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.core.engine import Engine
+from controller.core.events import JobPlaced
+from controller.core.inputs import AgentReported, Decision, Input, Tick
+from controller.core.jobs import NEVER
+from controller.core.records import job_row, node_row, restore
+from controller.core.state import State
+from wire.frames import AttemptStatus
+
+MOST_STEPS = 5_000
+"""Moments looked at; what has not started by then counts as not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a waiting job starts at the latest, and where."""
+
+    at: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The starts foreseen, by job, and what the inputs asked first were answered."""
+
+    starts: dict[int, Start]
+    decisions: tuple[Decision, ...]
+    whole: bool
+    """False if it was broken off before everything had started that ever can."""
+
+
+def fork(engine: Engine) -> Engine:
+    """A copy that may be decided on without consequences."""
+    state = State(engine.state.order, engine.state.keep_ended)
+    rows = [job_row(job, with_spec=True) for job in engine.state.live()]
+    restore(state, rows, [node_row(node) for node in engine.state.nodes])
+    state.next_job = engine.state.next_job
+    for node in state.nodes:
+        known = engine.state.nodes.by_name[node.name]
+        node.up, node.why = known.up, known.why
+        state.nodes.refresh(node)
+    return Engine(engine.pipeline, state)
+
+
+def forecast(ahead: Engine, now: float, first: Iterable[Input] = (), steps: int = MOST_STEPS) -> Forecast:
+    """Hand a fork these inputs, then let time pass: every job ends when its limit is up. Uses the fork up."""
+    decisions = tuple(ahead.handle(given, now) for given in first)
+    starts: dict[int, Start] = {}
+    moment = now
+    for _ in range(steps):
+        for event in ahead.handle(Tick(), moment).events:
+            if isinstance(event, JobPlaced):
+                starts[event.job] = Start(moment, tuple(each.node for each in event.allocations))
+        if not len(ahead.state.queue) or not ahead.state.releases:
+            return Forecast(starts, decisions, True)
+        end = ahead.state.releases[0][0]
+        if end == NEVER:
+            return Forecast(starts, decisions, False)
+        moment = max(moment, end)
+        _end_due(ahead, moment)
+    return Forecast(starts, decisions, False)
+
+
+def _end_due(engine: Engine, moment: float) -> None:
+    """Everything whose limit is up has ended."""
+    state = engine.state
+    while state.releases and state.releases[0][0] <= moment:
+        job = state.jobs[state.releases[0][1]]
+        for member in job.running:
+            over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0)
+            engine.handle(AgentReported(member.allocation.node, over), moment)
