@@ -33,7 +33,8 @@ def job_place(job: JobView) -> Piece:
     """Where it is, or why it is not."""
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
         return ("", "muted")
-    return (plain(where(job)), "text" if job.held else "failed" if job.state is JobState.FAILED else "muted")
+    part = "failed" if job.state is JobState.FAILED else text_part(job) if job.held else "muted"
+    return (plain(where(job)), part)
 
 
 def job_time(job: JobView, now: float) -> Piece:

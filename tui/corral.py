@@ -124,8 +124,13 @@ class Corral(InOrder):
     # -- the feed -----------------------------------------------------------------------
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread."""
-        self.call_later(function)
+        """Run a function on the screen's thread; what comes too late is dropped."""
+
+        def run() -> None:
+            if self.screen_stack:
+                function()
+
+        self.call_later(run)
 
     def _woken(self) -> None:
         wait = PACE_S - (time.monotonic() - self._taken_at)
@@ -136,6 +141,8 @@ class Corral(InOrder):
 
     def take(self) -> None:
         """Show what has gathered."""
+        if not self.screen_stack:
+            return
         self._taken_at = time.monotonic()
         changes = self.feed.take()
         self.model.apply(changes)
@@ -329,7 +336,8 @@ class Corral(InOrder):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """An SVG that fetches nothing from elsewhere: no web fonts, the reader's own monospace."""
         svg = super().export_screenshot(title=title, simplify=simplify)
-        return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", MONOSPACE)
+        bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
+        return bare.replace("Fira Code", MONOSPACE)
 
     # -- when something breaks ----------------------------------------------------------
 

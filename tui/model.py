@@ -164,7 +164,7 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 def where(job: JobView) -> str:
     """On which nodes a job is; else why it is where it is."""
-    if job.held:
+    if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""
         return f"{job.held[0].node}{more}"
     if job.exit_code:

@@ -329,6 +329,9 @@ async def test_it_stops_the_feed_when_it_ends() -> None:
     async with screen.run_test() as pilot:
         await settled(pilot)
         await pilot.press("q")
+        screen.recording.put(everything())
+        screen.deliver(lambda: screen.say("too late"))
+    screen.take()
     assert screen.recording.stopped
     assert screen.return_value == 0
 

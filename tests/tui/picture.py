@@ -1,0 +1,28 @@
+"""A picture of the real thing: `CORRAL_URL=… python -m tests.tui.picture WIDTHxHEIGHT FILE.svg [KEY…]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tui.corral import Corral
+from tui.feed import LiveFeed
+from wire.client import Client
+
+
+async def take(size: tuple[int, int], keys: list[str]) -> str:
+    """The screen after these keys, on the controller that is there."""
+    app = Corral(LiveFeed(Client), Client)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause(1.5)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(0.5)
+        await pilot.pause(1.0)
+        return app.export_screenshot(title="corral tui", simplify=True)
+
+
+if __name__ == "__main__":
+    width, _, height = sys.argv[1].partition("x")
+    Path(sys.argv[2]).write_text(asyncio.run(take((int(width), int(height)), sys.argv[3:])))
