@@ -52,7 +52,7 @@ def tracks_of(run: Run) -> list[Track]:
 
 
 def _tracks(run: Run, name: str, node: NodeFacts) -> Iterator[Track]:
-    if not run.cluster.gpus:
+    if not run.by_gpu:
         lines = min(max(node.cpu_milli // run.cluster.core_milli, 1), TALLEST)
         yield Track(name, name, "", lines, node.cpu_milli)
     for gpu in node.gpus:
@@ -83,7 +83,7 @@ def bars_of(run: Run) -> list[Bar]:
 
 def _pieces(run: Run, part: Allocation) -> list[tuple[str, int]]:
     """The tracks held on one node, by key, and the units held there."""
-    if run.cluster.gpus:
+    if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
 

@@ -27,7 +27,7 @@ def gantt_section(runs: Sequence[Run], charts: Sequence[Gantt]) -> Markup:
         " ".join(
             [
                 f"Each line is a {runs[0].unit} of a node, each bar a job."
-                if runs[0].cluster.gpus
+                if runs[0].by_gpu
                 else "Each bar is a job; a node is as high as it has processors.",
                 *notes,
             ]
@@ -39,16 +39,16 @@ def gantt_section(runs: Sequence[Run], charts: Sequence[Gantt]) -> Markup:
 
 
 def _left_out(run: Run, chart: Gantt, runs: int) -> list[str]:
-    of = f"{run.label}: " if runs > 1 else ""
+    of = f" of {run.label}" if runs > 1 else ""
     notes = []
     if chart.left_out:
         notes.append(
-            f"{of}the {chart.left_out:,} smallest of {chart.bars + chart.left_out:,} bars are not drawn, "
+            f"The {chart.left_out:,} smallest of {chart.bars + chart.left_out:,} bars{of} are not drawn, "
             f"with {percent(chart.left_out_part)} of the time held; the rest of the page counts every job."
         )
     without = sum(not run.held(life) for life in run.started)
     if without:
-        notes.append(f"{of}{count(without, 'job')} without a {run.unit} are not drawn here.")
+        notes.append(f"{count(without, 'job')}{of} without a {run.unit} are not drawn here.")
     return notes
 
 
@@ -59,7 +59,7 @@ def _node_table(runs: Sequence[Run]) -> Markup:
         jobs: Counter[str] = Counter()
         for life in run.started:
             for part in life.allocations:
-                units = sum(hold.milli for hold in part.gpus) if run.cluster.gpus else part.cpu_milli
+                units = sum(hold.milli for hold in part.gpus) if run.by_gpu else part.cpu_milli
                 held[part.node] += units * run.ran_s(life)
                 jobs[part.node] += 1
         capacity: Counter[str] = Counter()
@@ -103,7 +103,7 @@ def waits_section(runs: Sequence[Run], span: Span) -> Markup:
         *(["Run"] if len(runs) > 1 else []),
         "User",
         "Project",
-        f"{runs[0].unit}s",
+        "Size",
         "Submitted after",
         "Waited",
         "Ran",

@@ -29,23 +29,28 @@ class Run:
     figures: Mapping[str, float]
     source: str = ""
 
+    @cached_property
+    def by_gpu(self) -> bool:
+        """Whether GPUs are what counts."""
+        return self.cluster.gpus > 0
+
     @property
     def unit(self) -> str:
         """What the run is measured in."""
-        return "GPU" if self.cluster.gpus else "processor"
+        return "GPU" if self.by_gpu else "processor"
 
-    @property
+    @cached_property
     def capacity(self) -> float:
         """How many of those there are."""
         return self.cluster.gpus or self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, life: Life) -> float:
         """How many of those a job asked for."""
-        return life.gpus if self.cluster.gpus else life.cpu_milli / self.cluster.core_milli
+        return life.gpus if self.by_gpu else life.cpu_milli / self.cluster.core_milli
 
     def held(self, life: Life) -> float:
         """How many of those it was given."""
-        if self.cluster.gpus:
+        if self.by_gpu:
             return sum(hold.milli for part in life.allocations for hold in part.gpus) / WHOLE_GPU
         return self.cores(life)
 

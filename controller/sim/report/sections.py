@@ -126,7 +126,7 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 def _cores(run: Run, span: Span) -> Curve | None:
     """Processors of a cluster that is measured by GPUs."""
-    if not run.cluster.gpus:
+    if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
     return Curve("processors", busy_cores(run).means(span) / (whole or 1))

@@ -10,6 +10,8 @@ class Canvas {
   way = WAYS.user;
   line = 6; // pixels
   lit = -1; // the job that is pointed at
+  right = 0; // where the drawing ends, and how far it is scrolled: as of the last time it was painted
+  top = 0;
   asked = 0;
 
   constructor() {
@@ -25,11 +27,10 @@ class Canvas {
 
   // --- where things are ---
 
-  get right() { return this.element.clientWidth - 1; }
   get whole() { return HEAD + this.run.lines * this.line + this.run.nodes.length * GAP; }
   get tall() { return Math.min(this.whole, TALLEST); }
   x(seconds) { return GUTTER + ((seconds - view.begin) / view.length) * (this.right - GUTTER); }
-  y(lines, node) { return HEAD + lines * this.line + node * GAP - this.rows.scrollTop; }
+  y(lines, node) { return HEAD + lines * this.line + node * GAP - this.top; }
   seconds(pixels) { return (pixels / (this.right - GUTTER)) * view.length; }
   moment(x) { return view.begin + this.seconds(x - GUTTER); }
 
@@ -58,6 +59,8 @@ class Canvas {
     Object.assign(this.element, { width: Math.round(width * dots), height: Math.round(tall * dots) });
     Object.assign(this.element.style, { width: `${width}px`, height: `${tall}px` });
     this.spacer.style.height = `${Math.max(0, this.whole - tall)}px`;
+    this.right = width - 1;
+    this.top = this.rows.scrollTop;
     const style = getComputedStyle(document.documentElement);
     const hues = {};
     this.hue = (name) => (hues[name] ||= style.getPropertyValue(`--${name}`).trim());
