@@ -72,10 +72,14 @@ def side_by_side(
 def _start(work: Work[Task, Any], name: str, task: Task) -> tuple[Connection, SpawnProcess]:
     ours, theirs = _SPAWN.Pipe(duplex=False)
     process = _SPAWN.Process(target=_child, args=(theirs, work, task), daemon=True)
+    # Ctrl-C goes to all of us. It is for the parent, which ends its children: they are born deaf to it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     except BrokenPipeError:  # it died while it was still being told what to do
         raise RunFailed(f"the run of {name} ended before it began; was there memory enough?") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()  # so that the line ends when the child does
     return ours, process
 
@@ -99,8 +103,6 @@ def _how(code: int | None) -> str:
 
 
 def _child(line: Connection, work: Work[Task, Any], task: Task) -> None:
-    # Ctrl-C goes to all of us; it is for the parent, which ends its children.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     told: Any
     try:
         told = _Done(work(task, line.send))

@@ -100,7 +100,8 @@ class Lives:
     def _requeued(self, event: JobRequeued) -> None:
         life = self.by_job[event.job]
         life.requeues += 1
-        life.lost_gpu_s += life.gpus * (event.at - (life.start_s or event.at))
+        held_s = 0.0 if life.start_s is None else event.at - life.start_s
+        life.lost_gpu_s += life.gpus * held_s
         life.start_s = None
         life.state = JobState.QUEUED
 
