@@ -109,7 +109,7 @@ def test_what_was_half_written_was_never_there(opened: Spool) -> None:
 def test_a_damaged_record_is_told_and_kept(opened: Spool, damage: object, what: str) -> None:
     opened.keep(KEY, ORDER, record.line("claimed", 99))
     path = Path(opened.place(KEY), "record")
-    data = damage(path.read_bytes().rstrip(b" "))  # type: ignore[operator]
+    data = damage(path.read_bytes().rstrip(b" "))
     path.write_bytes(data)
     assert opened.read(KEY).unreadable.startswith(what)
     found = opened.set_aside(KEY, what)

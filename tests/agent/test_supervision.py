@@ -421,7 +421,7 @@ def test_what_cannot_start_says_why(run: Run, tmp_path: Path, order: dict[str, o
     agent = run()
     agent.send(
         Start(1, 1, **{"user": "x", "cpu_milli": 1, "memory_mib": 1, "workdir": str(tmp_path), **order})
-    )  # type: ignore[arg-type]
+    )
     ended = agent.ended(1)
     assert ended.why.startswith(f"launch_failed: {why}"), ended.why
     assert (ended.pid, ended.code) == (None, None)

@@ -114,7 +114,7 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_nothing(
         assert await whole(link, 1) == data
         link.send(order(2, "true"))
         await listener.status(2, ended=True)
-        kept = sum(len(each._chunks) for each in link._talk._readings.values())  # type: ignore[attr-defined]
+        kept = sum(len(each._chunks) for each in link._talk._readings.values())
         assert kept <= conversation.WINDOW
         assert first + b"".join([piece async for piece in slow]) == data
 
@@ -132,7 +132,7 @@ async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> 
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait([cancelled])
-    assert link._talk._readings == {}  # type: ignore[attr-defined]
+    assert link._talk._readings == {}
 
 
 async def test_a_killed_agent_comes_back_with_the_same_attempts(
