@@ -17,6 +17,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("cli.run", "Submit a job, show its output live, and exit with its code."),
     "queue": ("cli.queue", "Show the jobs that wait and run."),
     "job": ("cli.job", "Show, follow, cancel, hold, release or wait for jobs."),
+    "explain": ("cli.explain", "Tell why a job waits, and when it starts at the latest."),
+    "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; drain and resume them."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),

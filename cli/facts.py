@@ -23,7 +23,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("job", f"{job.label}  {job.name}"),
         ("user", job.user),
         ("state", job.state.value + (f" ({job.detail})" if job.detail else "")),
-        ("why", _why(detail.why) if not job.state.terminal else ""),
+        ("why", of_why(detail.why) if not job.state.terminal else ""),
         ("exit", exit_text(job) if job.state.terminal else ""),
         ("submitted", clock(job.submitted_at)),
         ("started", clock(job.started_at) if job.started_at else ""),
@@ -81,7 +81,8 @@ def line_of(job: JobView) -> str:
     return f"job {job.label}: {job.state.value}" + (f", {told}" if told else "")
 
 
-def _why(why: Why) -> str:
+def of_why(why: Why) -> str:
+    """The reason, the place in the queue, and what each filter took."""
     lines = [why.sentence]
     if why.position is not None:
         lines.append(f"place {why.position} in the queue")

@@ -11,6 +11,7 @@ from wire import places
 from wire.api import (
     ClusterView,
     EventList,
+    Explanation,
     Health,
     JobDetail,
     JobList,
@@ -21,6 +22,8 @@ from wire.api import (
     StreamBatch,
     SubmitRequest,
     Submitted,
+    WhatIf,
+    WhatIfAnswer,
 )
 from wire.codec import dumps, encode
 from wire.spec import JobSpec
@@ -81,6 +84,14 @@ class Client:
     def job(self, job: JobName) -> JobDetail:
         """One job by id or array label such as 7_3."""
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
+
+    def explain(self, job: JobName) -> Explanation:
+        """Why a job is where it is, and when it starts at the latest."""
+        return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain")
+
+    def what_if(self, asked: WhatIf) -> WhatIfAnswer:
+        """What would change; nothing does."""
+        return self._post(WhatIfAnswer, "/v1/what-if", asked)
 
     def cancel(self, job: JobName) -> JobView:
         """End a job, whatever it is doing."""

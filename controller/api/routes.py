@@ -5,13 +5,14 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api import cluster, events, jobs, logs, nodes, openapi, stream
+from controller.api import cluster, events, forecasts, jobs, logs, nodes, openapi, stream
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
 from wire.api import (
     ClusterView,
     EventList,
+    Explanation,
     Health,
     JobDetail,
     JobList,
@@ -21,6 +22,8 @@ from wire.api import (
     NodeView,
     SubmitRequest,
     Submitted,
+    WhatIf,
+    WhatIfAnswer,
 )
 from wire.words import JobState
 
@@ -51,6 +54,8 @@ ROUTES = (
         ),
     ),
     Route("GET", "/v1/jobs/{job}", jobs.show, JobDetail, refuses=(404,)),
+    Route("GET", "/v1/jobs/{job}/explain", forecasts.explain, Explanation, refuses=(404,)),
+    Route("POST", "/v1/what-if", forecasts.what_if, WhatIfAnswer, WhatIf, refuses=(404, 409, 413, 422)),
     Route("POST", "/v1/jobs/{job}/cancel", jobs.cancel, JobView, refuses=(404, 409, 507)),
     Route("POST", "/v1/jobs/{job}/hold", jobs.hold, JobView, refuses=(404, 409, 507)),
     Route("POST", "/v1/jobs/{job}/release", jobs.release, JobView, refuses=(404, 409, 507)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from controller.core.engine import Engine
 from controller.core.events import JobPlaced
 from controller.core.inputs import AgentReported, Decision, Input, Tick
-from controller.core.jobs import NEVER
+from controller.core.jobs import NEVER, Job
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from wire.frames import AttemptStatus
@@ -48,16 +48,23 @@ def fork(engine: Engine) -> Engine:
     return Engine(engine.pipeline, state)
 
 
-def forecast(ahead: Engine, now: float, first: Iterable[Input] = (), steps: int = MOST_STEPS) -> Forecast:
-    """Hand a fork these inputs, then let time pass: every job ends when its limit is up. Uses the fork up."""
+def forecast(
+    ahead: Engine, now: float, first: Iterable[Input] = (), until: int | None = None, steps: int = MOST_STEPS
+) -> Forecast:
+    """Hand a fork these inputs, then let time pass: every job ends when its limit is up.
+
+    Uses the fork up. With `until`, only as far as the start of that job.
+    """
     decisions = tuple(ahead.handle(given, now) for given in first)
+    for job in [job for job in ahead.state.live() if job.stopping is not None]:
+        _end(ahead, job, now)
     starts: dict[int, Start] = {}
     moment = now
     for _ in range(steps):
         for event in ahead.handle(Tick(), moment).events:
             if isinstance(event, JobPlaced):
                 starts[event.job] = Start(moment, tuple(each.node for each in event.allocations))
-        if not len(ahead.state.queue) or not ahead.state.releases:
+        if until in starts or not len(ahead.state.queue) or not ahead.state.releases:
             return Forecast(starts, decisions, True)
         end = ahead.state.releases[0][0]
         if end == NEVER:
@@ -71,7 +78,11 @@ def _end_due(engine: Engine, moment: float) -> None:
     """Everything whose limit is up has ended."""
     state = engine.state
     while state.releases and state.releases[0][0] <= moment:
-        job = state.jobs[state.releases[0][1]]
-        for member in job.running:
-            over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0)
-            engine.handle(AgentReported(member.allocation.node, over), moment)
+        _end(engine, state.jobs[state.releases[0][1]], moment)
+
+
+def _end(engine: Engine, job: Job, moment: float) -> None:
+    """All processes of a job have returned."""
+    for member in job.running:
+        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0)
+        engine.handle(AgentReported(member.allocation.node, over), moment)

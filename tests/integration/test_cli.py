@@ -388,3 +388,29 @@ def _processes(words: str) -> list[int]:
             if arguments[:2] == [b"sh", b"-c"] and words.encode() in arguments[2]:
                 found.append(int(entry.name))
     return found
+
+
+# --- why, when, what if ---
+
+
+def test_why_when_and_what_if(house: House) -> None:
+    busy = int(house.corral("submit", "--gpus", "8", "--time", "2h", "--", "sleep", "600").stdout)
+    house.until(busy, lambda view: view.state is JobState.RUNNING)
+    waiting = int(house.corral("submit", "--gpus", "8", "--time", "1h", "--", "true").stdout)
+    try:
+        why = house.corral("explain", str(waiting)).stdout
+        assert "8 free GPUs" in why
+        assert "at the latest" in why
+        assert "on gpu01" in why
+        answer = json.loads(house.corral("explain", str(waiting), "-o", "json").stdout)
+        assert answer["nodes"] == ["gpu01"]
+        asked = house.corral("what-if", "cancel", str(busy))
+        assert asked.returncode == 0
+        assert "now" in asked.stdout.splitlines()[1]
+        assert "1 sooner" in asked.stderr
+        never = house.corral("what-if", "submit", "--gpus", "9", "--", "true")
+        assert never.returncode == 5
+        assert "can never be placed" in never.stderr
+        assert json.loads(house.corral("queue", "-o", "json").stdout)["total"] >= 2
+    finally:
+        house.corral("job", "cancel", str(busy), str(waiting))

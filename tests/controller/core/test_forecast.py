@@ -76,6 +76,17 @@ def test_what_if_somebody_else_went_first() -> None:
     assert changed.starts[waiting].at == world.now + 3 * HOUR
 
 
+def test_what_if_a_running_job_were_cancelled() -> None:
+    world = two_nodes()
+    for gpus in (8, 8):
+        world.submit(spec(gpus, time_limit_s=HOUR))
+    world.tick()
+    world.start(1)
+    waiting = world.submit(spec(8, time_limit_s=HOUR))
+    changed = forecast(fork(world.engine), world.now, [inputs.Cancel(1, "ada")])
+    assert changed.starts[waiting].at == world.now
+
+
 def test_a_job_without_limit_ends_what_can_be_foretold() -> None:
     world = two_nodes()
     for gpus in (8, 8):

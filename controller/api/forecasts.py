@@ -1,0 +1,102 @@
+"""Why, when and what if: asked of a copy of the engine, beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller.api.call import Call
+from controller.api.errors import Rejected
+from controller.api.views import job_view
+from controller.core import inputs
+from controller.core.engine import Engine
+from controller.core.forecast import Forecast, forecast, fork
+from controller.core.inputs import Accepted, Input, Refusal
+from controller.core.jobs import Job
+from wire.api import Explanation, Shift, WhatIf, WhatIfAnswer
+from wire.words import JobState
+
+MOST_LIVE = 10_000
+"""Jobs that have not ended; with more, copying them would keep everybody else waiting."""
+SAME_S = 1.0
+"""Starts that differ by less are the same to people."""
+
+
+async def explain(call: Call) -> Explanation:
+    """Why a job is where it is, and when it starts at the latest."""
+    job = await call.job()
+    engine, now = call.daemon.engine, call.daemon.now()
+    view, why = job_view(engine, job), engine.explain(job, now)
+    if job.state is not JobState.QUEUED or job.held or len(engine.state.jobs) > MOST_LIVE:
+        return Explanation(view, why)
+    ahead = fork(engine)
+    start = (await asyncio.to_thread(forecast, ahead, now, (), job.id)).starts.get(job.id)
+    return Explanation(view, why, start.at, start.nodes) if start else Explanation(view, why)
+
+
+async def what_if(call: Call) -> WhatIfAnswer:
+    """What would start later or sooner if this were done. Nothing is done."""
+    asked: WhatIf = call.body
+    await call.daemon.settled()
+    engine, now = call.daemon.engine, call.daemon.now()
+    if sum(1 for _ in engine.state.live()) > MOST_LIVE:
+        refusal = Refusal("conflict", f"more than {MOST_LIVE} jobs are queued or running: too many to copy")
+        raise Rejected(refusal)
+    changes = _changes(asked, call.caller.user)
+    plain, changed = fork(engine), fork(engine)
+    before = await asyncio.to_thread(forecast, plain, now)
+    after = await asyncio.to_thread(forecast, changed, now, changes)
+    return _compare(engine, before, after, changed, now)
+
+
+def _changes(asked: WhatIf, user: str) -> list[Input]:
+    return [
+        *(inputs.Cancel(job, user) for job in asked.cancel),
+        *(inputs.Drain(node, user, "what if") for node in asked.drain),
+        *(inputs.Resume(node, user) for node in asked.resume),
+        *(inputs.Submit(spec, user) for spec in asked.submit),
+    ]
+
+
+def _compare(engine: Engine, before: Forecast, after: Forecast, changed: Engine, now: float) -> WhatIfAnswer:
+    """The waiting jobs whose start differs, the most delayed first."""
+    new = [job for job in changed.state.jobs.values() if job.id >= engine.state.next_job]
+    waiting = [job for job in engine.state.live() if job.state is JobState.QUEUED and not job.held]
+    cancelled = {job.id for job in waiting if _is_cancelled(changed, job)}
+    shifts = [
+        shift
+        for job in [*waiting, *new]
+        if job.id not in cancelled and (shift := _shift(job, before, after, job.id >= engine.state.next_job))
+    ]
+    shifts.sort(key=lambda shift: (not shift.new, -_delay(shift), shift.job))
+    refused = tuple(each.reply.message for each in after.decisions if not isinstance(each.reply, Accepted))
+    unchanged = len(waiting) - len(cancelled) - sum(not shift.new for shift in shifts)
+    return WhatIfAnswer(now, tuple(shifts), unchanged, refused, before.whole and after.whole)
+
+
+def _is_cancelled(changed: Engine, job: Job) -> bool:
+    there = changed.state.jobs.get(job.id)
+    return there is not None and there.state is JobState.CANCELLED
+
+
+def _shift(job: Job, before: Forecast, after: Forecast, new: bool) -> Shift | None:
+    was, becomes = before.starts.get(job.id), after.starts.get(job.id)
+    same = was is not None and becomes is not None and abs(was.at - becomes.at) < SAME_S
+    if not new and (same or was is becomes):
+        return None
+    return Shift(
+        job.id,
+        job.label,
+        job.name,
+        job.user,
+        was.at if was else None,
+        becomes.at if becomes else None,
+        becomes.nodes if becomes else (),
+        new,
+    )
+
+
+def _delay(shift: Shift) -> float:
+    never = float("inf")
+    if shift.was is None:
+        return 0.0 if shift.becomes is None else -never
+    return never if shift.becomes is None else shift.becomes - shift.was
