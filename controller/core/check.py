@@ -73,10 +73,12 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("rows are not in the order of names")
     fresh = nodes.fresh_columns()
+    gpu_free = np.full_like(kept[3], ABSENT)  # it grows with the widest node, and does not shrink again
+    gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     for name, old, new in zip(
         ("open", "cpu_free", "memory_free", "gpu_free"),
         kept,
-        (fresh.open, fresh.cpu_free, fresh.memory_free, fresh.gpu_free),
+        (fresh.open, fresh.cpu_free, fresh.memory_free, gpu_free),
         strict=True,
     ):
         if not np.array_equal(old, new):

@@ -149,7 +149,8 @@ class Engine:
     # --- what agents tell ---
 
     def _agent_said_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply:
-        hello = given.hello
+        hello, before = given.hello, self.state.nodes.get(given.node)
+        rebooted = before is not None and before.boot_id != hello.boot_id
         self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
         told = set()
         for status in hello.attempts:
@@ -160,13 +161,13 @@ class Engine:
             if job.stopping:
                 self._send_stop(job, given.node)
             elif (job.id, job.attempt) not in told:
-                self._attempt_untold(given.node, job, now)
+                self._attempt_untold(given.node, job, now, rebooted)
         return Accepted()
 
-    def _attempt_untold(self, node: str, job: Job, now: float) -> None:
+    def _attempt_untold(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """The agent does not know an attempt that we placed there."""
-        member = job.members[node]
-        if member.started_at is None:
+        # After a reboot nobody can tell any more whether it ran unheard of, or even succeeded.
+        if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, starts_of(job, self._addresses(job))[node]))
         else:
             self._exited(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)

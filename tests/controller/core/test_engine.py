@@ -187,6 +187,24 @@ def test_an_order_that_never_arrived_is_sent_again(world: World) -> None:
     assert [sent.frame.job for sent in world.sent if isinstance(sent.frame, Start)] == [job]
 
 
+def test_an_order_to_a_host_that_has_rebooted_is_not_sent_again(world: World) -> None:
+    """It may have run and succeeded there, unheard of, before the host went down with all it knew."""
+    job = world.submit(spec(1))
+    world.tick()
+    world.sent.clear()
+    world.join("a", boot="b2")
+    assert world.sent == []
+    assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
+
+
+def test_a_host_comes_back_with_fewer_gpus(world: World) -> None:
+    world.join("a", boot="b2", gpus=4)
+    world.join("b", boot="b2", gpus=4)
+    job = world.submit(spec(4))
+    world.tick()
+    assert world.gpus_of(job) == [0, 1, 2, 3]
+
+
 def test_a_running_attempt_the_agent_does_not_know_is_lost(world: World) -> None:
     job = running(world)
     world.join("a")
