@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -27,6 +29,7 @@ from wire.words import JobState, Reason
 NODES = ("gpu01", "gpu02", "gpu03")
 CALM_S = (0.0, 0.5)
 STUNNED_S = (0.0, 1.0)
+TRACED_S = 10.0
 PAUSE_S = 0.05
 BUSY = 30
 """So many jobs are kept going."""
@@ -100,9 +103,11 @@ class Faults:
         self._ways: dict[str, Callable[[], None]] = {
             "controller killed": self._controller_killed,
             "controller killed twice": self._controller_killed_twice,
+            "controller killed at a system call": self._controller_killed_at_a_call,
             "controller stopped": self._controller_stopped,
             "controller stunned": self._controller_stunned,
             "agent killed": lambda: self._kill(self.system.processes("agent")),
+            "agent killed at a system call": self._agent_killed_at_a_call,
             "agent stunned": self._agent_stunned,
             "nursery killed": lambda: self._kill(self.system.processes("nursery")),
             "supervisor killed": lambda: self._kill(self.system.supervisors()),
@@ -164,6 +169,13 @@ class Faults:
         time.sleep(self.dice.uniform(*STUNNED_S))
         self._controller_killed()
 
+    def _controller_killed_at_a_call(self) -> None:
+        """Between two writes, before an fsync, between a commit and its answers or its orders."""
+        self._trace(
+            self.system.controller.pid, self.dice.choice(("pwrite64", "fdatasync", "sendto", "write"))
+        )
+        self._controller_killed()
+
     def _controller_stopped(self) -> None:
         assert self.system.stop() == 0, self.system.said()
         self.system.start()
@@ -172,6 +184,12 @@ class Faults:
         self.system.controller.send(signal.SIGSTOP)
         time.sleep(self.dice.uniform(*STUNNED_S))
         self.system.controller.send(signal.SIGCONT)
+
+    def _agent_killed_at_a_call(self) -> None:
+        """Between two steps in its spool, or between spool and report."""
+        for agent in self._one(self.system.processes("agent")):
+            self._trace(agent.pid, self.dice.choice(("/^mkdir", "/^rename", "write")))
+            agent.kill()
 
     def _agent_stunned(self) -> None:
         for agent in self._one(self.system.processes("agent")):
@@ -189,6 +207,14 @@ class Faults:
         with self.system.client() as client, suppress(Refused):  # it has ended by itself
             client.cancel(self.dice.choice(self.oracle.ids[-BUSY:] or [1]))
 
+    def _trace(self, pid: int, call: str) -> None:
+        """Let it be killed as it makes this call the nth time; returns at once if it may not be traced."""
+        when = f"inject={call}:signal=SIGKILL:when={self.dice.randrange(1, 30)}"
+        if shutil.which("strace"):
+            words = ["strace", "-f", "-o", "/dev/null", "-e", when, "-p", str(pid)]
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run(words, stderr=subprocess.DEVNULL, timeout=TRACED_S, check=False)
+
     def _kill(self, there: list[Process]) -> None:
         for each in self._one(there):
             each.kill()
@@ -205,7 +231,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     given = parser.parse_args()
     seed = random.randrange(1_000_000) if given.seed is None else given.seed
-    print(f"seed {seed}", flush=True)
+    print(f"{given.seconds:g} s of faults with seed {seed} …", flush=True)
     report = run(seed, given.seconds)
     print(report)
     return 1 if report.broken else 0
