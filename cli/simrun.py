@@ -30,6 +30,7 @@ EXAMPLES = examples(
     "corral sim run log.swf --pool 100 --compare fcfs,sjf,easy,easy-sjbf,conservative",
     "corral sim run log.swf --nodes 64 --cpus 16 --order shortest --backfill none",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
+    "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
 )
 CPUS, MEMORY, MODEL = 64, "512G", "H100"
 
@@ -73,6 +74,9 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken line
 JobsCsv = Annotated[
     Path | None, _option("--jobs-csv", "FILE", "Write job,submit,start,end there, a line a job.")
 ]
+Report = Annotated[
+    Path | None, _option("--report", "FILE", "Show it as one HTML page; see corral sim report.")
+]
 
 
 def run(
@@ -93,6 +97,7 @@ def run(
     zero_runs: ZeroRuns = "drop",
     skip_bad: SkipBad = False,
     jobs_csv: JobsCsv = None,
+    report: Report = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Run a log of jobs through the scheduler in virtual time, under one policy or several.
@@ -122,9 +127,18 @@ def run(
         work, dropped = read.work(cluster, reading)
         _tell(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
-            outcomes = _outcomes([Task(policy, cluster, work, clairvoyant, together) for policy in policies])
+            if report is not None:
+                report.open("a").close()  # where nothing can be written is said before the work begins, too
+            outcomes = _outcomes(
+                [
+                    Task(policy, cluster, work, clairvoyant, together, keep_lives=report is not None)
+                    for policy in policies
+                ]
+            )
             for file, outcome in zip(files, outcomes, strict=False):
                 _write_jobs(file, outcome.rows)
+    if report is not None:
+        _write_report(report, log.name, cluster, outcomes)
     _tell_refused(outcomes[0], len(work))
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     simtable.show(output, bodies, alone=not compare)
@@ -225,6 +239,17 @@ def _write_jobs(file: TextIO, rows: Sequence[JobRow]) -> None:
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["job", "submit", "start", "end"])
     out.writerows([row.job, _exact(row.submit), _exact(row.start), _exact(row.end)] for row in rows)
+
+
+def _write_report(path: Path, source: str, cluster: Cluster, outcomes: Sequence[Outcome]) -> None:
+    from controller.sim.report import Run, write_report
+
+    runs = [
+        Run(each.policy, cluster, each.lives, {**asdict(each.figures), "cpu_s": each.cpu_s}, source)
+        for each in outcomes
+    ]
+    write_report(runs, path)
+    note(f"{path}: {path.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
 def _exact(seconds: float) -> float:

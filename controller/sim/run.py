@@ -97,6 +97,8 @@ class Task:
     work: list[Work]
     clairvoyant: bool = False
     same_second: SameSecond = SameSecond.HOUSE
+    keep_lives: bool = False
+    """Whether the outcome has every job's life: several times as much as its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class Outcome:
     refused: dict[str, int]
     """Jobs that the engine did not accept, by what it said."""
     cpu_s: float
+    lives: list[Life]
+    """Of all jobs, if the task said to keep them."""
 
 
 def run(task: Task, progress: Progress | None = None) -> Outcome:
@@ -143,6 +147,7 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
         [_row(life) for life in ran],
         Counter(refusal.message for _, refusal in simulation.refused),
         taken,
+        [*lives.by_job.values()] if task.keep_lives else [],
     )
 
 
