@@ -108,10 +108,10 @@ def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """What is compared in one row: the spread in each run, by its place; a run may have none."""
+    """What is compared in one row: the spread in each run, by its label and place; a run may have none."""
 
     name: str
-    spreads: Sequence[tuple[int, Spread]]
+    spreads: Sequence[tuple[str, int, Spread]]
 
 
 def spreads(title: str, description: str, rows: Sequence[Row]) -> Markup:
@@ -120,7 +120,7 @@ def spreads(title: str, description: str, rows: Sequence[Row]) -> Markup:
     heights = [line * max(len(row.spreads), 1) + 11.0 for row in rows]
     bottom = TOP + sum(heights)
     left, right = 118.0, HALF - 74.0
-    most = max((spread.quantiles[-1] for row in rows for _, spread in row.spreads), default=0.0)
+    most = max((spread.quantiles[-1] for row in rows for _, _, spread in row.spreads), default=0.0)
     x = Scale(0.0, max(most, 60.0), left, right, bend_waits)
     parts: list[Markup] = [ruled_x(wait_ticks(x.high), x, TOP, bottom)]
     top = TOP
@@ -129,8 +129,9 @@ def spreads(title: str, description: str, rows: Sequence[Row]) -> Markup:
         parts.append(
             el("text", _cut(row.name), class_="name", x=left - 10.0, y=middle + 4.0, text_anchor="end")
         )
-        for place, (run, spread) in enumerate(row.spreads):
-            parts.append(_spread(row.name, run, spread, x, top + 5.5 + line * (place + 0.5), line))
+        for place, (label, run, spread) in enumerate(row.spreads):
+            said = f"{row.name}, {label}" if len(row.spreads) > 1 else row.name
+            parts.append(_spread(said, run, spread, x, top + 5.5 + line * (place + 0.5), line))
         top += height
     return drawing(HALF, bottom + BOTTOM, title, description, *parts)
 

@@ -171,28 +171,32 @@ def spreads_sections(runs: Sequence[Run]) -> Markup:
             "Waits by user",
             f"{about} Who held most is on top.",
             legend(runs),
-            figure("", spreads("Waits by user", "", _rows(users))),
+            figure("", spreads("Waits by user", "", _rows(runs, users))),
             details("Waits by user", _group_table(runs, [found[:LISTED] for found in everybody], "User")),
         ),
         section(
             "Waits by size",
             about,
             legend(runs),
-            figure("", spreads("Waits by size", "", _rows(sizes))),
+            figure("", spreads("Waits by size", "", _rows(runs, sizes))),
             details("Waits by size", _group_table(runs, sizes, "Size")),
         ),
         class_="pair",
     )
 
 
-def _rows(groups: Sequence[Sequence[Group]]) -> list[Row]:
+def _rows(runs: Sequence[Run], groups: Sequence[Sequence[Group]]) -> list[Row]:
     """A row for each group of the first run, and of the others what is not among them."""
     names = dict.fromkeys(group.name for found in groups for group in found)
     by_name = [{group.name: group for group in found} for found in groups]
     return [
         Row(
             name,
-            [(place % PALETTE, found[name].waits) for place, found in enumerate(by_name) if name in found],
+            [
+                (run.label, place % PALETTE, found[name].waits)
+                for place, (run, found) in enumerate(zip(runs, by_name, strict=True))
+                if name in found
+            ],
         )
         for name in names
     ]
