@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli import simgenerate, simrun
+from cli import simgenerate, simreport, simrun
 from cli.commands import application, examples
 
 app = application()
@@ -20,3 +20,4 @@ def sim() -> None:
 
 app.command("run", epilog=simrun.EXAMPLES)(simrun.run)
 app.command("generate", epilog=simgenerate.EXAMPLES)(simgenerate.generate)
+app.command("report", epilog=simreport.EXAMPLES)(simreport.report)
