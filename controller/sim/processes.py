@@ -48,8 +48,11 @@ def side_by_side(
         while waiting or running:
             while waiting and len(running) < (cores or os.cpu_count() or 1):
                 name, task = waiting.pop()
-                ours, process = _start(work, name, task)
+                ours, process = _start(work)
                 running[ours] = name, process
+                # Not an argument of the process: one that died early would be told about it for ever.
+                with suppress(ConnectionError):  # how it died, _receive() finds out
+                    ours.send(task)
             for line in wait(list(running)):
                 assert isinstance(line, Connection)
                 name, process = running[line]
@@ -69,15 +72,13 @@ def side_by_side(
     return [results[name] for name in tasks]
 
 
-def _start(work: Work[Task, Any], name: str, task: Task) -> tuple[Connection, SpawnProcess]:
-    ours, theirs = _SPAWN.Pipe(duplex=False)
-    process = _SPAWN.Process(target=_child, args=(theirs, work, task), daemon=True)
+def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_child, args=(theirs, work), daemon=True)
     # Ctrl-C goes to all of us. It is for the parent, which ends its children: they are born deaf to it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
-    except BrokenPipeError:  # it died while it was still being told what to do
-        raise RunFailed(f"the run of {name} ended before it began; was there memory enough?") from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()  # so that the line ends when the child does
@@ -87,7 +88,7 @@ def _start(work: Work[Task, Any], name: str, task: Task) -> tuple[Connection, Sp
 def _receive(line: Connection, name: str, process: SpawnProcess) -> _Done[Any] | int:
     try:
         told = line.recv()
-    except EOFError:
+    except (EOFError, ConnectionError):
         process.join()
         raise RunFailed(f"the run of {name} ended {_how(process.exitcode)}") from None
     if isinstance(told, str):
@@ -102,11 +103,11 @@ def _how(code: int | None) -> str:
     return f"with code {code}"
 
 
-def _child(line: Connection, work: Work[Task, Any], task: Task) -> None:
+def _child(line: Connection, work: Work[Any, Any]) -> None:
     told: Any
     try:
-        told = _Done(work(task, line.send))
+        told = _Done(work(line.recv(), line.send))
     except Exception as error:
         told = f"{type(error).__name__}: {error}"
-    with suppress(BrokenPipeError):  # nobody waits for it any more
+    with suppress(ConnectionError):  # nobody waits for it any more
         line.send(told)
