@@ -130,8 +130,8 @@ FROZEN = (
             "has no method 'explain'",
         ),
         (
-            FROZEN
-            + " name: ClassVar[str] = 'it'\n def keep(self): ...\n def concerns(self): ...\n def explain(self): ...\n"
+            FROZEN + " name: ClassVar[str] = 'it'\n def keep(self): ...\n"
+            " def concerns(self): ...\n def explain(self): ...\n"
             " def __post_init__(self): 1 / 0\n",
             "fails when made (ZeroDivisionError: division by zero)",
         ),
