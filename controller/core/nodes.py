@@ -91,6 +91,8 @@ class Nodes:
         """Rows that changed, oldest first, since the last layout: what caches must look at again."""
         self.gains = 0
         """Grows when room appears anywhere: what failed before may fit now."""
+        self.edition = 0
+        """Grows when the worth of all nodes is looked at anew: scores are void, what fits is not."""
         self.turns = 0
         """Grows when a node opens or closes, or the health of a GPU changes."""
         self.unseen = 0
@@ -250,7 +252,7 @@ class Nodes:
     def reappraise(self) -> None:
         """What people ask for has changed enough to look at the worth of all nodes anew."""
         self._worth = None
-        self._renew()
+        self.edition += 1
 
     def worth(self) -> Worth:
         """The worth of all nodes as they are."""

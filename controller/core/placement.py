@@ -43,7 +43,17 @@ class Ranking:
     needed, nobody asks for scores.
     """
 
-    __slots__ = ("_filters", "_fits", "_fits_at", "_nodes", "_part", "_scorers", "_scores", "_scores_at")
+    __slots__ = (
+        "_edition",
+        "_filters",
+        "_fits",
+        "_fits_at",
+        "_nodes",
+        "_part",
+        "_scorers",
+        "_scores",
+        "_scores_at",
+    )
 
     def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
         self._part = part
@@ -53,6 +63,7 @@ class Ranking:
         self._fits: Bools = np.empty(0, dtype=np.bool_)
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
+        self._edition = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
         """Rows that changed since (layout, log position); None if there are none."""
@@ -88,7 +99,7 @@ class Ranking:
     @property
     def scores(self) -> Floats:
         """Weighted scores, minus infinity where a filter said no."""
-        rows = self._stale(self._scores_at)
+        rows = self._stale(self._scores_at) if self._edition == self._nodes.edition else ALL
         if rows is not None:
             nodes, fits = self._nodes, self.fits
             if isinstance(rows, slice):
@@ -103,6 +114,7 @@ class Ranking:
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
             self._scores_at = (nodes.layout, len(nodes.log))
+            self._edition = nodes.edition
         return self._scores
 
     def best(self, count: int) -> list[int]:
