@@ -87,8 +87,8 @@ class Nodes:
         self.by_name: dict[str, Node] = {}
         self.layout = 0
         """Grows when rows move or what a node has by nature changes: caches by row are void."""
-        self.log: list[int] = []
-        """Rows that changed, oldest first, since the last layout: what caches must look at again."""
+        self.changes = 0
+        """How many times a row has changed, ever: what caches remember, to ask changed_since()."""
         self.gains = 0
         """Grows when room appears anywhere: what failed before may fit now."""
         self.edition = 0
@@ -101,6 +101,8 @@ class Nodes:
         """What has been asked for so far."""
         self._worth: Worth | None = None
         self._worth_at = (-1, 0)
+        self._log: list[int] = []
+        self._log_from = 0
         self._rows: list[Node] = []
         self._columns: Columns = empty_columns(0, 0)
         self._stale = False
@@ -162,7 +164,7 @@ class Nodes:
         """What was worked out by row is void, and there may be room."""
         self._stale = self._stale or stale
         self._idle = None
-        self.log.clear()
+        self._forget_changes()
         self.layout += 1
         self.gains += 1
 
@@ -192,10 +194,18 @@ class Nodes:
         self._touch(row)
 
     def _touch(self, row: int) -> None:
-        if len(self.log) >= LOG_LIMIT:
-            self.log.clear()
-            self.layout += 1
-        self.log.append(row)
+        if len(self._log) >= LOG_LIMIT:
+            self._forget_changes()
+        self._log.append(row)
+        self.changes += 1
+
+    def _forget_changes(self) -> None:
+        self._log.clear()
+        self._log_from = self.changes
+
+    def changed_since(self, changes: int) -> list[int] | None:
+        """The rows that changed since then, oldest first; None if that is too long ago to be known."""
+        return None if changes < self._log_from else self._log[changes - self._log_from :]
 
     def refresh(self, node: Node) -> None:
         """The node opened, closed, or a GPU's health changed: write its row anew."""
@@ -257,11 +267,13 @@ class Nodes:
     def worth(self) -> Worth:
         """The worth of all nodes as they are."""
         columns = self.columns
-        if self._worth is None or self._worth_at[0] != self.layout:
+        layout, seen = self._worth_at
+        rows = self.changed_since(seen) if layout == self.layout else None
+        if self._worth is None or rows is None:
             self._worth = Worth(columns, self.demand)
-        elif self._worth_at[1] < len(self.log):
-            self._worth.update(sorted(set(self.log[self._worth_at[1] :])))
-        self._worth_at = self.layout, len(self.log)
+        elif rows:
+            self._worth.update(sorted(set(rows)))
+        self._worth_at = self.layout, self.changes
         return self._worth
 
     @property
@@ -272,9 +284,9 @@ class Nodes:
         rows have changed to be worth it.
         """
         gains, seen = self._most_at
-        if gains != self.gains or len(self.log) - seen > len(self.rows) // 8:
+        if gains != self.gains or self.changes - seen > len(self.rows) // 8:
             self._most = _most_of(self.columns)
-            self._most_at = (self.gains, len(self.log))
+            self._most_at = (self.gains, self.changes)
         return self._most
 
     @property

@@ -66,16 +66,15 @@ class Ranking:
         self._edition = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Rows that changed since (layout, log position); None if there are none."""
+        """Rows that changed since (layout, changes); None if there are none."""
         nodes = self._nodes
-        layout, cursor = seen
-        if layout != nodes.layout or len(nodes.log) - cursor > len(nodes) // 2 + 1:
-            return ALL
-        if cursor == len(nodes.log):
+        layout, changes = seen
+        if layout == nodes.layout and changes == nodes.changes:
             return None
-        if cursor == len(nodes.log) - 1:
-            return np.array(nodes.log[cursor:], dtype=np.intp)
-        return np.array(sorted(set(nodes.log[cursor:])), dtype=np.intp)
+        rows = nodes.changed_since(changes) if layout == nodes.layout else None
+        if rows is None or len(rows) > len(nodes) // 2 + 1:
+            return ALL
+        return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     @property
     def fits(self) -> Bools:
@@ -88,7 +87,7 @@ class Ranking:
                 self._fits = mask
             else:
                 self._fits[rows] = mask
-            self._fits_at = (nodes.layout, len(nodes.log))
+            self._fits_at = (nodes.layout, nodes.changes)
         return self._fits
 
     @property
@@ -113,7 +112,7 @@ class Ranking:
                 for each in self._scorers:
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
-            self._scores_at = (nodes.layout, len(nodes.log))
+            self._scores_at = (nodes.layout, nodes.changes)
             self._edition = nodes.edition
         return self._scores
 

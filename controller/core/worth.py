@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.columns import ABSENT, Columns, Floats
+from controller.core.columns import ABSENT, Columns, Floats, Ints
 from controller.core.demand import Demand
 from controller.core.requests import Part
 from wire.words import WHOLE_GPU
@@ -57,10 +57,10 @@ class Worth:
         self._step = np.maximum(
             np.array([columns.cpu_total.max(), columns.memory_total.max()], dtype=np.float64) / GRID, 1.0
         )
-        self._base = np.arange(len(self._sizes)) * (GRID + 1)
         self._count, self._room = self._offer(slice(None))
         self._curves = self._draw(asked)
-        self._flat = self._curves.reshape(2, -1)
+        self._starts = np.arange(self._curves[..., 0].size).reshape(self._curves.shape[:3]) * (GRID + 1)
+        """Where each curve begins, by resource, model and size."""
         self._value = self._appraise(np.arange(columns.height))
 
     def _asked(self, demand: Demand) -> dict[Part, float]:
@@ -105,16 +105,12 @@ class Worth:
         scale: float = curves[0, :, :, -1].max(axis=0).sum()
         return curves / (scale or 1.0)
 
-    def _worth(self, rows: Indices, cpu: Any, memory: Any, count: Floats, room: Floats) -> Floats:
-        """Worth of states of these nodes; count and room have a column a size, choices may stand between."""
-        _, _, sizes, width = self._curves.shape
-        shape = (-1,) + (1,) * (count.ndim - 1)
+    def _worth(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
+        """Worth of states of these nodes; count and room have a column a size."""
         share = self._number / np.maximum(count, 1)
-        offset = self._base + (self._model[rows] * (sizes * width)).reshape(shape)
-        fed = []
-        for axis, free in enumerate((cpu, memory)):
-            at = ((free / self._step[axis]).reshape(shape) * share).astype(np.int64)
-            fed.append(self._flat[axis].take(np.minimum(at, width - 1) + offset))
+        free = np.stack((cpu, memory)) / self._step[:, None]
+        at = np.minimum((free[:, :, None] * share).astype(np.int64), GRID)
+        fed = self._curves.take(at + self._starts[:, self._model[rows]])
         worth: Floats = (room * np.minimum(*fed) * (count >= self._number)).sum(axis=-1)
         return worth
 
@@ -132,38 +128,41 @@ class Worth:
 
     def kept(self, part: Part, rows: Indices) -> Floats:
         """Worth after minus worth before, per node; a share goes where most is kept."""
-        columns = self._columns
-        cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
-        memory = np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
-        count, room = self._count[rows], self._room[rows]
+        before = self._value[rows]
         if part.share:
-            best: Floats = self._after_share(part, rows, cpu, memory).max(axis=1)
-            return best - self._value[rows]
+            return self._after_best_share(part, rows) - before
+        count, room = self._count[rows], self._room[rows]
         if part.gpus:
             fits = self._sees[WHOLE_GPU]  # whole GPUs are seen by every size
-            count = count - part.gpus * fits
-            room = room - part.gpus * WHOLE_GPU * fits
-        return self._worth(rows, cpu, memory, np.maximum(count, 0), np.maximum(room, 0)) - self._value[rows]
+            count = np.maximum(count - part.gpus * fits, 0)
+            room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)
+        return self._worth(rows, *self._left(part, rows), count, room) - before
 
-    def _after_share(self, part: Part, rows: Indices, cpu: Any, memory: Any) -> Floats:
-        """Worth after a share was taken from each GPU in turn: nodes by slots; 0 where it does not fit."""
-        free = self._columns.gpu_free[rows]
-        before = np.maximum(free, 0)
-        rest = np.maximum(free - part.share, 0)
-        count = self._count[rows, None] + self._sees[rest] - self._sees[before]
-        room = self._room[rows, None] + self._gives[rest] - self._gives[before]
-        after = self._worth(rows, cpu, memory, count, room)
-        kept: Floats = np.where(free >= part.share, after, ABSENT)
-        return kept
+    def _left(self, part: Part, rows: Indices) -> tuple[Ints, Ints]:
+        """CPU and memory once the part has its own."""
+        columns = self._columns
+        cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
+        return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
+
+    def _after_best_share(self, part: Part, rows: Indices) -> Floats:
+        """Worth of every node after its best GPU gave the share."""
+        free = np.sort(self._columns.gpu_free[rows], axis=1)
+        tried = free >= part.share
+        tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # of GPUs with as much free one is enough
+        nodes, slots = np.nonzero(tried)
+        best = np.full(len(rows), float(ABSENT))
+        np.maximum.at(best, nodes, self._after_share(part, rows[nodes], free[nodes, slots]))
+        return best
+
+    def _after_share(self, part: Part, rows: Indices, free: Ints) -> Floats:
+        """Worth of each of these nodes after a GPU with so much free gave the share."""
+        rest = free - part.share
+        count = self._count[rows] + self._sees[rest] - self._sees[free]
+        room = self._room[rows] + self._gives[rest] - self._gives[free]
+        return self._worth(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: Part, row: int, slots: Sequence[int]) -> int:
-        """The GPU of a node, among these, from which a share takes the least."""
-        rows = np.array([row], dtype=np.intp)
-        columns = self._columns
-        after = self._after_share(
-            part,
-            rows,
-            np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0),
-            np.maximum(columns.memory_free[rows] - part.memory_mib, 0),
-        )[0]
-        return max(slots, key=lambda slot: (after[slot], -slot))
+        """The GPU of a node, among these, from which a share takes the least; the first among equals."""
+        free = self._columns.gpu_free[row, slots]
+        after = self._after_share(part, np.full(len(slots), row, dtype=np.intp), free)
+        return slots[int(after.argmax())]

@@ -97,3 +97,23 @@ def test_who_does_not_mind_the_model_leaves_the_scarce_one() -> None:
     job = world.submit(spec(1))
     world.tick()
     assert world.nodes_of(job)[0].endswith("plenty")
+
+
+def test_what_changed_too_long_ago_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a memory of three changes the engine decides as with one of thousands."""
+    from controller.core import nodes
+
+    def story() -> list[object]:
+        world = mixed_world()
+        for number in range(30):
+            world.submit(spec([0.5, 1, 2][number % 3], cpu_milli=2_000))
+            world.tick()
+            if number % 4 == 3:
+                first = world.state.releases[0][1]
+                world.start(first)
+                world.exit(first)
+        return list(world.events)
+
+    expected = story()
+    monkeypatch.setattr(nodes, "LOG_LIMIT", 3)
+    assert story() == expected
