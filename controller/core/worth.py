@@ -32,6 +32,8 @@ GRID = 2_048
 MOST_REQUESTS = 512
 """The most frequent ones are looked at; the rest are too rare to matter."""
 
+NOTHING = Part(cpu_milli=0, memory_mib=0)
+
 Size = tuple[int, int]
 Indices = NDArray[np.intp]
 
@@ -96,7 +98,7 @@ class Worth:
             need = np.array([[max(part.cpu_milli, 1)], [max(part.memory_mib, 1)]], dtype=np.float64)
             count = np.maximum(self._count[:, size], 1)
             lasting = np.minimum(columns.cpu_free / need[0], columns.memory_free / need[1])
-            fed = np.minimum(1.0, number * lasting / count)
+            fed = np.clip(number * lasting / count, 0.0, 1.0)
             able = may[self._model] & (self._count[:, size] >= number)
             usable = float((self._room[:, size] * fed)[able].sum())
             scarcity = usable / max(self._total, 1.0) + SCARCE
@@ -115,10 +117,7 @@ class Worth:
         return worth
 
     def _appraise(self, rows: Indices) -> Floats:
-        columns = self._columns
-        return self._worth(
-            rows, columns.cpu_free[rows], columns.memory_free[rows], self._count[rows], self._room[rows]
-        )
+        return self._worth(rows, *self._left(NOTHING, rows), self._count[rows], self._room[rows])
 
     def update(self, rows: Sequence[int]) -> None:
         """These nodes have changed."""
@@ -139,7 +138,7 @@ class Worth:
         return self._worth(rows, *self._left(part, rows), count, room) - before
 
     def _left(self, part: Part, rows: Indices) -> tuple[Ints, Ints]:
-        """CPU and memory once the part has its own."""
+        """CPU and memory once the part has its own; a node may hold more than it says it has."""
         columns = self._columns
         cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)

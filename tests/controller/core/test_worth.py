@@ -117,3 +117,15 @@ def test_what_changed_too_long_ago_is_looked_at_as_a_whole(monkeypatch: pytest.M
     expected = story()
     monkeypatch.setattr(nodes, "LOG_LIMIT", 3)
     assert story() == expected
+
+
+def test_a_node_with_less_than_what_runs_there_is_worth_nothing() -> None:
+    world = mixed_world()
+    for _ in range(3):
+        world.submit(spec(1, cpu_milli=4_000, hold=True))
+    nodes = world.state.nodes
+    row = nodes.by_name["lean"].row
+    nodes.columns.cpu_free[row] = -32_000  # it came back with fewer CPUs
+    worth = Worth(nodes.columns, nodes.demand)
+    assert worth._value[row] == 0
+    assert sum(worth._value > 0) == 2
