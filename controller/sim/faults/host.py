@@ -1,0 +1,231 @@
+"""Hosts that can die: agent, spool and processes, each as mortal as in the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from controller.sim.agents import Course
+from controller.sim.clock import Clock
+from controller.sim.faults.truth import Run, Truth
+from controller.sim.generate.dice import Dice
+from wire.frames import (
+    AgentFrame,
+    AttemptStatus,
+    ControllerFrame,
+    Hello,
+    NodeFacts,
+    Report,
+    Settle,
+    Start,
+    Stop,
+)
+from wire.words import GpuHealth
+
+Key = tuple[int, int]
+LAUNCH_S = 2.0
+"""From order to process, at most."""
+FAILED_LAUNCHES = 0.01
+
+
+@dataclass(slots=True)
+class Record:
+    """One attempt as the spool keeps it."""
+
+    status: AttemptStatus
+    boot: int
+    order: Start | None = None
+    stop: Stop | None = None
+    launched: bool = False
+    settled: bool = False
+    run: Run | None = None
+
+    @property
+    def over(self) -> bool:
+        """Has it ended?"""
+        return self.status.ended_at is not None
+
+
+class Host:
+    """Obeys like the real agent (agent/attempts.py), and its spool outlives agent and boot alike."""
+
+    def __init__(
+        self,
+        name: str,
+        facts: NodeFacts,
+        clock: Clock,
+        dice: Dice,
+        truth: Truth,
+        course: Callable[[Start], Course],
+        tell: Callable[[AgentFrame], None],
+    ) -> None:
+        self.name = name
+        self.up = True
+        """Its agent runs."""
+        self.slowness = 1.0
+        self.missing = 0
+        """GPUs that have fallen off the bus."""
+        self.sick: dict[str, GpuHealth] = {}
+        self.boots = 1
+        self.spool: dict[Key, Record] = {}
+        self._facts = facts
+        self._clock = clock
+        self._dice = dice
+        self._truth = truth
+        self._course = course
+        self._tell = tell
+
+    @property
+    def facts(self) -> NodeFacts:
+        """What the host has at the moment."""
+        gpus = self._facts.gpus[: len(self._facts.gpus) - self.missing]
+        seen = tuple(replace(gpu, health=self.sick.get(gpu.uuid, GpuHealth.OK)) for gpu in gpus)
+        return replace(self._facts, gpus=seen)
+
+    def hello(self) -> Hello:
+        """Everything the agent knows."""
+        told = tuple(record.status for record in self.spool.values() if not record.settled)
+        return Hello(self.name, "virtual", f"{self.name}-{self.boots}", "virtual", self.facts, told)
+
+    def unsettled(self) -> list[Key]:
+        """Attempts whose end nobody has confirmed."""
+        return [key for key, record in self.spool.items() if not record.settled]
+
+    # --- orders ---
+
+    def obey(self, frame: ControllerFrame) -> None:
+        """Carry out an order."""
+        if isinstance(frame, Start):
+            self._start(frame)
+        elif isinstance(frame, Stop):
+            self._stop(frame)
+        elif isinstance(frame, Settle) and (record := self.spool.get((frame.job, frame.attempt))):
+            record.settled = record.over
+
+    def _start(self, order: Start) -> None:
+        key, now = (order.job, order.attempt), self._clock.now
+        if key in self.spool:
+            self._tell(Report(self.spool[key].status))
+            return
+        newest = max((attempt for job, attempt in self.spool if job == order.job), default=-1)
+        if order.attempt < newest:
+            why = f"refused: attempt {newest} of job {order.job} was already seen here"
+            self._tell(Report(AttemptStatus(*key, ended_at=now, why=why)))
+            return
+        older = [each for each in self._unended(order.job) if each != key]
+        self.spool[key] = Record(AttemptStatus(*key), self.boots, order, launched=not older)
+        if not older:
+            self._launch(key)
+        for job, attempt in older:
+            self._stop(Stop(job, attempt, 0.0, "superseded"))
+
+    def _stop(self, stop: Stop) -> None:
+        key = (stop.job, stop.attempt)
+        record = self.spool.get(key)
+        if record is None:
+            never = AttemptStatus(*key, ended_at=self._clock.now, why=stop.why)
+            record = self.spool[key] = Record(never, self.boots)
+        if record.over:
+            self._tell(Report(record.status))
+            return
+        record.stop = record.stop or stop
+        if record.run is not None:
+            pause = self._dice.between(0.0, stop.grace_s)
+            self._clock.after(pause, lambda: self._end_by(key, record.run, stop.why))
+        elif not record.launched:
+            record.launched = True
+            self._launch(key)  # what takes it up finds the order to stop
+
+    # --- processes ---
+
+    def _launch(self, key: Key) -> None:
+        boot = self.boots
+        self._clock.after(self._dice.between(0.0, LAUNCH_S), lambda: self._begin(key, boot))
+
+    def _begin(self, key: Key, boot: int) -> None:
+        record = self.spool.get(key)
+        if boot != self.boots or record is None or record.over:
+            return
+        order = record.order
+        assert order is not None
+        if record.stop is not None:
+            self._over(key, replace(record.status, ended_at=self._clock.now, why=record.stop.why))
+        elif self._dice.chance(FAILED_LAUNCHES):
+            self._over(key, replace(record.status, ended_at=self._clock.now, why="launch_failed: bad luck"))
+        else:
+            status = replace(record.status, pid=order.job, started_at=self._clock.now)
+            record.status = status
+            record.run = self._truth.begins(order, self.name, self.facts, status)
+            self._report(status)
+            self._let_run(key, record.run)
+
+    def _let_run(self, key: Key, run: Run) -> None:
+        course, limit = self._course(run.order), run.order.time_limit_s
+        runtime = course.runtime_s * self.slowness
+        if limit is not None and limit < runtime:
+            grace = self._dice.between(0.0, run.order.grace_s)
+            self._clock.after(limit + grace, lambda: self._end_by(key, run, "time_limit"))
+        else:
+            self._clock.after(runtime, lambda: self._end(key, run, course.code))
+
+    def _end_by(self, key: Key, run: Run | None, why: str) -> None:
+        """It is made to end; some react to that with an exit of their own."""
+        if self._dice.chance(0.3):
+            self._end(key, run, int(self._dice.roll() * 2), None, why)
+        else:
+            self._end(key, run, None, 15, why)
+
+    def _end(
+        self, key: Key, run: Run | None, code: int | None, signal: int | None = None, why: str = ""
+    ) -> None:
+        if run is None or run.over:
+            return
+        record = self.spool.get(key)
+        if record is not None and record.stop is not None:
+            why = why or record.stop.why  # whoever ends after the order to end counts as ended by it
+        status = replace(run.status, ended_at=self._clock.now, code=code, signal=signal, why=why)
+        self._truth.ends(run, status)
+        if record is not None:
+            self._over(key, status)
+
+    def _over(self, key: Key, status: AttemptStatus) -> None:
+        self.spool[key].status = status
+        self._report(status)
+        for other in self._unended(key[0])[:1]:
+            if not self.spool[other].launched:
+                self.spool[other].launched = True
+                self._launch(other)
+
+    def _unended(self, job: int) -> list[Key]:
+        return sorted(key for key, record in self.spool.items() if key[0] == job and not record.over)
+
+    def _report(self, status: AttemptStatus) -> None:
+        if self.up:  # else the spool has it, and the next hello
+            self._tell(Report(status))
+
+    # --- what goes wrong ---
+
+    def reboot(self, *, wiped: bool) -> None:
+        """All processes are gone at once; the spool too, if its disk was not in time or is a new one."""
+        self.up = False
+        self.boots += 1
+        for run in [*self._truth.alive[self.name]]:
+            self._truth.ends(run, replace(run.status, ended_at=self._clock.now), lost=True)
+        if wiped:
+            for record in self.spool.values():
+                if record.run is not None:
+                    record.run.forgotten = True
+            self.spool.clear()
+
+    def wake(self) -> None:
+        """The agent runs again. What an earlier boot left undone is found, and reported lost."""
+        self.up = True
+        for key, record in [*self.spool.items()]:
+            if record.boot != self.boots and not record.over:
+                self._clock.after(self._dice.roll(), lambda key=key: self._give_up(key))  # type: ignore[misc]
+
+    def _give_up(self, key: Key) -> None:
+        record = self.spool.get(key)
+        if record is not None and record.boot != self.boots and not record.over:
+            why = "supervisor_lost: the host rebooted"
+            self._over(key, replace(record.status, ended_at=self._clock.now, why=why))

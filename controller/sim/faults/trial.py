@@ -1,0 +1,202 @@
+"""One seed from the first submit to the last end, watched at every step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from controller.core import inputs
+from controller.core.effects import Effect
+from controller.core.engine import Engine
+from controller.core.events import Event
+from controller.core.inputs import Accepted, Input, Reply
+from controller.core.plugin import Pipeline
+from controller.core.state import State
+from controller.registry import build_pipeline
+from controller.sim.agents import Course
+from controller.sim.clock import Clock
+from controller.sim.faults.controller import Answer, Controller
+from controller.sim.faults.host import Host
+from controller.sim.faults.line import Frame, Line, Way
+from controller.sim.faults.plan import Plan, one_of
+from controller.sim.faults.trouble import Trouble
+from controller.sim.faults.truth import PromiseBroken, Truth
+from controller.sim.generate.dice import Dice
+from controller.sim.workload import Work
+from wire.frames import GpuHealthChanged, Hello, NodeFacts, Report, Start
+
+EngineMaker = Callable[[Pipeline, State], Engine]
+
+LATENCIES = (0.01, 0.3, 5.0)
+COMMITS = (0.0, 0.01, 1.0)
+"""Seconds from the first input of a batch to its commit, at most."""
+KEPT = (20, 10_000)
+RETRY_S = 5.0
+SAMPLED = 0.1
+"""How often the whole state is compared with the journal; what a commit touches always is."""
+LATEST = 25
+"""How many notes lead up to a failure."""
+STEPS = 10_000
+"""More than this for each job and each hour is a quarrel without end."""
+
+
+class Trial:
+    """A controller, hosts and the lines between them; users who retry until they are answered."""
+
+    def __init__(
+        self, plan: Plan, seed: int, engine: EngineMaker = Engine, controller: type[Controller] = Controller
+    ) -> None:
+        self.plan = plan
+        self.seed = seed
+        self.clock = Clock()
+        self.truth = Truth()
+        self.latest: deque[tuple[float, Event | str]] = deque(maxlen=LATEST)
+        self.work = {work.spec.name: work for work in plan.work(seed)}
+        self.acknowledged: dict[str, tuple[int, ...]] = {}
+        """The jobs that each submit became, by its key."""
+        self.deaths: list[float] = []
+        """When the controller died."""
+        self._dice = Dice(seed, "trial")
+        self._latency_s = one_of(self._dice, LATENCIES)
+        self._commit_s = one_of(self._dice, COMMITS)
+        self._landing = False
+        self.controller = controller(
+            build_pipeline(plan.policy(seed)), engine, one_of(self._dice, KEPT), self._order, self.note
+        )
+        self.hosts: dict[str, Host] = {}
+        self.lines: dict[str, Line] = {}
+        for name, facts in plan.cluster().nodes.items():
+            self._add_host(name, facts)
+        self.trouble = Trouble(self, seed)
+
+    def _add_host(self, name: str, facts: NodeFacts) -> None:
+        line = self.lines[name] = Line(
+            self.clock,
+            Dice(self.seed, "line", name),
+            self._latency_s,
+            lambda way, frame: self._deliver(name, way, frame),
+            lambda why: self._lost(name, why),
+        )
+        self.hosts[name] = Host(
+            name,
+            facts,
+            self.clock,
+            Dice(self.seed, "host", name),
+            self.truth,
+            self._course,
+            lambda frame: line.send(Way.UP, frame),
+        )
+
+    def _course(self, order: Start) -> Course:
+        work = self.work[order.name]
+        return Course(work.runtime_s, work.code)
+
+    def note(self, what: Event | str) -> None:
+        """Something worth reading after a failure."""
+        self.latest.append((self.clock.now, what))
+
+    # --- between hosts and controller ---
+
+    def reach(self, node: str) -> None:
+        """Connect, if nothing stands in the way."""
+        line, host = self.lines[node], self.hosts[node]
+        if self.controller.alive and host.up and not line.open and not line.cut:
+            line.connect(host.hello())
+
+    def _deliver(self, node: str, way: Way, frame: Frame) -> None:
+        if way is Way.DOWN:
+            if self.hosts[node].up:
+                self.hosts[node].obey(frame)  # type: ignore[arg-type]
+        elif isinstance(frame, Hello):
+            self.tell(inputs.AgentSaidHello(node, frame))
+        elif isinstance(frame, Report):
+            self.tell(inputs.AgentReported(node, frame.status))
+        elif isinstance(frame, GpuHealthChanged):
+            self.tell(inputs.GpuReported(node, frame.uuid, frame.health, frame.why))
+
+    def _lost(self, node: str, why: str) -> None:
+        self.tell(inputs.LinkWentDown(node, why))
+        self.clock.after(self._dice.between(0.1, 30.0), lambda: self.reach(node))
+
+    def _order(self, effect: Effect) -> None:
+        self.lines[effect.node].send(Way.DOWN, effect.frame)
+
+    # --- the controller ---
+
+    def tell(self, given: Input, answer: Answer | None = None) -> None:
+        """Put an input into the inbox; what comes until the landing shares its commit."""
+        if self.controller.alive:
+            self.controller.put(given, answer)
+            self._land_soon()
+
+    def _land_soon(self) -> None:
+        if not self._landing:
+            self._landing = True
+            self.clock.after(self._commit_s * self._dice.roll(), self._land)
+
+    def _land(self) -> None:
+        self._landing = False
+        death = self.controller.land(self.clock.now)
+        if death is not None:
+            self.note(f"the controller died {death.value}")
+            self.deaths.append(self.clock.now)
+            for line in self.lines.values():
+                line.drop()
+            self.clock.after(self._dice.between(0.1, 600.0), self.revive)
+        elif self._dice.chance(SAMPLED):
+            self.controller.store.compare(self.controller.engine.state)
+
+    def revive(self) -> None:
+        """A new controller, unless there is one; it connects to one host after the other."""
+        if self.controller.alive:
+            return
+        self.note("the controller starts")
+        self.controller.recover()
+        for node in self.hosts:
+            self.clock.after(self._dice.between(0.1, 10.0), lambda node=node: self.reach(node))  # type: ignore[misc]
+        self._land_soon()
+
+    # --- users ---
+
+    def insist(self, given: Input, answered: Answer = lambda _reply: None) -> None:
+        """Ask again and again until there is an answer, as clients do."""
+        done: list[Reply] = []
+
+        def answer(reply: Reply) -> None:
+            if not done:
+                answered(reply)
+            done.append(reply)
+
+        def ask() -> None:
+            if not done:
+                self.tell(given, answer)
+                self.clock.after(RETRY_S * (1 + self._dice.roll()), ask)
+
+        ask()
+
+    def _submit(self, work: Work) -> None:
+        key = work.spec.name
+        self.insist(inputs.Submit(work.spec, work.user, key), lambda reply: self._submitted(work, reply))
+
+    def _submitted(self, work: Work, reply: Reply) -> None:
+        if isinstance(reply, Accepted):
+            self.acknowledged[work.spec.name] = reply.jobs
+            if work.spec.hold:
+                pause = self._dice.between(0.0, 3_600.0)
+                for job in reply.jobs:
+                    self.clock.after(pause, lambda job=job: self.insist(inputs.Release(job, work.user)))  # type: ignore[misc]
+
+    # --- from the first submit to the last end ---
+
+    def run(self) -> None:
+        """All of it; raises PromiseBroken."""
+        for node in self.hosts:
+            self.reach(node)
+        for work in self.work.values():
+            self.clock.at(work.submit_s, lambda work=work: self._submit(work))  # type: ignore[misc]
+        self.trouble.arrange(self.plan.seconds)
+        self.clock.at(self.plan.seconds, self.trouble.heal_all)
+        for _ in range(most := int(STEPS * (self.plan.jobs + self.plan.hours))):
+            if not self.clock.step():
+                return
+        raise PromiseBroken("everything comes to rest", f"{most} steps, and still something to do")

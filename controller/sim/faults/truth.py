@@ -1,0 +1,163 @@
+"""What really ran, and the promises it is held against: the numbers are those of the design."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from controller.core.jobs import Job, Member
+from wire.frames import AttemptStatus, NodeFacts, Start
+from wire.words import WHOLE_GPU, JobState
+
+LOST = ("node_lost", "supervisor_lost")
+"""Whys of ends of which nobody saw what the process returned."""
+
+
+class PromiseBroken(Exception):
+    """A promise, by its number and name, and how it was broken."""
+
+    def __init__(self, promise: str, how: str) -> None:
+        super().__init__(f"{promise}: {how}")
+        self.promise = promise
+        self.how = how
+
+
+@dataclass(slots=True)
+class Run:
+    """One process on one host, from its beginning to its end, whoever knows of it."""
+
+    order: Start
+    host: str
+    status: AttemptStatus
+    over: bool = False
+    lost: bool = False
+    """It died with its host."""
+    forgotten: bool = False
+    """Nobody will ever learn how it ended."""
+
+    @property
+    def good(self) -> bool:
+        """It returned 0, and by itself."""
+        return self.over and not self.lost and self.status.code == 0 and not self.status.why
+
+
+@dataclass
+class Truth:
+    """Every process there ever was, by job."""
+
+    runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    alive: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
+
+    def begins(self, order: Start, host: str, facts: NodeFacts, status: AttemptStatus) -> Run:
+        """A process begins: may it?"""
+        run = Run(order, host, status)
+        self._once_at_a_time(run)
+        self._never_after_success(run)
+        self.runs[order.job].append(run)
+        self.alive[host].append(run)
+        self._within_capacity(host, facts)
+        return run
+
+    def ends(self, run: Run, status: AttemptStatus, *, lost: bool = False) -> None:
+        """A process is gone."""
+        run.status, run.over, run.lost = status, True, lost
+        self.alive[run.host].remove(run)
+
+    def _once_at_a_time(self, run: Run) -> None:
+        order = run.order
+        for other in self.runs[order.job]:
+            together = other.order.attempt == order.attempt and {run.host, other.host} <= _nodes(order)
+            if not other.over and not (together and other.host != run.host):
+                raise PromiseBroken(
+                    "2 no job runs twice at once",
+                    f"{_name(order)} begins on {run.host} while {_name(other.order)} runs on {other.host}",
+                )
+            if other.order.attempt > order.attempt:
+                raise PromiseBroken(
+                    "2 attempts only grow", f"{_name(order)} begins after {_name(other.order)}"
+                )
+
+    def _never_after_success(self, run: Run) -> None:
+        good: dict[int, set[str]] = defaultdict(set)
+        for other in self.runs[run.order.job]:
+            attempt = other.order.attempt
+            if other.good:
+                good[attempt].add(other.host)
+            here = attempt == run.order.attempt and run.host in good[attempt]
+            if here or good[attempt] >= _nodes(other.order):
+                raise PromiseBroken(
+                    "3 a success is never run again",
+                    f"{_name(run.order)} begins on {run.host}, but attempt {attempt} has succeeded",
+                )
+
+    def _within_capacity(self, host: str, facts: NodeFacts) -> None:
+        held: dict[str, int] = defaultdict(int)
+        orders = [run.order for run in self.alive[host]]
+        for order in orders:
+            for gpu in order.gpus:
+                held[gpu.uuid] += gpu.milli
+        crowd = ", ".join(_name(order) for order in orders)
+        for uuid, milli in held.items():
+            if milli > WHOLE_GPU:
+                raise PromiseBroken("5 a GPU is never held twice", f"{uuid} has {milli}/{WHOLE_GPU}: {crowd}")
+        if sum(order.cpu_milli for order in orders) > facts.cpu_milli:
+            raise PromiseBroken("5 sums within capacity", f"the CPUs of {host} do not suffice for {crowd}")
+        if sum(order.memory_mib for order in orders) > facts.memory_mib:
+            raise PromiseBroken(
+                "5 sums within capacity", f"the memory of {host} does not suffice for {crowd}"
+            )
+
+    # --- once all is over ---
+
+    def compare(self, job: Job) -> None:
+        """The outcome on record is what the processes returned."""
+        if not job.state.terminal:
+            raise PromiseBroken(
+                "1 every acknowledged job ends", f"job {job.id} is {job.state.value} for ever"
+            )
+        for member in job.members.values():
+            if (how := self._differs(job, member)) is not None:
+                node = member.allocation.node
+                raise PromiseBroken(
+                    "7 the outcome is what the process returned", f"job {job.id} on {node}: {how}"
+                )
+        good = bool(job.members) and not any(member.failed for member in job.members.values())
+        if good != (job.state is JobState.COMPLETED):
+            raise PromiseBroken(
+                "7 the outcome is what the process returned",
+                f"job {job.id} is {job.state.value}, good={good}",
+            )
+
+    def _differs(self, job: Job, member: Member) -> str | None:
+        told = (member.code, member.signal, member.why)
+        runs = [
+            run
+            for run in self.runs[job.id]
+            if run.order.attempt == job.attempt and run.host == member.allocation.node
+        ]
+        if not runs:
+            ran = member.code is not None or member.signal is not None or not member.why
+            return f"the record says {told}, but no process ever ran" if ran else None
+        last = runs[-1]
+        returned = (last.status.code, last.status.signal, last.status.why)
+        if told == returned and not last.lost:
+            return None
+        # What nobody can know any more is recorded as lost, or as ended without a result.
+        unknown = last.lost or last.forgotten or member.why.startswith(LOST)
+        if unknown and member.why and member.code is None and member.signal is None:
+            return None
+        return f"the record says {told}, the process {'died with its host' if last.lost else returned}"
+
+    def leftovers(self) -> Iterator[Run]:
+        """Processes that still run."""
+        for runs in self.alive.values():
+            yield from runs
+
+
+def _name(order: Start) -> str:
+    return f"attempt {order.attempt} of job {order.job}"
+
+
+def _nodes(order: Start) -> set[str]:
+    return set(order.env["CORRAL_NODES"].split(","))
