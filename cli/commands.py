@@ -66,8 +66,9 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
     """A Typer with the manners of this program."""
+    if help_text:
+        settings["help"] = help_text  # else it is what the callback says about itself
     return typer.Typer(
-        help=help_text or None,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,

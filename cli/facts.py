@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Why
 from wire.spec import JobSpec, gpus_text
-from wire.text import duration, memory
+from wire.text import counted, duration, memory
 from wire.words import WHOLE_GPU, priority_name
 
 Facts = list[tuple[str, str]]
@@ -86,7 +86,9 @@ def of_why(why: Why) -> str:
     lines = [why.sentence]
     if why.position is not None:
         lines.append(f"place {why.position} in the queue")
-    lines += [f"{loss.lost} nodes: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses]
+    lines += [
+        f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
+    ]
     return "\n".join(line for line in lines if line)
 
 
@@ -96,7 +98,7 @@ def _held(held: Held) -> str:
         f"{gpus_text(gpu.milli / WHOLE_GPU)} of {gpu.index}" for gpu in held.gpus if gpu.milli < WHOLE_GPU
     ]
     gpus = f"GPU {', '.join(whole + parts)}; " if held.gpus else ""
-    return f"{held.node}: {gpus}{cores(held.cpu_milli)} CPUs, {memory(held.memory_mib)}"
+    return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}"
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:

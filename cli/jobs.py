@@ -128,7 +128,7 @@ def _yes(text: str) -> bool:
 
 
 def _check(spec: JobSpec) -> None:
-    found = [f"{flag_of(where) or where} {sentence}" for where, sentence in problems(spec)]
+    found = [f"{flag_of(where) or where}: {sentence}" for where, sentence in problems(spec)]
     texts = [*spec.command, spec.name, spec.workdir or "", *spec.env, *spec.env.values()]
     if any(not _is_utf8(text) for text in texts):
         found.append("the command, the name, the directory and the environment must be valid UTF-8")

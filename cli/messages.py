@@ -25,7 +25,7 @@ def refusal(problem: Problem) -> int:
     if problem.where == "Authorization":
         hint = "Set CORRAL_TOKEN to what stands in the controller's <state_dir>/token."
         return say(problem.message, hint, exits.of_problem(problem))
-    where = f"{problem.where}: " if problem.where else ""
+    where = f"{problem.where}: " if problem.where and problem.where not in problem.message else ""
     return say(where + problem.message, problem.hint, exits.of_problem(problem))
 
 

@@ -15,6 +15,7 @@ from cli.output import Format, Output, write, write_facts, write_json
 from cli.tables import gpu_table, node_table
 from wire.api import NodeView
 from wire.client import Client
+from wire.text import counted
 
 Name = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, show_default=False)]
 Names = Annotated[
@@ -82,6 +83,6 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
         node_table().show(output, done)
     else:
         for node in done:
-            jobs = f", {len(node.jobs)} jobs go on" if node.jobs else ""
+            jobs = f", {counted(len(node.jobs), 'job')} on it" if node.jobs else ""
             note(f"node {node.name}: {node.state.value}{jobs}")
     return refusals[0] if refusals else 0

@@ -29,15 +29,16 @@ class Reader:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
 
 
-def lighten(command: Any) -> Any:
+def lighten(command: Any, above: Any = None) -> Any:
     """Give every parameter of a command and its subcommands such a reader, where we have one."""
-    context = command.context_class(command, **command.context_settings)
+    # Below its group, for the names of the help option come from there and are fixed when first asked for.
+    context = command.context_class(command, above, **command.context_settings)
     for param in command.get_params(context):  # --help among them, which is made on demand
         read = _reader(param)
         if read is not None:
             param._runtime_param = Reader(read)
     for below in getattr(command, "commands", {}).values():
-        lighten(below)
+        lighten(below, context)
     return command
 
 

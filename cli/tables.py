@@ -70,7 +70,7 @@ def job_table(now: float | None = None) -> Table[JobView]:
             Column("MEMORY", lambda job: memory(job.memory_mib), keep=10, right=True, wide=True),
             Column("TIME", lambda job: elapsed(job, now), keep=4, right=True),
             Column("LIMIT", lambda job: duration(job.time_limit_s), keep=8, right=True),
-            Column("TRY", lambda job: str(job.attempt), keep=11, right=True, wide=True),
+            Column("ATTEMPT", lambda job: str(job.attempt), keep=11, right=True, wide=True),
             Column("SUBMITTED", lambda job: clock(job.submitted_at, now), keep=9, wide=True),
             Column("EXIT", exit_text, keep=9, right=True, wide=True),
             Column("NODES/REASON", where, keep=5, least=12),

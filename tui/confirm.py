@@ -12,7 +12,7 @@ from tui import cells
 from tui.paint import Piece
 from wire.api import JobView, NodeView
 from wire.spec import gpus_text
-from wire.text import plain
+from wire.text import counted, plain
 from wire.words import JobState
 
 TYPED_ABOVE: Final = 20
@@ -86,11 +86,6 @@ def drain(nodes: Sequence[NodeView]) -> Question:
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:
     """The same thing for a shell."""
     return f"corral job {verb} {' '.join(shlex.quote(plain(job.label)) for job in jobs)}"
-
-
-def counted(number: int, thing: str) -> str:
-    """1 job, 2 jobs, 1,000 jobs."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _row(job: JobView, now: float) -> Sequence[Piece]:

@@ -35,3 +35,8 @@ def memory(mib: int) -> str:
     if mib < 1024 * 1024:
         return f"{mib / 1024:.3g}G"
     return f"{mib / 1024 / 1024:.3g}T"
+
+
+def counted(number: float, thing: str) -> str:
+    """1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
+    return f"{number:,.12g} {thing}{'' if number == 1 else 's'}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from wire.spec import JobSpec, gpus_text
+from wire.text import counted, memory
 from wire.words import WHOLE_GPU
 
 
@@ -40,10 +41,10 @@ class Part(_Hashed):
     selector: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        gpus = f"{self.gpus} GPU{'s' * (self.gpus != 1)}" if self.gpus else ""
+        gpus = counted(self.gpus, "GPU") if self.gpus else ""
         if self.share:
             gpus = f"{gpus_text(self.share / WHOLE_GPU)} of a GPU"
-        parts = [gpus, f"{self.cpu_milli / 1000:g} CPUs", f"{self.memory_mib} MiB"]
+        parts = [gpus, counted(self.cpu_milli / 1000, "CPU"), memory(self.memory_mib)]
         return ", ".join(part for part in parts if part)
 
 

@@ -38,6 +38,8 @@ def test_every_command_explains_itself_with_examples(corral: Corral, way: list[s
     assert done.stdout.startswith(f"Usage: {' '.join(['corral', *way])} ")
     if way not in (["job"], ["config"], ["what-if"]):
         assert "Examples:\n    corral" in done.stdout
+    assert "-h, --help" in done.stdout
+    assert done.stdout.splitlines()[2].strip(), "a sentence about it comes first"
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 

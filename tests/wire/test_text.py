@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.text import duration, memory, plain
+from wire.text import counted, duration, memory, plain
 
 
 @given(st.text(st.characters(categories=["C", "Z", "L", "M"]), max_size=300))
@@ -50,3 +50,13 @@ def test_durations(seconds: float | None, text: str) -> None:
 @pytest.mark.parametrize(("mib", "text"), [(512, "512M"), (1536, "1.5G"), (16384, "16G"), (2 << 20, "2T")])
 def test_memory(mib: int, text: str) -> None:
     assert memory(mib) == text
+
+
+def test_things_are_counted_in_the_right_number() -> None:
+    assert [counted(number, "job") for number in (0, 1, 2, 1_234)] == [
+        "0 jobs",
+        "1 job",
+        "2 jobs",
+        "1,234 jobs",
+    ]
+    assert [counted(number, "CPU") for number in (1.0, 0.5)] == ["1 CPU", "0.5 CPUs"]
