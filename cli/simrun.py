@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from cli import simtable, units
+from cli import simchoices, simtable
 from cli.commands import examples
-from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Format, Output
 from cli.simulating import Progress, refusals
 from wire import places
 
 if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
-    from controller.config import Config
     from controller.sim.cluster import Cluster
     from controller.sim.logs import Log
     from controller.sim.run import JobRow, Outcome, Policy, Task
@@ -32,7 +30,6 @@ EXAMPLES = examples(
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
 )
-CPUS, MEMORY, MODEL = 64, "512G", "H100"
 
 
 def _option(flag: str, metavar: str, help_text: str, **more: Any) -> Any:
@@ -115,15 +112,16 @@ def run(
         from controller.sim.swf import Filter, Reading, ZeroRuns
 
         reading = Reading(
-            _one_of(ZeroRuns, zero_runs, "--zero-runs"), _one_of(Filter, swf_filter, "--swf-filter")
+            simchoices.one_of(ZeroRuns, zero_runs, "--zero-runs"),
+            simchoices.one_of(Filter, swf_filter, "--swf-filter"),
         )
-        together = _one_of(SameSecond, same_second, "--same-second")
+        together = simchoices.one_of(SameSecond, same_second, "--same-second")
         chosen = load(places.find_config(config))
-        policies = _policies(chosen, order, backfill, compare)
+        policies = simchoices.choose_policies(chosen, order, backfill, compare)
         read = read_log(log, skip_bad=skip_bad)
-        cluster = _cluster(pool, nodes, gpus, cpus, memory, model) or _usual_cluster(
-            read, chosen, explicit=bool(config)
-        )
+        cluster = simchoices.choose_cluster(
+            pool, nodes, gpus, cpus, memory, model
+        ) or simchoices.find_cluster(read, chosen, explicit=bool(config))
         work, dropped = read.work(cluster, reading)
         _tell(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
@@ -143,75 +141,6 @@ def run(
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     simtable.show(output, bodies, alone=not compare)
     return 0
-
-
-def _one_of(kind: Any, word: str, option: str) -> Any:
-    try:
-        return kind(word)
-    except ValueError:
-        known = ", ".join(each.value for each in kind)
-        raise Mistake(f"{option}: {word!r} is none of {known}") from None
-
-
-def _policies(chosen: Config, order: str, backfill: str, compare: str) -> list[Policy]:
-    from controller.core.plugin import Backfill
-    from controller.registry import build_pipeline, installed
-    from controller.sim.run import Policy, name_of, policy_of, varied
-
-    if compare and (order or backfill):
-        raise Mistake("--compare names whole policies", "Leave --order and --backfill out.")
-    if backfill:
-        _one_of(Backfill, backfill, "--backfill")
-    if order and order not in ("sjf", *installed("order")):
-        raise Mistake(f"--order: {order!r} is none of {', '.join(sorted(installed('order')))}")
-    if compare:
-        names = list(dict.fromkeys(name.strip() for name in compare.split(",") if name.strip()))
-        policies = [policy_of(name, chosen) for name in names]
-        twice = [
-            each.name for at, each in enumerate(policies) if each.name in {p.name for p in policies[:at]}
-        ]
-        if twice or not policies:
-            raise Mistake(f"--compare: {twice[0]!r} is there twice" if twice else "--compare names no policy")
-    else:
-        config = varied(chosen, order, backfill)
-        policies = [Policy(name_of(config), config)]
-    for policy in policies:
-        build_pipeline(policy.config)  # what is wrong with one is said before any of them runs
-    return policies
-
-
-def _cluster(
-    pool: int | None, nodes: int | None, gpus: int | None, cpus: int | None, memory: str, model: str
-) -> Cluster | None:
-    """The cluster that the flags describe, if they do."""
-    from controller.sim.cluster import nodes_of, pool_of
-
-    kind = {"--gpus": gpus, "--cpus": cpus, "--memory": memory or None, "--model": model or None}
-    given = [flag for flag, value in kind.items() if value is not None]
-    if pool is not None and (nodes is not None or given):
-        raise Mistake(
-            f"--pool and {given[0] if given else '--nodes'} exclude each other", "A pool has no nodes."
-        )
-    if pool is not None:
-        return pool_of(pool)
-    if nodes is None and given:
-        raise Mistake(f"{given[0]} says what each node has, but not how many there are", "Add --nodes N.")
-    if nodes is None:
-        return None
-    try:
-        mib = units.memory_mib(memory or MEMORY)
-    except ValueError as error:
-        raise Mistake(f"--memory: {error}") from None
-    return nodes_of(nodes, gpus or 0, cpus or CPUS, mib, model or MODEL)
-
-
-def _usual_cluster(read: Log, chosen: Config, *, explicit: bool) -> Cluster:
-    from controller.sim.cluster import configured, pool_of
-
-    if read.processors and not (explicit and chosen.nodes):
-        note(f"on {read.processors} processors, as the log says it had; --pool or --nodes changes that")
-        return pool_of(read.processors)
-    return configured(chosen)
 
 
 def _outcomes(tasks: Sequence[Task]) -> list[Outcome]:

@@ -238,6 +238,7 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", "fcfs,eazy"], "there is no policy 'eazy'\n  Did you mean 'easy'?"),
         ([SMALL, "--compare", "fcfs,fcfs/../nothing.toml"], "nothing.toml: there is no such file"),
         ([SMALL, "--compare", ","], "--compare names no policy"),
+        ([SMALL, "--compare", "fcfs,easy,fcfs"], "--compare: 'fcfs' is there 2 times"),
         ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare names whole policies"),
         ([SMALL, "--order", "best"], "--order: 'best' is none of fifo, priority, shortest"),
         ([SMALL, "--backfill", "all"], "--backfill: 'all' is none of none, easy,"),
