@@ -1,4 +1,4 @@
-"""`python -m benchmarks [startup] [core] [sim] [system]`: figures with their bars, on this machine, now."""
+"""`python -m benchmarks [startup] [core] [sim] [placement] [system]`: figures with their bars, now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-GROUPS = ("startup", "core", "sim", "system")
+GROUPS = ("startup", "core", "sim", "placement", "system")
 
 
 def main(chosen: list[str]) -> int:
