@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
 EXAMPLES = examples(
     "corral sim placement --nodes nodes.csv --pods pods.csv",
     "corral sim placement --nodes nodes.csv --pods pods.csv --strategy default,best-fit,random",
-    "corral sim placement --nodes nodes.csv --pods pods.csv.gz --config scheduler.toml --seeds 1-5 -o json",
+    "corral sim placement --nodes nodes.csv --pods pods.csv.gz --config mine.toml --seeds 1-5",
 )
 
 
@@ -83,11 +83,12 @@ def placement(
 
 
 def _strategies(text: str, config: str) -> list[Strategy]:
-    from controller.sim.strategies import strategy_of
+    from controller.sim.strategies import strategy_in, strategy_of
 
     names = [name.strip() for name in text.split(",") if name.strip()]
-    names += [config] if config else []
-    return [strategy_of(name) for name in dict.fromkeys(names or ["default"])]
+    chosen = [strategy_of(name) for name in names or ([] if config else ["default"])]
+    chosen += [strategy_in(Path(config))] if config else []
+    return list({strategy.name: strategy for strategy in chosen}.values())
 
 
 def _seeds(text: str) -> list[int]:

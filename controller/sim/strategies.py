@@ -71,20 +71,28 @@ class Chance:
 
 def strategy_of(name: str) -> Strategy:
     """The strategy of that name, or of that scheduler.toml; whatever is wrong with it is said here."""
-    strategy = _strategy(name)
+    return _tried(_strategy(name))
+
+
+def strategy_in(config: Path) -> Strategy:
+    """The strategy of a scheduler.toml, whatever the file is called."""
+    return _tried(Strategy(str(config), partial(_configured, load(config))))
+
+
+def _tried(strategy: Strategy) -> Strategy:
     strategy.make(Random(0))  # noqa: S311 - thrown away: only to see that it can be made
     return strategy
 
 
 def _strategy(name: str) -> Strategy:
     if name == "default":
-        return Strategy(name, partial(_configured, Config()))
+        return Strategy(name, partial(_configured, load(None)))
     if name == BestFit.name:
         return Strategy(name, partial(_scored, BestFit(), Tightest()))
     if name == Chance.name:
         return Strategy(name, _at_random, steady=False)
     if name.endswith(".toml"):
-        return Strategy(name, partial(_configured, load(Path(name))))
+        return strategy_in(Path(name))
     scorer = _ALIASES.get(name, name)
     if scorer in installed("scorer"):
         return Strategy(name, partial(_configured, _scoring(scorer)))
@@ -100,7 +108,7 @@ def _scoring(scorer: str) -> Config:
     """One scorer alone; GPUs for shares by the picker of the same name, if there is one."""
     picker = scorer if scorer in installed("picker") else Tightest.name
     changes = {"scorers": {scorer: WeightedPlugin(weight=1)}, "picker": Plugin(name=picker)}
-    config = Config()
+    config = load(None)
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
 
@@ -110,7 +118,7 @@ def _configured(config: Config, _dice: Random) -> Pipeline:
 
 
 def _scored(scorer: Scorer, picker: Picker, dice: Random) -> Pipeline:
-    return replace(_configured(Config(), dice), scorers=(Weighted(scorer, 1.0),), picker=picker)
+    return replace(_configured(load(None), dice), scorers=(Weighted(scorer, 1.0),), picker=picker)
 
 
 def _at_random(dice: Random) -> Pipeline:

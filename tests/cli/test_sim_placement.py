@@ -68,7 +68,7 @@ def test_json_of_one_strategy(sim: Sim) -> None:
 def test_several_strategies_and_seeds_side_by_side(sim: Sim) -> None:
     Path("mine.toml").write_text('[scheduler]\npicker = "tightest"\n')
     code, out, _ = sim(
-        "--strategy", "best-fit,best-fit", "--config", "mine.toml", "--seeds", "1-2", "-o", "json"
+        "--strategy", "best-fit,mine.toml,best-fit", "--config", "mine.toml", "--seeds", "1-2", "-o", "json"
     )
     assert code == 0
     bodies = json.loads(out)
@@ -77,9 +77,9 @@ def test_several_strategies_and_seeds_side_by_side(sim: Sim) -> None:
 
 
 def test_a_configuration_alone_is_the_strategy(sim: Sim) -> None:
-    Path("mine.toml").write_text("[scheduler.scorers]\nspread = 1\n")
-    _, out, _ = sim("--config", "mine.toml", "--seeds", "1", "-o", "json")
-    assert json.loads(out)["strategy"] == "mine.toml"
+    Path("mine").write_text("[scheduler.scorers]\nspread = 1\n")
+    _, out, _ = sim("--config", "mine", "--seeds", "1", "-o", "json")
+    assert json.loads(out)["strategy"] == "mine"
 
 
 def test_a_table_for_people(sim: Sim) -> None:
