@@ -98,10 +98,11 @@ class NvmlGpus:
         try:
             for words in probe.read(self._patience_s):
                 return tuple(decode(GpuFacts, gpu) for gpu in words["gpus"])
-            raise UnknownGpus(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
         except Silenced as error:
             probe.end()
             raise NoNvml(str(error)) from None
+        probe.end()
+        raise UnknownGpus(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
 
     def _check(self) -> None:
         """Every so often: is the probe there, and does it speak?"""

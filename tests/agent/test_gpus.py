@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,10 +155,21 @@ def test_nvml_readings_trouble_and_recovery(word: Path) -> None:
     until(reads(10))
 
 
+def children() -> set[str]:
+    """Processes that this one has started and that live, zombies left out."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {pid for pid in listed if ") Z " not in Path(f"/proc/{pid}/stat").read_text()}
+
+
 def test_a_driver_that_hangs_at_once_is_said(word: Path) -> None:
     replace(word, "hang")
+    before = children()
     with pytest.raises(UnknownGpus, match="NVML has not answered"):
         NvmlGpus(patience_s=0.5)
+    deadline = time.monotonic() + 10
+    while children() - before:
+        assert time.monotonic() < deadline, "the probe lives on"
+        time.sleep(0.01)
 
 
 def test_a_host_without_nvml_is_told_from_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def url(database: Path) -> str:
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A directory that everybody may look into, unlike those of pytest."""
-    with tempfile.TemporaryDirectory(prefix="corral-") as made:
+    with tempfile.TemporaryDirectory(prefix="corral-", dir="/tmp") as made:
         if os.geteuid() == 0:
             os.chown(made, NOBODY, NOBODY)
         os.chmod(made, 0o755)
