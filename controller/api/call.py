@@ -137,7 +137,12 @@ class Call:
         job = self.daemon.state.find(label) or await self._stored(label)
         if job is None:
             raise Rejected(
-                Refusal("not_found", f"there is no job {label!r}", "job", "see `corral queue --all`")
+                Refusal(
+                    "not_found",
+                    f"there is no job {label!r}",
+                    "job",
+                    "'corral queue --all' shows what there is.",
+                )
             )
         return job
 
@@ -166,7 +171,11 @@ class Call:
         node = self.daemon.state.nodes.get(self.path["node"])
         if node is None:
             name = self.path["node"]
-            raise Rejected(Refusal("not_found", f"there is no node {name!r}", "node", "see `corral nodes`"))
+            raise Rejected(
+                Refusal(
+                    "not_found", f"there is no node {name!r}", "node", "'corral nodes' shows what there is."
+                )
+            )
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:

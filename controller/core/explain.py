@@ -12,7 +12,7 @@ from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
 from controller.core.state import State
 from wire.api import FilterLoss, Why
-from wire.text import duration
+from wire.text import counted, duration
 from wire.words import JobState, Reason
 
 EXAMPLES = 3
@@ -33,7 +33,7 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
     found, fitting = losses(placer, part, state.nodes.columns)
     if fitting >= need:
         return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, position, fitting)
-    wanted = f"{need} node{'s' * (need != 1)} with {part}"
+    wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
     if found:
         dominant = max(found, key=lambda loss: loss.lost)
@@ -75,14 +75,16 @@ def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
         return None
     part, need = ask.part, ask.nodes or 1
     found, fitting = losses(placer, part, nodes.idle)
-    counts = "; ".join(f"{loss.lost} without: {loss.message}" for loss in found)
+    counts = "; ".join(f"{counted(loss.lost, 'node')}: {loss.message}" for loss in found)
     message = (
-        f"can never be placed: {need} node{'s' * (need != 1)} with {part} asked, "
-        f"{fitting} of {len(nodes)} could hold that when idle" + (f" ({counts})" if counts else "")
+        f"can never be placed: it needs {counted(need, 'node')} with {part}, and {fitting} of {len(nodes)} "
+        "could give that when idle" + (f" ({counts})" if counts else "")
     )
     largest = int(nodes.columns.gpu_count.max())
     where = "gpus" if part.gpus > largest else "nodes" if need > len(nodes) else ""
-    return Refusal("never_fits", message, where, f"the largest node has {largest} GPUs; see `corral nodes`")
+    return Refusal(
+        "never_fits", message, where, f"The largest node has {counted(largest, 'GPU')}: 'corral nodes'."
+    )
 
 
 def _passed_over(state: State, promise: Shadow | None, job: Job, now: float) -> str:

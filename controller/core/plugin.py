@@ -28,7 +28,7 @@ class Filter(Protocol):
         ...
 
     def explain(self, part: Part) -> str:
-        """What a node lost here lacks, as in `3 nodes: <sentence>`."""
+        """What is wrong with a node lost here, as in `3 nodes: fewer than 8 free GPUs`."""
         ...
 
 

@@ -24,5 +24,5 @@ class Available:
         return True
 
     def explain(self, part: Part) -> str:
-        """What a lost node lacks."""
+        """What is wrong with a lost node."""
         return "away or drained"

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from controller.core.columns import Bools, Columns, Rows
 from controller.core.requests import Part
+from wire.text import counted, memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +25,7 @@ class Capacity:
         return True
 
     def explain(self, part: Part) -> str:
-        """What a lost node lacks."""
-        return f"{part.cpu_milli / 1000:g} CPUs and {part.memory_mib} MiB of memory"
+        """What is wrong with a lost node."""
+        return (
+            f"less than {counted(part.cpu_milli / 1000, 'CPU')} or {memory(part.memory_mib)} of memory free"
+        )

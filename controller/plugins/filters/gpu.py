@@ -33,8 +33,8 @@ class Gpu:
         return bool(part.gpus or part.share)
 
     def explain(self, part: Part) -> str:
-        """What a lost node lacks."""
+        """What is wrong with a lost node."""
         kind = f"{' or '.join(part.models)} " if part.models else ""
         if part.share:
-            return f"{gpus_text(part.share / WHOLE_GPU)} of one {kind}GPU free"
-        return f"{part.gpus} free {kind}GPU{'s' * (part.gpus != 1)}"
+            return f"no {kind}GPU with {gpus_text(part.share / WHOLE_GPU)} free"
+        return f"no free {kind}GPU" if part.gpus == 1 else f"fewer than {part.gpus} free {kind}GPUs"

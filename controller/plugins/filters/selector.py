@@ -33,5 +33,5 @@ class Selector:
         return bool(part.selector)
 
     def explain(self, part: Part) -> str:
-        """What a lost node lacks."""
-        return "label " + ", ".join(f"{key}={value}" for key, value in part.selector)
+        """What is wrong with a lost node."""
+        return "no label " + ", ".join(f"{key}={value}" for key, value in part.selector)
