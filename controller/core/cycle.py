@@ -115,7 +115,9 @@ class Cycle:
         gains, most = self.state.nodes.gains, self.state.nodes.most
         for lane in self.state.queue:
             ask = lane.ask
-            if lane.blocked_at != gains and (ask.nodes is None or most.may_hold(ask.part)):
+            if ask.nodes is not None and not most.may_hold(ask.part):
+                lane.blocked_at = gains
+            elif lane.blocked_at != gains:
                 yield lane
 
     def _behind(self, walks: Iterable[Walk]) -> Iterator[JobPlaced]:

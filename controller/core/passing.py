@@ -39,7 +39,10 @@ class Walk:
         """Nothing of this class fits now, whoever it is."""
         if self._lane.blocked_at == self._gains or self._shape is None:
             return True
-        return not self._cycle.state.nodes.most.may_hold(self._shape.part)
+        if not self._cycle.state.nodes.most.may_hold(self._shape.part):
+            self._lane.blocked_at = self._gains
+            return True
+        return False
 
     def advance(self) -> tuple[float, Entry] | None:
         """Go to the next job worth a try; its place among those of all classes, or None at the end."""

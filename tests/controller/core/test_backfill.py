@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.explain import reason_of
 from controller.core.plugin import Backfill
 from tests.worlds import PIPELINE, World, spec
 from wire.spec import JobSpec
+from wire.words import JobState, Reason
 
 HOUR = 3600.0
 
@@ -135,3 +137,18 @@ def test_why_tells_of_the_promise() -> None:
     assert why.sentence == (
         "fits now, but may run for 9h00m and would delay job 2, which can start in 2h00m at the latest"
     )
+
+
+def test_the_reason_in_a_table_tells_those_without_room_from_those_passed_over() -> None:
+    world = world_of(Backfill.EASY, "a", "b")
+    world.submit(spec(8, time_limit_s=HOUR))
+    world.submit(spec(4, time_limit_s=2 * HOUR))
+    first = world.submit(spec(16, nodes=2))
+    too_long = world.submit(spec(2))
+    without_room = [world.submit(spec(8, nodes=1)), world.submit(spec(8)), world.submit(spec(5))]
+    world.tick()
+    assert [world.job(job).state for job in (first, too_long)] == [JobState.QUEUED] * 2
+    assert reason_of(world.state, world.job(too_long)) is Reason.PRIORITY
+    for job in (first, *without_room):
+        assert reason_of(world.state, world.job(job)) is Reason.RESOURCES
+        assert world.engine.explain(world.job(job), world.now).reason is Reason.RESOURCES
