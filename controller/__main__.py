@@ -17,6 +17,7 @@ from controller.registry import build_pipeline
 from controller.store.failures import StoreFailure
 from controller.store.store import Store
 from wire import places
+from wire.text import counted
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
@@ -26,6 +27,7 @@ log = logging.getLogger("corral")
 def main(config: str | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports every start as if it were news
     try:
         chosen = load(Path(config) if config else None)
         pipeline = build_pipeline(chosen)
@@ -80,7 +82,7 @@ async def _serve(daemon: Daemon) -> int:
                     run_as_self=node.run_as_self,
                 )
             )
-        log.info("ready: %s, %d nodes, journal at %d", server.url, len(nodes), daemon.seq)
+        log.info("ready: %s, %s, journal at %d", server.url, counted(len(nodes), "node"), daemon.seq)
         await landing
     finally:
         landing.cancel()

@@ -10,7 +10,7 @@ from tui.model import Model
 from tui.paint import Piece, bar
 from wire.api import FilterLoss, Held, JobDetail, JobView, Why
 from wire.spec import JobSpec, gpus_text
-from wire.text import duration, memory, plain
+from wire.text import counted, duration, memory, plain
 from wire.words import JobState, priority_name
 
 LABEL = 10
@@ -85,7 +85,7 @@ def _wants(job: JobView, spec: JobSpec | None) -> list[Piece]:
     nodes = f" over {job.nodes} nodes, each" if job.nodes > 1 else " with"
     pieces: list[Piece] = [
         (gpus, "strong"),
-        (f"{nodes} {job.cpu_milli / 1000:g} cores, {memory(job.memory_mib)}", "text"),
+        (f"{nodes} {counted(job.cpu_milli / 1000, 'CPU')}, {memory(job.memory_mib)}", "text"),
     ]
     if spec and spec.selector:
         wanted = ", ".join(plain(f"{name}={value}", 60) for name, value in spec.selector.items())
