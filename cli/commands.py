@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,21 @@ class Front(TyperGroup):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
+class Group(TyperGroup):
+    """A group that gives each of its commands a whole sentence, wrapped and never cut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _first_sentence(self.commands[name].help or "")) for name in self.list_commands(ctx)]
+            )
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.?]) ", paragraph, maxsplit=1)[0]
+
+
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
     """' Did you mean …?', or nothing."""
     import difflib
@@ -69,6 +85,7 @@ def application(help_text: str = "", **settings: Any) -> typer.Typer:
     if help_text:
         settings["help"] = help_text  # else it is what the callback says about itself
     return typer.Typer(
+        cls=Group,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,

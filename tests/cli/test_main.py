@@ -40,6 +40,7 @@ def test_every_command_explains_itself_with_examples(corral: Corral, way: list[s
         assert "Examples:\n    corral" in done.stdout
     assert "-h, --help" in done.stdout
     assert done.stdout.splitlines()[2].strip(), "a sentence about it comes first"
+    assert not [line for line in done.stdout.splitlines()[2:] if line.endswith("...")], "no sentence is cut"
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
