@@ -95,7 +95,8 @@ def _watch(cluster: Cluster, interrupts: Interrupts) -> int:
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
             [sys.executable, "-P", "-m", "cli", "tui"],
-            env={**cluster.environment(), "CORRAL_URL": cluster.url},
+            # What the UI remembers of the demo goes with it, and the user's own filters stay out of it.
+            env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},
         )
         try:
             while tui.poll() is None:

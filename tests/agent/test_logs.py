@@ -33,10 +33,11 @@ def test_bytes_are_not_text(run: Run, tmp_path: Path) -> None:
 
 def test_following_sees_everything_as_it_comes(run: Run, tmp_path: Path) -> None:
     agent = run()
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    first, second = tmp_path / "first", tmp_path / "second"
+    os.mkfifo(first)
+    os.mkfifo(second)  # the same one twice could be opened again before its writer has closed it
     agent.send(ReadLog(1, 1, 1))
-    agent.start(1, "sh", "-c", f"echo one; read -r _ < {gate}; echo two; read -r _ < {gate}; echo three")
+    agent.start(1, "sh", "-c", f"echo one; read -r _ < {first}; echo two; read -r _ < {second}; echo three")
     agent.send(ReadLog(2, 1, 1, follow=True))
 
     def heard(text: bytes) -> Callable[[list[object]], bool]:
@@ -50,9 +51,9 @@ def test_following_sees_everything_as_it_comes(run: Run, tmp_path: Path) -> None
         lambda said: LogChunk(1, end=True, error="this node has no log of attempt 1 of job 1") in said
     )
     agent.until(heard(b"one\n"))
-    gate.write_text("\n")
+    first.write_text("\n")
     agent.until(heard(b"one\ntwo\n"))
-    gate.write_text("\n")
+    second.write_text("\n")
     agent.until(lambda said: LogChunk(2, end=True) in said)
     assert heard(b"one\ntwo\nthree\n")(agent.said)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ PLACE = re.compile(r"/\S*corral-demo-\w+")
 def environment(tmp_path: Path) -> dict[str, str]:
     """A user's environment, with settings that must not reach the demo's controller."""
     misleading = {"CORRAL_CONTROLLER__SOCKET": "/nowhere/x.sock", "CORRAL_URL": "unix:///nowhere/x.sock"}
-    return {**os.environ, **misleading, "TERM": "xterm-256color"}
+    own = {"XDG_STATE_HOME": str(tmp_path)}  # where the UI remembers its filters: not those of who runs this
+    return {**os.environ, **misleading, **own, "TERM": "xterm-256color"}
 
 
 def left_of(place: str) -> list[str]:
@@ -118,8 +121,10 @@ def test_on_a_terminal_it_opens_the_ui_and_ends_with_it(environment: dict[str, s
     if pid == 0:
         os.execve(DEMO[0], DEMO, environment)
     seen = ""
-    # The last line of the opened UI's first full screen: a job that runs on a node.
-    while "gpu01" not in seen[seen.find("\x1b[?1049h") :] or "\x1b[?1049h" not in seen:
+    # What the opened UI shows when it has heard of the cluster: a job that runs on one of the nodes.
+    deadline = time.monotonic() + PATIENCE_S
+    while not re.search(r"\x1b\[\?1049h.*gpu0[1-4]", seen, re.DOTALL):
+        assert select.select([terminal], [], [], deadline - time.monotonic())[0], seen[-2000:]
         seen += os.read(terminal, 65_536).decode(errors="replace")
     named = PLACE.search(seen)
     assert named is not None
