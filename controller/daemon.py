@@ -87,9 +87,11 @@ class Daemon:
         loaded = self.store.load()
         self._probe = Batch((), (), tuple(loaded.nodes))
         state = State(self._pipeline.order, self.config.controller.keep_ended)
-        restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes)
+        there = restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes)
         state.next_job = max(state.next_job, loaded.next_job)
         self.engine = Engine(self._pipeline, state)
+        if there:  # before anything else, so that the journal says why nothing is placed on them
+            self._inbox.appendleft((inputs.ControllerStarted(there), None))
         self.seq = loaded.last_seq
         self._cycle_wanted = True
 

@@ -17,6 +17,7 @@ from controller.core.launch import starts_of
 from controller.core.outcome import outcome_of
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
+from controller.core.records import JUST_STARTED
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
@@ -229,6 +230,11 @@ class Engine:
             self._record(events.NodeWentAway(given.node, now, given.why))
         return Accepted()
 
+    def _controller_started(self, given: inputs.ControllerStarted, now: float) -> Reply:
+        for name in given.nodes:
+            self._record(events.NodeWentAway(name, now, JUST_STARTED))
+        return Accepted()
+
     # --- time ---
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
@@ -260,5 +266,6 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,
     inputs.LinkWentDown: Engine._link_went_down,
+    inputs.ControllerStarted: Engine._controller_started,
     inputs.Tick: Engine._tick,
 }

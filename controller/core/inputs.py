@@ -105,6 +105,13 @@ class LinkWentDown:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerStarted:
+    """The state was made from rows; these nodes were there before, and nobody has heard of them yet."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time to place what can be placed."""
 
@@ -121,6 +128,7 @@ Input = (
     | AgentReported
     | GpuReported
     | LinkWentDown
+    | ControllerStarted
     | Tick
 )
 

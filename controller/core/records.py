@@ -15,7 +15,9 @@ from controller.core.state import State
 from wire.codec import decode, dumps, encode
 from wire.frames import NodeFacts
 from wire.spec import JobSpec
-from wire.words import GpuHealth, JobState, Reason
+from wire.words import GpuHealth, JobState, NodeState, Reason
+
+JUST_STARTED = "the controller has just started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,16 @@ def node_row(node: Node) -> NodeRow:
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
 
-def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> None:
-    """Fill an empty state from rows. Every node is away until its agent says hello."""
+def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> tuple[str, ...]:
+    """Fill an empty state from rows. Every node is away until its agent says hello.
+
+    Gives the nodes that are there by their rows: ControllerStarted tells the journal that they are not.
+    """
+    there = []
     for row in nodes:
+        was_there = row.state != NodeState.AWAY.value
+        if was_there:
+            there.append(row.name)
         record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
         state.nodes.insert(
             Node(
@@ -186,7 +195,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
                 labels=dict(record.labels),
                 facts=record.facts,
                 drained=record.drained,
-                why=record.why if record.drained else "the controller has just started",
+                why=JUST_STARTED if was_there and not record.drained else record.why,
                 since=record.since,
                 boot_id=record.boot_id,
                 version=record.version,
@@ -207,6 +216,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> N
             state.enqueue(job)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)
+    return tuple(there)
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

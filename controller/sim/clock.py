@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,11 @@ class Clock:
     def after(self, seconds: float, happening: Happening) -> None:
         """Let something happen so much later."""
         self.at(self.now + seconds, happening)
+
+    @property
+    def next_at(self) -> float:
+        """When the next thing happens."""
+        return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
         """The next thing happens; False when there is none."""

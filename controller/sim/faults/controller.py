@@ -12,8 +12,8 @@ from controller.core.apply import apply
 from controller.core.check import check
 from controller.core.effects import Effect
 from controller.core.engine import Engine
-from controller.core.events import Event, NodeWentAway, body_of, event_of
-from controller.core.inputs import Decision, Input, Reply, Tick
+from controller.core.events import Event, body_of, event_of
+from controller.core.inputs import ControllerStarted, Decision, Input, Reply, Tick
 from controller.core.nodes import Node
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
@@ -56,17 +56,15 @@ class Store:
             self.jobs[job.id] = job if job.spec is not None else replace(job, spec=self.jobs[job.id].spec)
         self.nodes.update((node.name, node) for node in nodes)
 
-    def load(self, state: State, keep: int) -> None:
-        """Fill an empty state, as the daemon does at its start."""
+    def load(self, state: State, keep: int) -> tuple[str, ...]:
+        """Fill an empty state, as the daemon does at its start; the nodes that were there."""
         ended = [row for row in self.jobs.values() if row.ended_at is not None]
         ended.sort(key=lambda row: (row.ended_at or 0.0, row.id), reverse=True)
         live = [row for _, row in sorted(self.jobs.items()) if row.ended_at is None]
-        restore(state, [*live, *ended[:keep]], self.nodes.values())
+        there = restore(state, [*live, *ended[:keep]], self.nodes.values())
         highest = max((max(row.id, row.array or 0) for row in self.jobs.values()), default=0)
         state.next_job = max(state.next_job, highest + 1)
-        # That nobody has been heard of yet is nothing the journal says: the fold is told here.
-        for node in self.folded.nodes:
-            apply(self.folded, NodeWentAway(node.name, node.since, "the controller has just started"))
+        return there
 
     def compare(self, state: State) -> None:
         """All that is in memory, and the order in which it waits, against the journal."""
@@ -125,9 +123,9 @@ class Controller:
 
     def _begin(self) -> None:
         state = State(self._pipeline.order, self._keep_ended)
-        self.store.load(state, self._keep_ended)
+        there = self.store.load(state, self._keep_ended)
         self.engine = self._make(self._pipeline, state)
-        self._inbox: list[tuple[Input, Answer | None]] = []
+        self._inbox: list[tuple[Input, Answer | None]] = [(ControllerStarted(there), None)] if there else []
         self._cycle_wanted = True
 
     def put(self, given: Input, answer: Answer | None = None) -> None:
@@ -181,4 +179,3 @@ class Controller:
         """A new process, which knows what the store has and nothing else."""
         self.alive = True
         self._begin()
-        self.store.compare(self.engine.state)

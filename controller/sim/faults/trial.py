@@ -60,6 +60,8 @@ class Trial:
         self._latency_s = one_of(self._dice, LATENCIES)
         self._commit_s = one_of(self._dice, COMMITS)
         self._landing = False
+        self._fresh = False
+        """The controller was started, and what it read has not been compared yet."""
         self.controller = controller(
             build_pipeline(plan.policy(seed)), engine, one_of(self._dice, KEPT), self._order, self.note
         )
@@ -143,7 +145,8 @@ class Trial:
             for line in self.lines.values():
                 line.drop()
             self.clock.after(self._dice.between(0.1, 600.0), self.revive)
-        elif self._dice.chance(SAMPLED):
+        elif self.controller.alive and (self._fresh or self._dice.chance(SAMPLED)):
+            self._fresh = False
             self.controller.store.compare(self.controller.engine.state)
 
     def revive(self) -> None:
@@ -152,6 +155,7 @@ class Trial:
             return
         self.note("the controller starts")
         self.controller.recover()
+        self._fresh = True
         for node in self.hosts:
             self.clock.after(self._dice.between(0.1, 10.0), lambda node=node: self.reach(node))  # type: ignore[misc]
         self._land_soon()
