@@ -45,9 +45,19 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteRow:
+    """Whatever else is kept, by kind and name, as JSON; no body: it is kept no longer."""
+
+    kind: str
+    name: str
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Everything one commit writes, in one transaction."""
 
     entries: tuple[Entry, ...]
     jobs: tuple[JobRow, ...]
     nodes: tuple[NodeRow, ...]
+    notes: tuple[NoteRow, ...] = ()

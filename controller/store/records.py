@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from controller.core.rows import Entry, JobRow, NodeRow
+from controller.core.rows import Entry, JobRow, NodeRow, NoteRow
 from controller.store import tables
 
 Record = dict[str, Any]
@@ -20,6 +20,7 @@ CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
+NOTES = select(tables.notes)
 
 
 class Unsealed(Exception):
@@ -78,6 +79,11 @@ def node_record(node: NodeRow) -> Record:
     return {"name": node.name, "state": node.state, "body": node.body, "seal": _node_seal(node)}
 
 
+def note_record(note: NoteRow) -> Record:
+    """A note as stored."""
+    return {"kind": note.kind, "name": note.name, "body": note.body, "seal": _note_seal(note)}
+
+
 def read_entry(row: Sequence[Any]) -> tuple[Entry, bytes]:
     """An entry and its stored hash, from a row of ENTRIES."""
     seq, at, kind, job, node, body, digest = row
@@ -102,6 +108,15 @@ def read_node(row: Sequence[Any]) -> NodeRow:
     return node
 
 
+def read_note(row: Sequence[Any]) -> NoteRow:
+    """The note in a row of NOTES."""
+    *fields, seal = row
+    note = NoteRow(*fields)
+    if seal != _note_seal(note):
+        raise Unsealed(f"the row of {note.kind} {note.name} is not what was written")
+    return note
+
+
 # Two seals per job, because an update writes only half of the row and must not read the other half.
 
 
@@ -116,6 +131,10 @@ def _job_seal(job: JobRow) -> int:
 
 def _node_seal(node: NodeRow) -> int:
     return _crc((node.name, node.state, node.body))
+
+
+def _note_seal(note: NoteRow) -> int:
+    return _crc((note.kind, note.name, note.body))
 
 
 def _crc(fields: Sequence[object]) -> int:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, bindparam, func, insert, make_url, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow
+from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
 from controller.store import chain, records, tables
 from controller.store.chain import Broken, Head
 from controller.store.failures import StoreBroken, StoreFailure, StoreRefused
@@ -27,13 +27,14 @@ TAIL = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a controller starts from: every live job, the newest ended ones, nodes."""
+    """What a controller starts from: every live job, the newest ended ones, nodes and notes."""
 
     last_seq: int
     next_job: int
     jobs: list[JobRow]
     ended: list[JobRow]
     nodes: list[NodeRow]
+    notes: list[NoteRow]
     meta: dict[str, str]
 
 
@@ -50,6 +51,10 @@ class Store:
         self._add_entries = insert(tables.journal)
         self._put_jobs = _insert_or_replace(place, tables.jobs.c.id)
         self._put_nodes = _insert_or_replace(place, tables.nodes.c.name)
+        self._put_notes = _insert_or_replace(place, tables.notes.c.kind, tables.notes.c.name)
+        self._drop_notes = delete(tables.notes).where(
+            tables.notes.c.kind == bindparam("kind"), tables.notes.c.name == bindparam("name")
+        )
         self._change_jobs = (
             update(tables.jobs)
             .where(tables.jobs.c.id == bindparam("job"))
@@ -98,6 +103,7 @@ class Store:
                 jobs=[records.read_job(row) for row in live],
                 ended=[records.read_job(row) for row in ended],
                 nodes=[records.read_node(row) for row in connection.execute(records.NODES)],
+                notes=[records.read_note(row) for row in connection.execute(records.NOTES)],
                 meta=dict(self._meta),
             )
 
@@ -113,6 +119,8 @@ class Store:
         whole = [records.job_record(job) for job in batch.jobs if job.spec is not None]
         changed = [records.job_change(job) for job in batch.jobs if job.spec is None]
         nodes = [records.node_record(node) for node in batch.nodes]
+        notes = [records.note_record(note) for note in batch.notes if note.body is not None]
+        dropped = [{"kind": note.kind, "name": note.name} for note in batch.notes if note.body is None]
         try:
             with self._writer.begin():
                 if entries:
@@ -123,6 +131,10 @@ class Store:
                     raise ValueError("a job that was never stored needs its spec")
                 if nodes:
                     self._writer.execute(self._put_nodes, nodes)
+                if notes:
+                    self._writer.execute(self._put_notes, notes)
+                if dropped:
+                    self._writer.execute(self._drop_notes, dropped)
             self._place.acknowledge(head)
         except StoreBroken as broken:
             self._broken = broken
@@ -254,7 +266,9 @@ def _place(url: str) -> Place:
     )
 
 
-def _insert_or_replace(place: Place, key: Any) -> Any:
-    statement = place.insert(key.table)
-    new = {column.name: statement.excluded[column.name] for column in key.table.columns if column is not key}
-    return statement.on_conflict_do_update(index_elements=[key], set_=new)
+def _insert_or_replace(place: Place, *key: Any) -> Any:
+    table = key[0].table
+    statement = place.insert(table)
+    rest = [column.name for column in table.columns if not column.primary_key]
+    new = {name: statement.excluded[name] for name in rest}
+    return statement.on_conflict_do_update(index_elements=list(key), set_=new)

@@ -49,6 +49,15 @@ nodes = Table(
     Column("seal", Number, nullable=False),
 )
 
+notes = Table(
+    "notes",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("seal", Number, nullable=False),
+)
+
 meta = Table(
     "meta",
     metadata,

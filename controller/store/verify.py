@@ -43,6 +43,8 @@ def verify(place: Place, connection: Connection, store_id: str) -> VerifyReport:
     head = end.before if isinstance(end, Broken) else end
     jobs = sum(1 for _ in _each(connection, records.JOBS, records.read_job, problems))
     nodes = sum(1 for _ in _each(connection, records.NODES, records.read_node, problems))
+    for _ in _each(connection, records.NOTES, records.read_note, problems):
+        pass
     return VerifyReport(head, jobs, nodes, tuple(problems))
 
 

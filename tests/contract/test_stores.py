@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow
+from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
 from controller.store.failures import StoreBroken, StoreRefused
 from controller.store.store import Store
 from controller.store.tables import metadata
@@ -279,6 +279,12 @@ def test_a_changed_node_shows(url: str, store: Store) -> None:
     assert store.verify().problems == ("the row of node n1 is not what was written",)
 
 
+def test_a_changed_note_shows(url: str, store: Store) -> None:
+    store.commit(batch(NoteRow("share", "vision", "{}"), NoteRow("share", "speech", "{}")))
+    by_hand(url, "UPDATE notes SET body = '[]' WHERE name = 'vision'")
+    assert store.verify().problems == ("the row of share vision is not what was written",)
+
+
 def test_a_database_of_a_newer_version_is_refused(url: str, store: Store) -> None:
     store.close()
     by_hand(url, "UPDATE alembic_version SET version_num = '9999'")
@@ -325,11 +331,13 @@ jobs = st.builds(
     body=texts,
 )
 nodes = st.builds(NodeRow, texts, texts, texts)
+notes = st.builds(NoteRow, st.sampled_from(["share", "usage"]), texts, st.none() | texts)
 batches = st.builds(
     Batch,
     st.lists(entries, max_size=4).map(tuple),
     st.lists(jobs, max_size=4, unique_by=lambda row: row.id).map(tuple),
     st.lists(nodes, max_size=3, unique_by=lambda row: row.name).map(tuple),
+    st.lists(notes, max_size=3, unique_by=lambda row: (row.kind, row.name)).map(tuple),
 )
 
 
@@ -350,7 +358,7 @@ def test_whatever_was_committed_last_is_loaded(
                 origin = {name: getattr(known, name) for name in ("user", "submitted_at", "key", "array")}
                 row = replace(row, spec=None, **origin)
             rows.append(row)
-        turn = Batch(facts, tuple(rows), turn.nodes)
+        turn = Batch(facts, tuple(rows), turn.nodes, turn.notes)
         store.commit(turn)
         model.apply(turn)
         if chance.random() < 0.3:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow
+from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
 from controller.store.store import Store
 
 
@@ -34,12 +34,13 @@ def entry(seq: int, **changes: object) -> Entry:
     return replace(Entry(seq, 1_700_000_000.25, "JobQueued", 1, None, '{"id":1}'), **changes)
 
 
-def batch(*rows: Entry | JobRow | NodeRow) -> Batch:
+def batch(*rows: Entry | JobRow | NodeRow | NoteRow) -> Batch:
     """One commit of these."""
     return Batch(
         tuple(row for row in rows if isinstance(row, Entry)),
         tuple(row for row in rows if isinstance(row, JobRow)),
         tuple(row for row in rows if isinstance(row, NodeRow)),
+        tuple(row for row in rows if isinstance(row, NoteRow)),
     )
 
 
@@ -50,6 +51,7 @@ class Model:
     entries: list[Entry] = field(default_factory=list)
     jobs: dict[int, JobRow] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
+    notes: dict[tuple[str, str], NoteRow] = field(default_factory=dict)
 
     def apply(self, batch: Batch) -> None:
         """Commit to memory what a store commits to disk."""
@@ -58,6 +60,10 @@ class Model:
             spec = row.spec if row.spec is not None else self.jobs[row.id].spec
             self.jobs[row.id] = replace(row, spec=spec)
         self.nodes.update((row.name, row) for row in batch.nodes)
+        for note in batch.notes:
+            self.notes.pop((note.kind, note.name), None)
+            if note.body is not None:
+                self.notes[note.kind, note.name] = note
 
     def check(self, store: Store) -> None:
         """The store holds this and nothing else."""
@@ -69,6 +75,7 @@ class Model:
         assert {row.id for row in loaded.ended} == ended
         assert all(row == self.jobs[row.id] for row in loaded.ended)
         assert {row.name: row for row in loaded.nodes} == self.nodes
+        assert {(row.kind, row.name): row for row in loaded.notes} == self.notes
         assert store.journal(0, len(self.entries) + 1) == self.entries
 
 
@@ -100,4 +107,5 @@ def history(seed: int) -> Iterator[Batch]:
             rows[row.id] = row
             entries.append(entry(seq, at=seq / 8, job=row.id, body="e" * chance.randrange(400)))
         node = NodeRow(f"node{chance.randrange(5)}", chance.choice(("up", "away")), f'{{"seq":{seq}}}')
-        yield batch(*entries, *rows.values(), node)
+        note = NoteRow("share", f"project{chance.randrange(5)}", chance.choice((None, f'{{"seq":{seq}}}')))
+        yield batch(*entries, *rows.values(), node, note)

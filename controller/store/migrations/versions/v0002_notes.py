@@ -1,0 +1,22 @@
+"""A table for what is neither a job nor a node: shares, what tenants have used, and the like."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def upgrade() -> None:
+    """Create it."""
+    op.create_table(
+        "notes",
+        sa.Column("kind", sa.Text(), primary_key=True),
+        sa.Column("name", sa.Text(), primary_key=True),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("seal", NUMBER, nullable=False),
+    )
