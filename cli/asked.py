@@ -54,6 +54,30 @@ class Asked:
     grace: Annotated[
         str | None, _option("--grace", "TIME", "Between SIGTERM and SIGKILL; otherwise 10s.")
     ] = None
+    checkpoint_command: Annotated[
+        str | None, _option("--checkpoint-command", "COMMAND", "Run this to save the state before a stop.")
+    ] = None
+    checkpoint_signal: Annotated[
+        str | None, _option("--checkpoint-signal", "SIGNAL", "Or send this, such as USR1.")
+    ] = None
+    checkpoint_dir: Annotated[
+        str | None,
+        _option(
+            "--checkpoint-dir", "DIR", "Each job saves in DIR/<job>; otherwise in corral-checkpoints here."
+        ),
+    ] = None
+    checkpoint_time: Annotated[
+        str | None, _option("--checkpoint-time", "TIME", "How long saving may take; otherwise 60s.")
+    ] = None
+    checkpoint_keep: Annotated[
+        str | None, _option("--checkpoint-keep", "N", "Delete all but the newest N; otherwise none.")
+    ] = None
+    warn_signal: Annotated[
+        str | None, _option("--warn-signal", "SIGNAL", "Send this before the time limit.")
+    ] = None
+    warn_time: Annotated[str | None, _option("--warn-time", "TIME", "How long before it; otherwise 60s.")] = (
+        None
+    )
     array: Annotated[
         str | None, _option("--array", "INDICES", "One job per index: 0-9, 1,3,7 or 0-20:5.")
     ] = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Why
+from wire.frames import Checkpoint
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory
 from wire.words import WHOLE_GPU, priority_name
@@ -30,6 +31,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("ended", clock(job.ended_at) if job.ended_at else ""),
         ("ran" if job.started_at else "waited", elapsed(job)),
         ("attempt", str(job.attempt or "")),
+        ("checkpoint", _checkpoint(detail.checkpoint)),
         ("holds", "\n".join(map(_held, job.held))),
     ]
     # The name is said already; an element of an array does not say the array again.
@@ -55,6 +57,11 @@ def of_spec(spec: JobSpec) -> Facts:
         ("environment", _pairs(spec.env)),
         ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
         ("grace", duration(spec.grace_s)),
+        ("saves", _saves(spec)),
+        (
+            "warned",
+            f"{duration(spec.warn_s)} before the limit, by {spec.warn_signal}" * bool(spec.warn_signal),
+        ),
         ("array", spec.array or ""),
         ("held", "yes" if spec.hold else ""),
     ]
@@ -90,6 +97,22 @@ def of_why(why: Why) -> str:
         f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _saves(spec: JobSpec) -> str:
+    """How the job saves its state before it is stopped."""
+    ways = [
+        shlex.join(spec.checkpoint_command),
+        spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",
+    ]
+    told = " and ".join(filter(None, ways))
+    return f"{told}, within {duration(spec.checkpoint_s)}" if told else ""
+
+
+def _checkpoint(saved: Checkpoint | None) -> str:
+    if saved is None:
+        return ""
+    return f"{saved.path}  {memory(-(-saved.size // (1 << 20)))}, {clock(saved.at)}"
 
 
 def _held(held: Held) -> str:

@@ -20,6 +20,8 @@ _FLAGS = {
     "selector": "--select",
     "time_limit_s": "--time",
     "grace_s": "--grace",
+    "checkpoint_s": "--checkpoint-time",
+    "warn_s": "--warn-time",
 }
 
 
@@ -56,6 +58,13 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "time_limit_s": _one(given, "time", units.seconds),
         "grace_s": _one(given, "grace", units.seconds),
         "array": _one(given, "array", str),
+        "checkpoint_command": _one(given, "checkpoint_command", units.words),
+        "checkpoint_signal": _one(given, "checkpoint_signal", units.signal),
+        "checkpoint_dir": _one(given, "checkpoint_dir", _directory),
+        "checkpoint_s": _one(given, "checkpoint_time", units.seconds),
+        "checkpoint_keep": _one(given, "checkpoint_keep", units.count),
+        "warn_signal": _one(given, "warn_signal", units.signal),
+        "warn_s": _one(given, "warn_time", units.seconds),
     }
     return JobSpec(
         command=command,
@@ -129,7 +138,15 @@ def _yes(text: str) -> bool:
 
 def _check(spec: JobSpec) -> None:
     found = [f"{flag_of(where) or where}: {sentence}" for where, sentence in problems(spec)]
-    texts = [*spec.command, spec.name, spec.workdir or "", *spec.env, *spec.env.values()]
+    texts = [
+        *spec.command,
+        *spec.checkpoint_command,
+        spec.checkpoint_dir or "",
+        spec.name,
+        spec.workdir or "",
+        *spec.env,
+        *spec.env.values(),
+    ]
     if any(not _is_utf8(text) for text in texts):
         found.append("the command, the name, the directory and the environment must be valid UTF-8")
     longest = max(len(part.encode(errors="replace")) for part in spec.command)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 
+from wire.spec import SIGNALS, signal_name
 from wire.words import PRIORITIES
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?) *([KMGTP])?(?:i?B)?", re.IGNORECASE)
@@ -108,3 +110,22 @@ def _amount(number: str) -> float:
     if len(number) > 15:
         raise ValueError(f"{number} is too large")
     return float(number)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """A command as a shell would split it, but nothing of it is run by one."""
+    try:
+        found = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {str(error).lower()}; close the quotation marks") from None
+    if not found:
+        raise ValueError("the command is empty; name a program")
+    return found
+
+
+def signal(text: str) -> str:
+    """USR1 or SIGUSR1."""
+    name = signal_name(text)
+    if not name:
+        raise ValueError(f"{text!r} is no signal for a job; choose one of {', '.join(SIGNALS)}")
+    return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
+from wire.frames import Checkpoint
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -100,6 +101,7 @@ class JobDetail:
     job: JobView
     spec: JobSpec
     why: Why
+    checkpoint: Optional[Checkpoint] = None
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,15 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """The newest that an attempt saved: a file or a directory, its size, and when it was last changed."""
+
+    path: str
+    size: int = 0
+    at: float = 0.0
+
+
+@dataclass(frozen=True)
 class AttemptStatus:
     """One attempt as its spool knows it: `pid` once started, `ended_at` once over.
 
@@ -65,6 +74,7 @@ class AttemptStatus:
     signal: Optional[int] = None
     why: str = ""
     usage: Optional[Usage] = None
+    checkpoint: Optional[Checkpoint] = None
 
 
 # --- agent to controller ---
@@ -148,7 +158,10 @@ class GpuHold:
 
 @dataclass(frozen=True)
 class Start:
-    """Run one attempt. A repeat is harmless; an older attempt than one already seen is refused."""
+    """Run one attempt. A repeat is harmless; an older attempt than one already seen is refused.
+
+    `checkpoint` is what an earlier attempt of the job saved; the fields after it are those of the JobSpec.
+    """
 
     job: int
     attempt: int
@@ -163,16 +176,27 @@ class Start:
     workdir: Optional[str] = None
     time_limit_s: Optional[float] = None
     grace_s: float = 10.0
+    checkpoint: Optional[Checkpoint] = None
+    checkpoint_command: tuple[str, ...] = ()
+    checkpoint_signal: str = ""
+    checkpoint_dir: Optional[str] = None
+    checkpoint_keep: int = 0
+    warn_signal: str = ""
+    warn_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End an attempt: SIGTERM, grace, SIGKILL. Unknown attempts are reported as ended, `why` = cancelled."""
+    """End an attempt: checkpoint, SIGTERM, grace, SIGKILL. An unknown one is reported as ended with `why`.
+
+    `checkpoint_s` is how long saving may take before SIGTERM; 0: none is wanted.
+    """
 
     job: int
     attempt: int
     grace_s: float = 10.0
     why: str = "cancelled"
+    checkpoint_s: float = 0.0
 
 
 @dataclass(frozen=True)

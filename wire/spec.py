@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Iterator, Mapping, Optional
+from typing import Callable, Iterator, Mapping, Optional
 
 from wire.words import PRIORITIES, WHOLE_GPU
 
@@ -35,9 +35,24 @@ class JobSpec:
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False
+    checkpoint_command: tuple[str, ...] = ()
+    checkpoint_signal: str = ""
+    checkpoint_dir: Optional[str] = None
+    checkpoint_s: float = 60.0
+    checkpoint_keep: int = 0
+    warn_signal: str = ""
+    warn_s: float = 60.0
+
+    @property
+    def saves(self) -> bool:
+        """Can the job be asked to save its state before it is stopped?"""
+        return bool(self.checkpoint_command or self.checkpoint_signal)
 
 
+SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG", "ALRM")
+"""What a job can be told by; a name may also be written SIGUSR1."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_PROGRAM = "must name a program to run"
 MAX_ARRAY = 10_000
 MAX_TEXT = 4_096
 MAX_COMMAND = 128 * 1024
@@ -51,7 +66,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         if not good:
             found.append((where, sentence))
 
-    need(bool(spec.command) and bool(spec.command[0]), "command", "must name a program to run")
+    need(bool(spec.command) and bool(spec.command[0]), "command", _PROGRAM)
     need(
         sum(len(part) for part in spec.command) <= MAX_COMMAND,
         "command",
@@ -80,6 +95,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         "must be positive and at most ten years",
     )
     need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
+    _need_checkpoint(spec, need)
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
     for key in spec.env:
         need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")
@@ -91,6 +107,25 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     return found
 
 
+def signal_name(text: str) -> str:
+    """USR1, for SIGUSR1, usr1 or USR1; empty if there is no such signal for jobs."""
+    name = text.upper()
+    name = name[3:] if name.startswith("SIG") else name
+    return name if name in SIGNALS else ""
+
+
+def _need_checkpoint(spec: JobSpec, need: Callable[[bool, str, str], None]) -> None:
+    for where in ("checkpoint_signal", "warn_signal"):
+        text = getattr(spec, where)
+        need(not text or bool(signal_name(text)), where, f"must be one of {', '.join(SIGNALS)}")
+    need(not spec.checkpoint_command or bool(spec.checkpoint_command[0]), "checkpoint_command", _PROGRAM)
+    need(0 < spec.checkpoint_s <= 86_400, "checkpoint_s", "must be positive and at most a day")
+    need(0 < spec.warn_s <= 86_400, "warn_s", "must be positive and at most a day")
+    need(0 <= spec.checkpoint_keep <= 1_000, "checkpoint_keep", "must lie between 0 and 1000; 0 keeps all")
+    folder = spec.checkpoint_dir
+    need(folder is None or folder.startswith("/"), "checkpoint_dir", "must be an absolute path")
+
+
 def storable(text: str) -> bool:
     """Can it be written down? No NUL, and no half of a surrogate pair, which JSON lets through."""
     return not _UNSTORABLE.search(text)
@@ -100,7 +135,9 @@ def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Every text of a spec with the path to it."""
     yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
+    yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
     yield from (("command", part) for part in spec.command)
+    yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from (("gpu_models", model) for model in spec.gpu_models)
     for where, pairs in (("selector", spec.selector), ("env", spec.env)):
         for key, value in pairs.items():

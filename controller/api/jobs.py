@@ -78,7 +78,7 @@ async def show(call: Call) -> JobDetail:
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if call.caller.owns(job.user) else public(job.spec)
-    return JobDetail(job_view(engine, job), spec, engine.explain(job, call.daemon.now()))
+    return JobDetail(job_view(engine, job), spec, engine.explain(job, call.daemon.now()), job.checkpoint)
 
 
 async def cancel(call: Call) -> JobView:

@@ -74,7 +74,7 @@ def _held(state: State, member: Member) -> Held:
 
 def public(spec: JobSpec) -> JobSpec:
     """A spec without what may hold secrets: the environment, and the arguments of the program."""
-    return replace(spec, env={}, command=spec.command[:1])
+    return replace(spec, env={}, command=spec.command[:1], checkpoint_command=spec.checkpoint_command[:1])
 
 
 def node_view(state: State, node: Node, readings: Mapping[str, GpuSample]) -> NodeView:

@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.core import events
 from controller.core.events import Event
-from controller.core.jobs import Job, Member
+from controller.core.jobs import Job, Member, newest
 from controller.core.nodes import Node
 from controller.core.state import State
 from controller.core.transitions import require
@@ -84,6 +84,7 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     job.unended -= 1
     member.code, member.signal, member.why = event.code, event.signal, event.why
     member.cpu_s, member.max_rss_mib = event.cpu_s, event.max_rss_mib
+    job.checkpoint = newest(job.checkpoint, event.checkpoint)
     state.nodes.free(event.job, event.node)
 
 

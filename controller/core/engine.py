@@ -210,6 +210,7 @@ class Engine:
                 status.why,
                 usage.cpu_s if usage else 0.0,
                 usage.max_rss_mib if usage else 0,
+                status.checkpoint,
             )
         )
         if not job.unended:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wire.codec import decode, dumps, encode
-from wire.frames import GpuHold, NodeFacts
+from wire.frames import Checkpoint, GpuHold, NodeFacts
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -94,6 +94,7 @@ class AttemptExited(JobEvent):
     why: str = ""
     cpu_s: float = 0.0
     max_rss_mib: int = 0
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from controller.core.events import Allocation
 from controller.core.requests import Ask
+from wire.frames import Checkpoint
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 
@@ -62,6 +63,8 @@ class Job:
     stopped_by: str = ""
     code: int | None = None
     signal: int | None = None
+    checkpoint: Checkpoint | None = None
+    """The newest that any attempt saved; the next one is told of it."""
 
     @property
     def label(self) -> str:
@@ -93,3 +96,10 @@ class Job:
     def running(self) -> list[Member]:
         """Members that hold something now."""
         return [member for member in self.members.values() if member.ended_at is None]
+
+
+def newest(one: Checkpoint | None, other: Checkpoint | None) -> Checkpoint | None:
+    """The later of two checkpoints; what is known stands if both are as late."""
+    if one is None or other is None:
+        return one or other
+    return other if other.at > one.at else one

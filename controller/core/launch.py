@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.core.jobs import Job
 from wire.frames import Start
+from wire.spec import signal_name
 
 FIRST_PORT, PORTS = 20_000, 20_000
 """Rendezvous ports of gangs, spread by job id so that neighbours rarely meet."""
@@ -28,6 +29,13 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             workdir=spec.workdir,
             time_limit_s=spec.time_limit_s,
             grace_s=spec.grace_s,
+            checkpoint=job.checkpoint,
+            checkpoint_command=spec.checkpoint_command,
+            checkpoint_signal=signal_name(spec.checkpoint_signal),
+            checkpoint_dir=spec.checkpoint_dir,
+            checkpoint_keep=spec.checkpoint_keep,
+            warn_signal=signal_name(spec.warn_signal),
+            warn_s=spec.warn_s,
         )
         for rank, (node, member) in enumerate(job.members.items())
     }

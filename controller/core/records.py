@@ -13,7 +13,7 @@ from controller.core.requests import ask_of
 from controller.core.rows import JobRow, NodeRow
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
-from wire.frames import NodeFacts
+from wire.frames import Checkpoint, NodeFacts
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -52,6 +52,7 @@ class JobRecord:
     stopped_by: str
     code: int | None
     signal: int | None
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.stopped_by,
         job.code,
         job.signal,
+        job.checkpoint,
     )
     return JobRow(
         id=job.id,
@@ -150,6 +152,7 @@ def job_of(row: JobRow) -> Job:
         stopped_by=record.stopped_by,
         code=record.code,
         signal=record.signal,
+        checkpoint=record.checkpoint,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job

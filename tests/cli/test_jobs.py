@@ -53,7 +53,9 @@ def test_everything_asked_is_in_the_job() -> None:
     spec = command(
         "--name n --project p --queue q --priority high --cpus 0.5 --memory 16G --gpus 8 --nodes 2 "
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
-        "--workdir /data --time 2h --grace 30s --array 0-3 --hold",
+        "--workdir /data --time 2h --grace 30s --array 0-3 --hold "
+        "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
+        "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s",
         HOME="/root",
     )
     assert spec == JobSpec(
@@ -74,6 +76,13 @@ def test_everything_asked_is_in_the_job() -> None:
         grace_s=30,
         array="0-3",
         hold=True,
+        checkpoint_command=("save", "--to", "disk"),
+        checkpoint_signal="USR1",
+        checkpoint_dir="/shared",
+        checkpoint_s=300,
+        checkpoint_keep=2,
+        warn_signal="USR2",
+        warn_s=90,
     )
 
 
@@ -268,6 +277,9 @@ def test_a_script_that_is_not_there_may_have_been_meant_as_a_command(tmp_path: P
         ("--memory 9999999T", "--memory: must be positive"),
         ("--time 9999d", "--time: must be positive"),
         ("--grace 2h", "--grace: must lie between"),
+        ("--checkpoint-signal KILL", "--checkpoint-signal: 'KILL' is no signal for a job"),
+        ('--checkpoint-command "\'"', "--checkpoint-command"),
+        ("--checkpoint-time 2d", "--checkpoint-time: must be positive and at most a day"),
         ("--array 5-1", "--array: '5-1' counts backwards"),
         ("--project ''", "--project: must not be empty"),
         ("--priority urgent", "--priority: 'urgent' is not a priority"),

@@ -13,7 +13,7 @@ from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
-from wire.frames import AttemptStatus, Start, Stop
+from wire.frames import AttemptStatus, Checkpoint, Start, Stop
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState
 
@@ -117,8 +117,10 @@ class EngineMachine(RuleBasedStateMachine):
         elif old.started_at is None:
             new = AttemptStatus(old.job, old.attempt, 1, self.world.now)
         else:
+            number = None if code is not None else 9
+            saved = Checkpoint("/saved", 1, self.world.now) if code else None
             new = AttemptStatus(
-                old.job, old.attempt, 1, old.started_at, self.world.now, code, None if code is not None else 9
+                old.job, old.attempt, 1, old.started_at, self.world.now, code, number, checkpoint=saved
             )
         self.agents.alive[key] = new
         if key[0] in self.agents.up and reported:
