@@ -6,11 +6,12 @@ import hashlib
 import math
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Mapping
 
 from agent.gpus import SAMPLE_S, Loads, Readings, Tell, UnknownGpus
 from agent.loop import Loop
+from wire import mig
 from wire.frames import GpuFacts, GpuReport, GpuSample
 from wire.words import WHOLE_GPU
 
@@ -26,18 +27,19 @@ class Model:
     idle_w: int
     full_w: int
     nvlink: bool
+    compute: str
 
 
 MODELS = {
-    "H200": Model("NVIDIA H200", 143_771, 75, 700, True),
-    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, 72, 700, True),
-    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, 62, 400, True),
-    "A100-40G": Model("NVIDIA A100-SXM4-40GB", 40_960, 55, 400, True),
-    "V100": Model("Tesla V100-SXM2-32GB", 32_768, 42, 300, True),
-    "L40S": Model("NVIDIA L40S", 46_068, 35, 350, False),
-    "L4": Model("NVIDIA L4", 23_034, 16, 72, False),
-    "T4": Model("Tesla T4", 15_360, 10, 70, False),
-    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, 20, 450, False),
+    "H200": Model("NVIDIA H200", 143_771, 75, 700, True, "9.0"),
+    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, 72, 700, True, "9.0"),
+    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, 62, 400, True, "8.0"),
+    "A100-40G": Model("NVIDIA A100-SXM4-40GB", 40_960, 55, 400, True, "8.0"),
+    "V100": Model("Tesla V100-SXM2-32GB", 32_768, 42, 300, True, "7.0"),
+    "L40S": Model("NVIDIA L40S", 46_068, 35, 350, False, "8.9"),
+    "L4": Model("NVIDIA L4", 23_034, 16, 72, False, "8.9"),
+    "T4": Model("Tesla T4", 15_360, 10, 70, False, "7.5"),
+    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, 20, 450, False, "8.9"),
 }
 
 
@@ -49,9 +51,12 @@ class SimulatedGpus:
     def __init__(self, node: str, description: str) -> None:
         facts: list[GpuFacts] = []
         self._models: list[Model] = []
-        for count, model in _groups(description):
-            facts += [_facts(node, len(self._models), position, count, model) for position in range(count)]
-            self._models += [model] * count
+        for count, model, slices in _groups(description):
+            first = len(facts)
+            for position in range(count):
+                gpu = _facts(node, first, position, count, model)
+                facts += _divided(node, gpu, slices, len(facts)) if slices else [gpu]
+            self._models += [model] * (len(facts) - first)
         self.facts = tuple(facts)
         self._heat = [0.0] * len(facts)
         self._tick = 0
@@ -81,22 +86,45 @@ class SimulatedGpus:
         return GpuSample(
             gpu.uuid,
             round(100 * busy),
-            round(model.memory_mib * (0.006 + min(1.0, load) * 0.82)),
+            round(gpu.memory_mib * (0.006 + min(1.0, load) * 0.82)),
             round(model.idle_w + busy * (model.full_w - model.idle_w)),
             round(31 + index % 4 + 38 * self._heat[index]),
         )
 
 
-def _groups(description: str) -> list[tuple[int, Model]]:
+def _groups(description: str) -> list[tuple[int, Model, list[str]]]:
     found = []
     for part in description.split(","):
-        match = re.fullmatch(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)", part.strip())
+        match = re.fullmatch(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?", part.strip())
         model = MODELS.get(match[2].upper()) if match else None
         if match is None or model is None:
             known = ", ".join(MODELS)
             raise UnknownGpus(f"cannot read {part!r}; write 8xH100 or 8xH100,8xL40S with one of {known}")
-        found.append((int(match[1]), model))
+        try:
+            slices = mig.instances(match[3]) if match[3] else []
+        except ValueError as error:
+            raise UnknownGpus(f"cannot read {part!r}: {error}") from None
+        found.append((int(match[1]), model, slices))
     return found
+
+
+def _divided(node: str, gpu: GpuFacts, slices: list[str], first: int) -> list[GpuFacts]:
+    """The MIG instances of a GPU: devices of their own, which no NVLink reaches."""
+    return [
+        replace(
+            gpu,
+            index=first + place,
+            uuid=f"MIG-{_uuid(f'{node}/{gpu.uuid}/{place}/{profile}')}",
+            memory_mib=mig.memory_mib(profile),
+            links=(),
+            mig=profile,
+        )
+        for place, profile in enumerate(slices)
+    ]
+
+
+def _uuid(seed: str) -> uuid.UUID:
+    return uuid.UUID(bytes=hashlib.sha256(seed.encode()).digest()[:16])
 
 
 def _facts(node: str, first: int, position: int, count: int, model: Model) -> GpuFacts:
@@ -104,13 +132,13 @@ def _facts(node: str, first: int, position: int, count: int, model: Model) -> Gp
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE
     others = range(clique, min(count, clique + NVLINK_CLIQUE)) if model.nvlink else ()
-    digest = hashlib.sha256(f"{node}/{index}/{model.name}".encode()).digest()
     return GpuFacts(
         index=index,
-        uuid=f"GPU-{uuid.UUID(bytes=digest[:16])}",
+        uuid=f"GPU-{_uuid(f'{node}/{index}/{model.name}')}",
         model=model.name,
         memory_mib=model.memory_mib,
         numa=position * 2 // count,
         pci_bus=f"{index // 16:08X}:{0x18 + index % 16 * 8:02X}:00.0",
         links=tuple(first + other for other in others if other != position),
+        compute=model.compute,
     )

@@ -15,7 +15,11 @@ MAX_FRAME = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU as the host reports it; `links` are the indices it reaches over NVLink."""
+    """One GPU as the host reports it; `links` are the indices it reaches over NVLink.
+
+    A MIG instance is reported like a GPU, with a UUID and memory of its own and the profile in `mig`; the
+    GPU it is cut from is not. `compute` is the compute capability, such as 9.0; "" where nobody knows.
+    """
 
     index: int
     uuid: str
@@ -26,11 +30,13 @@ class GpuFacts:
     links: tuple[int, ...] = ()
     health: GpuHealth = GpuHealth.OK
     why: str = ""
+    compute: str = ""
+    mig: str = ""
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a host has; changes only by a new hello."""
+    """What a host has; changes only by a new hello. `storage_mib` is local disk that jobs may fill."""
 
     cpu_milli: int
     memory_mib: int
@@ -38,6 +44,7 @@ class NodeFacts:
     numa_nodes: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"
+    storage_mib: int = 0
 
 
 @dataclass(frozen=True)

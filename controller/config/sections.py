@@ -27,7 +27,8 @@ from wire import places
 
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_SIMULATED = re.compile(r"simulated:\d{1,3}x[\w-]{1,40}(,\d{1,3}x[\w-]{1,40})*")
+_GROUP = r"\d{1,3}x[\w-]{1,40}(:[\w.*/+]{1,80})?"
+_SIMULATED = re.compile(f"simulated:{_GROUP}(,{_GROUP})*")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.config import Config
 from controller.sim.refusal import SimulationRefused
+from wire import mig
 from wire.frames import GpuFacts, NodeFacts
 from wire.spec import JobSpec
 
@@ -19,7 +20,7 @@ BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
 """GPUs that reach each other over NVLink."""
-_GROUP = re.compile(r"(\d{1,3})x([\w-]{1,40})")
+_GROUP = re.compile(r"(\d{1,3})x([\w-]{1,40})(?::([\w.*/+]{1,80}))?")
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -79,7 +80,7 @@ def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> C
     """So many nodes of one kind."""
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
-    return Cluster({name: _facts(name, cpus, memory_mib, ((gpus, model),)) for name in names})
+    return Cluster({name: _facts(name, cpus, memory_mib, ((gpus, model, ""),)) for name in names})
 
 
 def configured(config: Config) -> Cluster:
@@ -97,7 +98,8 @@ def configured(config: Config) -> Cluster:
                 f"node {name}: gpus = {node.gpus!r} is known only to the host itself",
                 'Write gpus = "simulated:8xH100" or "none", or give the cluster by --nodes and --gpus.',
             )
-        groups = tuple((int(count), model) for count, model in _GROUP.findall(node.gpus.partition(":")[2]))
+        found = _GROUP.findall(node.gpus.partition(":")[2])
+        groups = tuple((int(count), model, slices) for count, model, slices in found)
         nodes[name] = _facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
     if not nodes:
         raise SimulationRefused(
@@ -118,24 +120,37 @@ def _facts(
     name: str,
     cpus: int,
     memory_mib: int,
-    groups: tuple[tuple[int, str], ...],
+    groups: tuple[tuple[int, str, str], ...],
     labels: Mapping[str, str] | None = None,
 ) -> NodeFacts:
     """A host with two sockets: half of each group of GPUs at either, NVLink within eight neighbours."""
     gpus: list[GpuFacts] = []
-    for count, model in groups:
+    for count, model, slices in groups:
         first = len(gpus)
         for place in range(count):
             island = place // ISLAND * ISLAND
             others = range(island, min(count, island + ISLAND))
-            gpus.append(
-                GpuFacts(
-                    index=first + place,
-                    uuid=f"GPU-{name}-{first + place}",
-                    model=model,
-                    memory_mib=GPU_MEMORY_MIB,
-                    numa=place * 2 // count,
-                    links=tuple(first + other for other in others if other != place),
-                )
+            gpu = GpuFacts(
+                index=len(gpus),
+                uuid=f"GPU-{name}-{len(gpus)}",
+                model=model,
+                memory_mib=GPU_MEMORY_MIB,
+                numa=place * 2 // count,
+                links=tuple(first + other for other in others if other != place),
             )
+            gpus += _divided(gpu, mig.instances(slices)) if slices else [gpu]
     return NodeFacts(cpus * CORE, memory_mib, tuple(gpus), 2, labels or {})
+
+
+def _divided(gpu: GpuFacts, slices: list[str]) -> list[GpuFacts]:
+    return [
+        replace(
+            gpu,
+            index=gpu.index + place,
+            uuid=f"MIG-{gpu.uuid}-{place}",
+            memory_mib=mig.memory_mib(profile),
+            links=(),
+            mig=profile,
+        )
+        for place, profile in enumerate(slices)
+    ]

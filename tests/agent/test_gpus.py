@@ -46,6 +46,26 @@ def test_what_cannot_be_read_is_said(text: str) -> None:
         SimulatedGpus("a", text)
 
 
+def test_a_divided_gpu_is_so_many_devices_of_their_own() -> None:
+    facts = SimulatedGpus("a", "2xA100-40G:3g.20gb/1g.5gb*4,1xA100-40G").facts
+    assert [gpu.index for gpu in facts] == [*range(11)]
+    assert [gpu.mig for gpu in facts] == ["3g.20gb", *["1g.5gb"] * 4] * 2 + [""]
+    assert [gpu.memory_mib for gpu in facts[:2]] == [20_480, 5_120]
+    assert [gpu.numa for gpu in facts] == [0] * 5 + [1] * 5 + [0]
+    assert len({gpu.uuid for gpu in facts}) == 11
+    assert all(gpu.uuid.startswith("MIG-") and not gpu.links for gpu in facts[:10])
+    assert {gpu.compute for gpu in facts} == {"8.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("1xA100:8g.5gb", "not a MIG profile"), ("1xA100:1g.5gb*8", "more than the seven slices")],
+)
+def test_how_a_gpu_cannot_be_divided_is_said(text: str, said: str) -> None:
+    with pytest.raises(UnknownGpus, match=said):
+        SimulatedGpus("a", text)
+
+
 def test_readings_follow_the_load() -> None:
     gpus = SimulatedGpus("a", "2xH100")
     busy, idle = gpus.facts
