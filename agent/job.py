@@ -17,14 +17,13 @@ class NotStarted(Exception):
     """The job's program could not be started; says in words why."""
 
 
-def start(launch: Launch) -> int:
-    """The pid of the job's first process, leader of its own session; raises NotStarted."""
-    if launch.cpus:
-        os.sched_setaffinity(0, launch.cpus)
-    return _spawn(launch) if launch.user is None else _fork(launch, *launch.user)
+def start(launch: Launch, task: dict[str, str]) -> int:
+    """The pid of a task's first process, leader of its own session; raises NotStarted."""
+    env = {**launch.env, **task} if task else launch.env
+    return _spawn(launch, env) if launch.user is None else _fork(launch, env, *launch.user)
 
 
-def _spawn(launch: Launch) -> int:
+def _spawn(launch: Launch, env: dict[str, str]) -> int:
     """The same user: no copy of this process is made, which is half of what an attempt costs."""
     _enter(launch.cwd)
     program = _find(launch)
@@ -33,7 +32,7 @@ def _spawn(launch: Launch) -> int:
         return os.posix_spawn(
             program,
             launch.argv,
-            launch.env,
+            env,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, target, path, _OUTPUT, 0o600) for target, path in enumerate(output, 1)
             ],
@@ -45,7 +44,7 @@ def _spawn(launch: Launch) -> int:
         raise NotStarted(_why(program, error)) from None
 
 
-def _fork(launch: Launch, uid: int, gid: int, groups: list[int]) -> int:
+def _fork(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[int]) -> int:
     """Another user: whatever fails on the way there ends the attempt, so that nothing runs as root."""
     failure, tell = os.pipe()
     try:
@@ -53,7 +52,7 @@ def _fork(launch: Launch, uid: int, gid: int, groups: list[int]) -> int:
     except OSError as error:
         raise NotStarted(f"cannot fork: {error.strerror}") from None
     if pid == 0:
-        _become(launch, uid, gid, groups, tell)
+        _become(launch, env, uid, gid, groups, tell)
     os.close(tell)
     sentence = os.read(failure, 4_096)
     os.close(failure)
@@ -63,7 +62,7 @@ def _fork(launch: Launch, uid: int, gid: int, groups: list[int]) -> int:
     return pid
 
 
-def _become(launch: Launch, uid: int, gid: int, groups: list[int], tell: int) -> None:
+def _become(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[int], tell: int) -> None:
     """In the child: the working directory and the program are looked for as the user who may see them."""
     try:
         os.setsid()
@@ -79,7 +78,7 @@ def _become(launch: Launch, uid: int, gid: int, groups: list[int], tell: int) ->
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            os.execve(program, launch.argv, launch.env)  # noqa: S606 - no shell is the point
+            os.execve(program, launch.argv, env)  # noqa: S606 - no shell is the point
         except (OSError, ValueError) as error:
             raise NotStarted(_why(program, error)) from None
     except NotStarted as error:

@@ -14,21 +14,23 @@ class Launch:
         self,
         key: str,
         place: str,
-        argv: list[str],
-        env: dict[str, str],
-        cwd: str,
-        user: tuple[int, int, list[int]] | None,
-        cpus: list[int],
-        limit_s: float | None,
-        grace_s: float,
+        argv: list[str] | None = None,
+        env: dict[str, str] | None = None,
+        tasks: list[dict[str, str]] | None = None,
+        cwd: str = "/",
+        user: tuple[int, int, list[int]] | None = None,
+        cpus: list[int] | None = None,
+        limit_s: float | None = None,
+        grace_s: float = 0.0,
     ) -> None:
         self.key = key
         self.place = place
-        self.argv = argv
-        self.env = env
+        self.argv = argv or []
+        self.env = env or {}
+        self.tasks = tasks or [{}]
         self.cwd = cwd
         self.user = user
-        self.cpus = cpus
+        self.cpus = cpus or []
         self.limit_s = limit_s
         self.grace_s = grace_s
 

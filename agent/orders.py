@@ -7,12 +7,11 @@ import pwd
 import time
 from dataclasses import dataclass, field
 
+from agent import environment
 from agent.host import Host
 from agent.launch import Launch
-from agent.tree import mark
 from wire.frames import Start
 
-BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REMEMBER_S = 60.0
 
 
@@ -71,40 +70,18 @@ def _own_account(uid: int) -> Account:
 def prepare(key: str, place: str, order: Start | None, accounts: Accounts, host: Host) -> Launch:
     """Make ready for the nursery; without an order there is only something to end."""
     if order is None:
-        return Launch(key, place, [], {}, "/", None, [], None, 0.0)
+        return Launch(key, place)
     account = accounts.of(order.user)
+    cpus = host.cpus_of(order.numa)
     return Launch(
         key,
         place,
-        list(order.command),
-        _environment(order, account, place),
-        order.workdir or _home(account),
-        account.switch,
-        host.cpus_of(order.numa),
-        order.time_limit_s,
-        order.grace_s,
+        argv=list(order.command),
+        env=environment.shared(order, account, place, max(1, order.cpu_milli // 1000)),
+        tasks=environment.of_tasks(order),
+        cwd=order.workdir or environment.home(account),
+        user=account.switch,
+        cpus=cpus,
+        limit_s=order.time_limit_s,
+        grace_s=order.grace_s,
     )
-
-
-def _environment(order: Start, account: Account, place: str) -> dict[str, str]:
-    """A small base, then what the order says, then what only this host knows; nothing of the agent's own."""
-    name, _, value = mark(place).partition("=")
-    return {
-        "PATH": BASE_PATH,
-        "HOME": account.home,
-        "USER": account.name,
-        "LOGNAME": account.name,
-        "SHELL": account.shell or "/bin/sh",
-        "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",  # noqa: S108 - the usual place, for the job and not for us
-        **order.env,
-        "CUDA_VISIBLE_DEVICES": ",".join(hold.uuid for hold in order.gpus),
-        "CORRAL_GPUS": str(len(order.gpus)),
-        "CORRAL_CPU_MILLI": str(order.cpu_milli),
-        "CORRAL_MEMORY_MIB": str(order.memory_mib),
-        name: value,
-    }
-
-
-def _home(account: Account) -> str:
-    return account.home if os.path.isdir(account.home) else "/"

@@ -32,7 +32,7 @@ class Supervisor:
         self.descriptor = -1
         self.end = 0
         self.unsaid = b""
-        self.main: int | None = None
+        self.tasks: dict[int, int | None] = {}
         self.status: int | None = None
         self.why = ""
         self.cpu_s = 0.0
@@ -72,17 +72,21 @@ class Supervisor:
         try:
             self._start()
         except NotStarted as error:
-            self._give_up(f"launch_failed: {error}")
-            return
+            self.why = f"launch_failed: {error}"
+            self._begin_ending(0.0)  # of several tasks some may run
         while self._reap():
             self._wait()
         self._conclude()
 
     def _start(self) -> None:
-        self.main = start(self.launch)
+        if self.launch.cpus:
+            os.sched_setaffinity(0, self.launch.cpus)
+        for task in self.launch.tasks:
+            self.tasks[start(self.launch, task)] = None
+        first = next(iter(self.tasks))
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
-        started = record.line("started", self.main, tree.start_ticks(self.main), f"{time.time():.6f}")
+        started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
 
@@ -97,11 +101,16 @@ class Supervisor:
                 break
             self.cpu_s += usage.ru_utime + usage.ru_stime
             self.rss_mib = max(self.rss_mib, usage.ru_maxrss // 1024)
-            if pid == self.main:
-                self.status = status
-        if self.status is not None and not self.ending:
+            if pid in self.tasks:
+                self.tasks[pid] = status
+                self.status = self.status or status  # the first that failed speaks for all
+        if not self.ending and self._over():
             self._begin_ending(self.launch.grace_s)  # the job is over, but left something behind
         return True
+
+    def _over(self) -> bool:
+        """Have all tasks ended, or one of them so that the others are of no use?"""
+        return bool(self.status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
         """Sleep until a child dies, a stop is ordered or a moment has come; see to the last two."""
@@ -141,7 +150,7 @@ class Supervisor:
                 return
             grace, why = str(self.launch.grace_s), default
         self.why = self.why or why
-        if self.main is not None:
+        if self.tasks:
             self._begin_ending(float(grace))
 
     def _conclude(self) -> None:

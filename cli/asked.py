@@ -36,6 +36,10 @@ class Asked:
     ] = None
     gpus_per_node: Annotated[str | None, _option("--gpus-per-node", "N", "GPUs on each node.")] = None
     nodes: Annotated[str | None, _option("--nodes", "N", "Nodes; otherwise as few as the GPUs need.")] = None
+    tasks_per_node: Annotated[
+        str | None,
+        _option("--tasks-per-node", "N", "Start the command N times on each node; otherwise once."),
+    ] = None
     gpu_model: Annotated[
         list[str], _option("--gpu-model", "MODEL", "Only GPUs of this model; may be repeated.")
     ] = field(default_factory=list)

@@ -51,6 +51,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("priority", priority_name(spec.priority)),
         ("gpus", gpus_text(spec.gpus) + models),
         ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
+        ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
         ("cpus", f"{cores(spec.cpu_milli)} per node"),
         ("memory", f"{memory(spec.memory_mib)} per node"),
         ("only nodes", _pairs(spec.selector)),

@@ -63,6 +63,7 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "checkpoint_dir": _one(given, "checkpoint_dir", _directory),
         "checkpoint_s": _one(given, "checkpoint_time", units.seconds),
         "checkpoint_keep": _one(given, "checkpoint_keep", units.count),
+        "tasks_per_node": _one(given, "tasks_per_node", units.count),
         "warn_signal": _one(given, "warn_signal", units.signal),
         "warn_s": _one(given, "warn_time", units.seconds),
     }

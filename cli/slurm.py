@@ -89,7 +89,7 @@ def _nodes(text: str) -> Pairs:
 
 def _tasks(text: str) -> Pairs:
     if text != "1":
-        raise ValueError("Corral starts a job's command once on each node; ask for --nodes")
+        raise ValueError("Corral starts as many on each node; ask for --nodes and --ntasks-per-node")
     return []
 
 
@@ -135,7 +135,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--mem": _memory,
     "--nodes": _nodes,
     "--ntasks": _tasks,
-    "--ntasks-per-node": _tasks,
+    "--ntasks-per-node": _as("tasks_per_node"),
     "--partition": _as("queue"),
     "--time": _time,
 }

@@ -168,6 +168,7 @@ class Start:
     """Run one attempt. A repeat is harmless; an older attempt than one already seen is refused.
 
     `checkpoint` is what an earlier attempt of the job saved; the fields after it are those of the JobSpec.
+    `tasks` processes run on this node, the one of number `rank` among the job's `nodes`.
     """
 
     job: int
@@ -190,6 +191,9 @@ class Start:
     checkpoint_keep: int = 0
     warn_signal: str = ""
     warn_s: float = 0.0
+    tasks: int = 1
+    rank: int = 0
+    nodes: int = 1
 
 
 @dataclass(frozen=True)

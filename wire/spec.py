@@ -42,6 +42,7 @@ class JobSpec:
     checkpoint_keep: int = 0
     warn_signal: str = ""
     warn_s: float = 60.0
+    tasks_per_node: int = 1
 
     @property
     def saves(self) -> bool:
@@ -96,6 +97,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     )
     need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
     _need_checkpoint(spec, need)
+    need(1 <= spec.tasks_per_node <= 1_000, "tasks_per_node", "must be between 1 and 1000")
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
     for key in spec.env:
         need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")

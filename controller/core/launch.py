@@ -36,6 +36,9 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             checkpoint_keep=spec.checkpoint_keep,
             warn_signal=signal_name(spec.warn_signal),
             warn_s=spec.warn_s,
+            tasks=spec.tasks_per_node,
+            rank=rank,
+            nodes=len(job.members),
         )
         for rank, (node, member) in enumerate(job.members.items())
     }
@@ -48,6 +51,7 @@ def place_of(node: str, rank: int) -> dict[str, str]:
         "CORRAL_NODE_RANK": str(rank),
         "NODE_RANK": str(rank),
         "SLURM_NODEID": str(rank),
+        "SLURMD_NODENAME": node,
     }
 
 
@@ -64,15 +68,33 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         "CORRAL_PROJECT": job.spec.project,
         "CORRAL_NODES": listed,
         "NNODES": count,
-        "SLURM_JOB_ID": str(job.id),
-        "SLURM_JOB_NAME": job.name,
-        "SLURM_NNODES": count,
-        "SLURM_JOB_NODELIST": listed,
+        **_in_slurms_words(job, listed, count),
     }
     if job.array is not None:
         made["CORRAL_ARRAY_ID"] = made["SLURM_ARRAY_JOB_ID"] = str(job.array)
         made["CORRAL_ARRAY_INDEX"] = made["SLURM_ARRAY_TASK_ID"] = str(job.index)
-    if len(nodes) > 1:
+    if len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[nodes[0]]
         made["MASTER_PORT"] = str(FIRST_PORT + job.id % PORTS)
     return made
+
+
+def _in_slurms_words(job: Job, listed: str, count: str) -> dict[str, str]:
+    """What training frameworks read to find out that they run under a scheduler, and where."""
+    made = {
+        "SLURM_JOB_ID": str(job.id),
+        "SLURM_JOBID": str(job.id),
+        "SLURM_JOB_NAME": job.name,
+        "SLURM_JOB_USER": job.user,
+        "SLURM_JOB_ACCOUNT": job.spec.project,
+        "SLURM_JOB_PARTITION": job.spec.queue,
+        "SLURM_NNODES": count,
+        "SLURM_JOB_NUM_NODES": count,
+        "SLURM_JOB_NODELIST": listed,
+        "SLURM_NODELIST": listed,
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": listed,
+        "SLURM_STEP_NUM_NODES": count,
+        "SLURM_RESTART_COUNT": str(job.attempt - 1),
+    }
+    return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

@@ -131,7 +131,8 @@ def test_nothing_of_the_daemon_leaks(run: Run) -> None:
     assert seen.items() >= env.items()
     base = {"HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "CUDA_VISIBLE_DEVICES"}
     ours = {"CORRAL_SPOOL", "CORRAL_GPUS", "CORRAL_CPU_MILLI", "CORRAL_MEMORY_MIB"}
-    assert seen.keys() - env.keys() == base | ours
+    slurms = {f"SLURM_{name}" for name in ("CPUS_ON_NODE", "CPUS_PER_TASK", "MEM_PER_NODE", "GPUS_ON_NODE")}
+    assert seen.keys() - env.keys() == base | ours | slurms
     assert seen["CUDA_VISIBLE_DEVICES"] == ""
     *descriptors, blocked, ignored = agent.log(2).decode().split("\n")[:-1]
     numbers = [line.split()[0] for line in descriptors if line.strip() and not line.endswith("/fd")]

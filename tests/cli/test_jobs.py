@@ -55,7 +55,7 @@ def test_everything_asked_is_in_the_job() -> None:
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
         "--workdir /data --time 2h --grace 30s --array 0-3 --hold "
         "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
-        "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s",
+        "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4",
         HOME="/root",
     )
     assert spec == JobSpec(
@@ -83,6 +83,7 @@ def test_everything_asked_is_in_the_job() -> None:
         checkpoint_keep=2,
         warn_signal="USR2",
         warn_s=90,
+        tasks_per_node=4,
     )
 
 
