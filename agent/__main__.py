@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import resource
@@ -10,6 +11,7 @@ import sys
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Optional
 
 from agent import host, tree
 from agent.channel import Channel
@@ -27,14 +29,14 @@ _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 def main() -> int:
     """Run until the controller is gone; the attempts go on without us."""
-    options = _parse()
+    options = _parse(_told() if sys.argv[1:] == ["-"] else None)
     os.umask(0o077)
     found = host.look()
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
         gpus = _find_gpus(options.gpus, options.name)
-        spool.open()
+        spool.open(replace=options.replace)
     except (SpoolUnusable, UnknownGpus) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
@@ -59,7 +61,18 @@ def main() -> int:
     return 0
 
 
-def _parse() -> argparse.Namespace:
+def _told() -> list[str]:
+    """The command line as one line of JSON on stdin: no shell on the way can misread it."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)  # no more than the line: what follows are frames
+        if not byte or len(line) > 1 << 16:
+            raise SystemExit("agent: a line of JSON with the options was expected on stdin")
+        line += byte
+    return [str(each) for each in json.loads(line)]
+
+
+def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="agent", description=__doc__)
     parser.add_argument("--name", required=True, help="the node's name")
     parser.add_argument(
@@ -72,7 +85,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
-    return parser.parse_args()
+    parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
+    return parser.parse_args(told)
 
 
 def _find_gpus(description: str, node: str) -> Gpus:

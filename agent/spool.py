@@ -16,7 +16,9 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from wire.codec import Malformed
 from wire.frames import AttemptStatus, Start, Stop, Usage, pack, unpack
 
 Key = tuple[int, int]
+REPLACE_S = 0.5
+"""So long an agent that is about to leave may take before the one that replaces it ends it."""
 
 
 class SpoolUnusable(Exception):
@@ -66,12 +70,12 @@ class Spool:
         self.hints = -1
         self._lock = -1
 
-    def open(self, patience_s: float = 5.0) -> None:
-        """Make the directories and become their only user."""
+    def open(self, patience_s: float = 5.0, *, replace: bool = False) -> None:
+        """Make the directories and become their only user, at the cost of another agent if need be."""
         try:
             for folder in (self.root, Path(self._attempts), Path(self._settled), self.root / "unreadable"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._become_only_user(patience_s)
+            self._become_only_user(patience_s, replace)
             if not self.fifo.is_fifo():
                 self.fifo.unlink(missing_ok=True)
                 os.mkfifo(self.fifo, 0o600)
@@ -85,7 +89,7 @@ class Spool:
                 "Attempts are recorded there before they run; choose a writable local directory with --spool."
             ) from None
 
-    def _become_only_user(self, patience_s: float) -> None:
+    def _become_only_user(self, patience_s: float, replace: bool) -> None:
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
         while True:
@@ -93,6 +97,8 @@ class Spool:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                if replace and time.monotonic() > deadline - patience_s + REPLACE_S:
+                    self._evict()
                 if time.monotonic() > deadline:
                     raise SpoolUnusable(
                         f"the spool directory {self.root} is used by another agent "
@@ -102,6 +108,18 @@ class Spool:
                 time.sleep(0.05)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def _evict(self) -> None:
+        """End the agent that holds the lock: the line behind it is dead, and it may be stopped itself."""
+        text = os.pread(self._lock, 20, 0).decode("ascii", "replace")
+        if not text.isdigit():
+            return
+        ours = os.fstat(self._lock)
+        with suppress(OSError):  # it is gone, or not ours to look at
+            for each in os.scandir(f"/proc/{text}/fd"):
+                if os.path.samestat(os.stat(each.path), ours):
+                    os.kill(int(text), signal.SIGKILL)
+                    return
 
     # --- writing ---
 

@@ -9,9 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
-from controller.config import ConfigRefused, load
+from controller.config import ConfigRefused, NodeSection, load
 from controller.core.inputs import AddNode
 from controller.daemon import Daemon
+from controller.nodes.arguments import AgentOptions
+from controller.nodes.link import NodeLink
 from controller.nodes.local import LocalLink
 from controller.registry import build_pipeline
 from controller.store.failures import StoreFailure
@@ -67,22 +69,13 @@ async def _serve(daemon: Daemon) -> int:
         loop.add_signal_handler(number, daemon.stop)
     for name, node in nodes.items():
         daemon.tell(AddNode(name, node.labels))
+    links = _links(daemon)
     server = await serve(daemon)
     landing = asyncio.create_task(daemon.run())
     try:
-        for name, node in nodes.items():
-            daemon.link(
-                LocalLink(
-                    name,
-                    daemon.config.spool(name),
-                    python=node.python,
-                    gpus=node.gpus,
-                    cpus=node.cpus,
-                    memory=node.memory,
-                    run_as_self=node.run_as_self,
-                )
-            )
-        log.info("ready: %s, %s, journal at %d", server.url, counted(len(nodes), "node"), daemon.seq)
+        for link in links:
+            daemon.link(link)
+        log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)
         await landing
     finally:
         landing.cancel()
@@ -90,6 +83,25 @@ async def _serve(daemon: Daemon) -> int:
         await daemon.close()
         log.info("stopped; what runs on the nodes goes on")
     return EXIT_OK
+
+
+def _links(daemon: Daemon) -> list[NodeLink]:
+    """To the nodes of the configuration, and to those that operators have added."""
+    config = daemon.config
+    found = {
+        name: daemon.hosts.link(name, node.host) if node.host is not None else _local(daemon, name, node)
+        for name, node in config.nodes.items()
+    }
+    added = {node.name: node.host for node in daemon.state.nodes if node.host is not None}
+    for name, host in added.items():
+        if name not in found:
+            found[name] = daemon.hosts.link(name, host)
+    return list(found.values())
+
+
+def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
+    options = AgentOptions(node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self)
+    return LocalLink(name, daemon.config.spool(name), python=node.python, agent=options)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,18 @@ from controller.core import inputs
 from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
-from controller.core.inputs import Input, Reply, Tick
+from controller.core.inputs import Input, Refusal, Reply, Tick
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
 from controller.core.state import State
 from controller.feed import Commit, Feed, Subscription
+from controller.nodes.hosts import Hosts
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreFull
 from controller.store.store import Store
 from wire.frames import AgentFrame, GpuHealthChanged, GpuReport, GpuSample, Hello, Report
+from wire.hosts import HostSpec
 
 T = TypeVar("T")
 MAX_BATCH = 2_000
@@ -50,6 +52,7 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
+        self.hosts = Hosts(config.state_dir)
         self.engine: Engine
         self.seq = 0
         self._pipeline = pipeline
@@ -117,6 +120,29 @@ class Daemon:
         """Adopt a link to a node, and open it."""
         self.links[link.name] = link
         link.open(self._deliver)
+
+    async def unlink(self, name: str) -> None:
+        """Let a node's agent go, for good or before another link is opened to it."""
+        link = self.links.pop(name, None)
+        self.samples.pop(name, None)
+        if link is not None:
+            await link.close()
+
+    async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
+        """A node of this name at this host from now on; what runs there goes on."""
+        reply = await self.ask(inputs.AddNode(name, host.labels, host, by))
+        if not isinstance(reply, Refusal):
+            await self.unlink(name)
+            self.link(self.hosts.link(name, host))
+        return reply
+
+    async def remove_node(self, name: str, by: str) -> Reply:
+        """No such node any more."""
+        reply = await self.ask(inputs.RemoveNode(name, by))
+        if not isinstance(reply, Refusal):
+            await self.unlink(name)
+            self.hosts.known.forget(name)
+        return reply
 
     def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
         match frame:

@@ -68,6 +68,10 @@ class Model:
         if changes.nodes or changes.fresh:
             (self.nodes.replace if changes.fresh else self.nodes.put)(changes.nodes)
             self._count_gpus()
+        removed = _removed(changes.events)
+        if removed and not changes.fresh:
+            self.nodes.drop(removed)
+            self._count_gpus()
         if changes.events or changes.fresh:
             self._take_events(changes.events, changes.fresh)
 
@@ -106,6 +110,12 @@ class Model:
         (self.events.replace if fresh else self.events.put)(events)
         self._recent.extend(event.seq for event in events)
         self.events.drop([self._recent.popleft() for _ in range(len(self._recent) - KEPT_EVENTS)])
+
+
+def _removed(events: Iterable[EventView]) -> set[str]:
+    """Nodes that have gone and not come again since."""
+    last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
+    return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 
 
 def job_listing() -> Listing[int, JobView]:

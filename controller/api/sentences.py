@@ -64,6 +64,12 @@ def _job_ended(facts: Facts) -> str:
     return f"job {facts['job']} is {facts['state']}{_because(facts['detail'])}"
 
 
+def _node_added(facts: Facts) -> str:
+    host = facts.get("host")
+    where = f" at {host['ssh']}" if host else ""
+    return f"node {facts['node']}{where} was added by {facts.get('by') or 'the configuration'}"
+
+
 def _node_joined(facts: Facts) -> str:
     gpus = facts["facts"]["gpus"]
     models = sorted({gpu["model"] for gpu in gpus})
@@ -95,7 +101,8 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "StopRequested": _stop_requested,
     "JobRequeued": _job_requeued,
     "JobEnded": _job_ended,
-    "NodeAdded": lambda facts: f"node {facts['node']} was added by the configuration",
+    "NodeAdded": _node_added,
+    "NodeRemoved": lambda facts: f"{facts['by']} removed node {facts['node']}",
     "NodeJoined": _node_joined,
     "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
     "NodeDrained": _node_drained,

@@ -23,21 +23,10 @@ from pydantic_settings import (
 )
 
 from controller.config.source import DELIMITER, PREFIX, Source
-from wire import places
+from wire import hosts, places
+from wire.hosts import HostSpec
 
-_MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
-_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_GROUP = r"\d{1,3}x[\w-]{1,40}(:[\w.*/+]{1,80})?"
-_SIMULATED = re.compile(f"simulated:{_GROUP}(,{_GROUP})*")
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
-
-
-def _memory(text: str) -> str:
-    match = _MEMORY.fullmatch(text)
-    if match is None or not 0 < int(match[1]) * _MIB[match[2]] <= 1 << 30:
-        raise ValueError(f'cannot read {text!r} as memory; write "512G", "2T" or "800M"')
-    return text
 
 
 def _absolute(text: str) -> str:
@@ -54,20 +43,14 @@ def _address(text: str) -> str:
     return text
 
 
-def _node_name(name: str) -> str:
-    if not _NODE_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a node: letters, digits, '.', '_', '-', at most 63")
-    return name
-
-
-def _gpus(text: str) -> str:
-    if text not in ("auto", "none", "nvml") and not _SIMULATED.fullmatch(text):
-        raise ValueError(f'cannot read {text!r}; write "auto", "none", "nvml" or "simulated:8xH100"')
+def _ssh(text: str) -> str:
+    if text:
+        hosts.read_address(text)
     return text
 
 
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-NodeName = Annotated[str, AfterValidator(_node_name)]
+NodeName = Annotated[str, AfterValidator(hosts.node_name)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -179,14 +162,54 @@ class SchedulerSection(Section):
 class NodeSection(Section):
     """One host. What is left out is what the host itself reports."""
 
-    link: Literal["local"] = "local"
-    gpus: Annotated[str, AfterValidator(_gpus)] = "auto"
+    link: Literal["local", "ssh"] = "local"
+    ssh: Annotated[str, AfterValidator(_ssh)] = ""
+    identity: AbsolutePath = ""
+    address: str = ""
+    gpus: Annotated[str, AfterValidator(hosts.gpus)] = "auto"
     cpus: int | None = Field(None, ge=1, le=10_000)
-    memory: Annotated[str, AfterValidator(_memory)] | None = None
+    memory: Annotated[str, AfterValidator(hosts.memory)] | None = None
     labels: dict[str, str] = {}
     run_as_self: bool = False
     python: AbsolutePath = ""
     spool: AbsolutePath = ""
+
+    @property
+    def host(self) -> HostSpec | None:
+        """The host behind an SSH address; None for an agent on this machine."""
+        if self.link != "ssh":
+            return None
+        return HostSpec(
+            self.ssh,
+            self.identity,
+            self.python,
+            self.spool,
+            self.address,
+            self.gpus,
+            self.cpus,
+            self.memory,
+            self.labels,
+            self.run_as_self,
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, value: Any) -> Any:
+        """An address says enough: `ssh = "gpu01"` is a link by SSH."""
+        if isinstance(value, dict) and value.get("ssh") and "link" not in value:
+            return {**value, "link": "ssh"}
+        return value
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> NodeSection:
+        if self.link == "ssh" and not self.ssh:
+            raise ValueError('has no address; write ssh = "user@host:port"')
+        if self.link == "local" and (self.ssh or self.identity or self.address):
+            raise ValueError('has link = "local"; ssh, identity and address are for link = "ssh"')
+        if self.host is not None:
+            for where, message in hosts.host_problems(self.host):
+                raise ValueError(f"{where}: {message}")
+        return self
 
 
 class _Environment(EnvSettingsSource):

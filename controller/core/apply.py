@@ -117,9 +117,14 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
 def _node_added(state: State, event: events.NodeAdded) -> None:
     node = state.nodes.get(event.node)
     if node is None:
-        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at))
+        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at, host=event.host))
     else:
+        node.host = event.host
         state.nodes.label(node, event.labels)
+
+
+def _node_removed(state: State, event: events.NodeRemoved) -> None:
+    state.nodes.remove(state.nodes.by_name[event.node])
 
 
 def _node_joined(state: State, event: events.NodeJoined) -> None:
@@ -169,6 +174,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobRequeued: _job_requeued,
     events.JobEnded: _job_ended,
     events.NodeAdded: _node_added,
+    events.NodeRemoved: _node_removed,
     events.NodeJoined: _node_joined,
     events.NodeWentAway: _node_went_away,
     events.NodeDrained: _node_drained,

@@ -22,6 +22,7 @@ from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
 from wire.spec import array_indices, problems, storable
+from wire.text import counted
 from wire.words import JobState, Reason
 
 MAX_KEY = 200
@@ -128,8 +129,25 @@ class Engine:
 
     def _add_node(self, given: inputs.AddNode, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
-        if node is None or node.labels != given.labels:
-            self._record(events.NodeAdded(given.node, now, dict(given.labels)))
+        if node is None or (node.labels, node.host) != (given.labels, given.host):
+            self._record(events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by))
+        return Accepted()
+
+    def _remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is None:
+            return _no_such_node(given.node)
+        # A gang is there until its last member has ended, wherever that is.
+        held = [self.state.jobs[job] for _, job in self.state.releases]
+        labels = [job.label for job in held if given.node in job.members]
+        if labels:
+            return Refusal(
+                "conflict",
+                f"node {given.node} still has {counted(len(labels), 'job')}: {', '.join(labels[:10])}",
+                "node",
+                f"'corral nodes drain {given.node}' lets them end, or cancel them.",
+            )
+        self._record(events.NodeRemoved(given.node, now, given.by))
         return Accepted()
 
     def _drain(self, given: inputs.Drain, now: float) -> Reply:
@@ -150,6 +168,8 @@ class Engine:
     # --- what agents tell ---
 
     def _agent_said_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply:
+        if given.node in self.state.nodes.gone:
+            return _no_such_node(given.node)
         hello, before = given.hello, self.state.nodes.get(given.node)
         rebooted = before is not None and before.boot_id != hello.boot_id
         self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
@@ -261,6 +281,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Hold: Engine._hold,
     inputs.Release: Engine._release,
     inputs.AddNode: Engine._add_node,
+    inputs.RemoveNode: Engine._remove_node,
     inputs.Drain: Engine._drain,
     inputs.Resume: Engine._resume,
     inputs.AgentSaidHello: Engine._agent_said_hello,

@@ -9,6 +9,7 @@ from typing import Any
 
 from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, GpuHold, NodeFacts
+from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -127,9 +128,18 @@ class JobEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
-    """The configuration names a node; it has not been seen yet."""
+    """A node that has not been seen yet, or another way to one: `host` and `by` if an operator added it."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
+    host: HostSpec | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved(NodeEvent):
+    """The node is none of this cluster's any more. What ran there had ended."""
+
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +193,7 @@ Event = (
     | JobRequeued
     | JobEnded
     | NodeAdded
+    | NodeRemoved
     | NodeJoined
     | NodeWentAway
     | NodeDrained

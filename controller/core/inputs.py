@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from controller.core.effects import Effect
 from controller.core.events import Event
 from wire.frames import AttemptStatus, Hello
+from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth
 
@@ -47,10 +48,20 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class AddNode:
-    """The configuration names this node."""
+    """The configuration names this node, or an operator adds it with the way to its host."""
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    host: HostSpec | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """The node does not belong to the cluster any more."""
+
+    node: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,7 @@ Input = (
     | Hold
     | Release
     | AddNode
+    | RemoveNode
     | Drain
     | Resume
     | AgentSaidHello

@@ -13,6 +13,7 @@ from controller.core.events import Allocation
 from controller.core.requests import Part
 from controller.core.worth import Worth
 from wire.frames import GpuFacts, NodeFacts
+from wire.hosts import HostSpec
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
 
 LOG_LIMIT = 65_536
@@ -32,6 +33,8 @@ class Node:
     since: float = 0.0
     boot_id: str = ""
     version: str = ""
+    host: HostSpec | None = None
+    """The way to it, if an operator added it; the configuration knows the others'."""
     health: dict[str, tuple[GpuHealth, str]] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
@@ -79,12 +82,14 @@ def _most_of(columns: Columns) -> Most:
 
 
 class Nodes:
-    """All nodes by name, and their columns. Rows move only when a node is added: then all are laid out anew,
-    once, when somebody next looks, so that hundreds may join at one go.
+    """All nodes by name, and their columns. Rows move only when a node comes or goes: then all are laid out
+    anew, once, when somebody next looks, so that hundreds may join at one go.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Node] = {}
+        self.gone: set[str] = set()
+        """Removed: what their agents still had to say is heard no more."""
         self.layout = 0
         """Grows when rows move or what a node has by nature changes: caches by row are void."""
         self.changes = 0
@@ -137,7 +142,15 @@ class Nodes:
     def insert(self, node: Node) -> None:
         """A node that was not known."""
         self.by_name[node.name] = node
+        self.gone.discard(node.name)
         self.unseen += not node.boot_id
+        self._renew(stale=True)
+
+    def remove(self, node: Node) -> None:
+        """A node that nobody holds anything of."""
+        del self.by_name[node.name]
+        self.gone.add(node.name)
+        self.unseen -= not node.boot_id
         self._renew(stale=True)
 
     def label(self, node: Node, labels: Mapping[str, str]) -> None:

@@ -14,10 +14,13 @@ from controller.core.rows import JobRow, NodeRow
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, NodeFacts
+from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
 JUST_STARTED = "the controller has just started"
+REMOVED = "removed"
+"""The state of a row whose node is gone; it is overwritten when one of the same name comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class NodeRecord:
     boot_id: str
     version: str
     health: tuple[GpuRecord, ...] = field(default=())
+    host: HostSpec | None = None
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
@@ -176,7 +180,15 @@ def node_row(node: Node) -> NodeRow:
     """The row of a node."""
     health = tuple(GpuRecord(uuid, *seen) for uuid, seen in sorted(node.health.items()))
     record = NodeRecord(
-        node.labels, node.facts, node.drained, node.why, node.since, node.boot_id, node.version, health
+        node.labels,
+        node.facts,
+        node.drained,
+        node.why,
+        node.since,
+        node.boot_id,
+        node.version,
+        health,
+        node.host,
     )
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
@@ -188,6 +200,8 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> t
     """
     there = []
     for row in nodes:
+        if row.state == REMOVED:
+            continue
         was_there = row.state != NodeState.AWAY.value
         if was_there:
             there.append(row.name)
@@ -202,6 +216,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> t
                 since=record.since,
                 boot_id=record.boot_id,
                 version=record.version,
+                host=record.host,
                 health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
             )
         )
@@ -228,4 +243,9 @@ def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list
     fresh = {event.job for event in events if isinstance(event, JobQueued)}
     names = dict.fromkeys(event.node for event in events if not isinstance(event, JobEvent))
     rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs]
-    return rows, [node_row(state.nodes.by_name[name]) for name in names]
+    return rows, [_row_of(state, name) for name in names]
+
+
+def _row_of(state: State, name: str) -> NodeRow:
+    node = state.nodes.get(name)
+    return NodeRow(name, REMOVED, "{}") if node is None else node_row(node)

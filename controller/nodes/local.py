@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
+from controller.nodes.arguments import AgentOptions
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.text import plain
 
@@ -26,25 +26,13 @@ class LocalLink(ReconnectingLink):
         spool: Path,
         *,
         python: str = "",
-        gpus: str = "auto",
-        cpus: int | None = None,
-        memory: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        keep: int | None = None,
-        run_as_self: bool = False,
+        agent: AgentOptions | None = None,
         ping_s: float = 5.0,
         silence_s: float = 15.0,
     ) -> None:
         super().__init__(name, ping_s, silence_s)
         self._python = python or sys.executable
-        self._arguments = ["--name", name, "--spool", str(spool.absolute()), "--gpus", gpus]
-        for option, value in (("--cpus", cpus), ("--memory", memory), ("--keep", keep)):
-            if value is not None:
-                self._arguments += [option, str(value)]
-        for key, text in (labels or {}).items():
-            self._arguments += ["--label", f"{key}={text}"]
-        if run_as_self:
-            self._arguments.append("--run-as-self")
+        self._arguments = (agent or AgentOptions()).arguments(name, str(spool.absolute()))
 
     async def connect(self) -> LocalLine:
         """Start the agent in a session of its own: a Ctrl-C in this terminal is not for it."""

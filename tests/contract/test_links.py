@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from wire.frames import Hello, Settle, Start, Stop
 
 
 @pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
+async def way(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
     made = WAYS[request.param](tmp_path / "spool")
+    await made.begin()
     yield made
-    made.end()
+    await made.end()
 
 
 Opened = tuple[NodeLink, Listener]

@@ -17,6 +17,7 @@ from controller.config import Config, ConfigProblem, ConfigRefused, load, render
 from controller.config.source import Key, locate
 from controller.registry import build_pipeline
 from wire import places
+from wire.hosts import HostSpec
 
 COMPLETE = Path(__file__).parents[2] / "scheduler.toml"
 
@@ -209,7 +210,7 @@ def test_a_broken_file_is_refused_with_place_and_remedy(tmp_path: Path, name: st
 
 def test_all_problems_come_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
     path = written(
-        tmp_path, '[cluster]\nnam = "x"\n[api]\nmax_body = "1M"\n[nodes.a]\ncpus = -1\nlink = "ssh"\n'
+        tmp_path, '[cluster]\nnam = "x"\n[api]\nmax_body = "1M"\n[nodes.a]\ncpus = -1\nlink = "telnet"\n'
     )
     assert [problem.line for problem in refused(path)] == [2, 4, 6, 7]
 
@@ -336,3 +337,23 @@ def test_the_locator_finds_exactly_the_keys_that_tomllib_reads(
 ) -> None:
     text = tomli_w.dumps(document, multiline_strings=multiline)
     assert set(locate(text)) == set(keys_of(tomllib.loads(text)))
+
+
+def test_hosts_by_ssh(tmp_path: Path) -> None:
+    config = load(written(tmp_path, '[nodes.a]\nssh = "ada@gpu01:2222"\ncpus = 8\n[nodes.b]\n'))
+    assert config.nodes["a"].host == HostSpec("ada@gpu01:2222", cpus=8)
+    assert config.nodes["b"].host is None
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ('link = "ssh"', "has no address"),
+        ('link = "local"\nssh = "gpu01"', "are for link"),
+        ('ssh = "gpu 01"', "cannot read 'gpu 01' as an SSH address"),
+        ('ssh = "gpu01"\npython = "/opt/my python"', "python: '/opt/my python' has characters"),
+    ],
+)
+def test_hosts_by_ssh_that_cannot_be(tmp_path: Path, node: str, message: str) -> None:
+    [problem] = refused(written(tmp_path, f"[nodes.a]\n{node}\n"))
+    assert message in problem.message

@@ -10,10 +10,12 @@ from controller.core import inputs
 from controller.core.apply import apply
 from controller.core.engine import Engine
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
+from controller.core.inputs import Accepted
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop
+from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState
 
@@ -79,6 +81,8 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES))
     def hello(self, name: str) -> None:
         """The link comes (back) up; the agent tells all it knows."""
+        if self.world.state.nodes.get(name) is None:
+            self.world.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
         self.agents.up.add(name)
         told = tuple(status for (node, _, _), status in self.agents.alive.items() if node == name)
         self.world.join(name, attempts=told)
@@ -88,6 +92,18 @@ class EngineMachine(RuleBasedStateMachine):
     def lose_link(self, name: str) -> None:
         self.agents.up.discard(name)
         self.world.tell(inputs.LinkWentDown(name, "cut"))
+
+    @rule(name=st.sampled_from(NODES))
+    def remove(self, name: str) -> None:
+        """The node goes if nobody needs it any more; what its agent still says is not heard."""
+        before = self.world.state.nodes.get(name)
+        held = [job for job in self.world.state.jobs.values() if job.running and name in job.members]
+        decision = self.world.tell(inputs.RemoveNode(name, "root"))
+        assert isinstance(decision.reply, Accepted) == (before is not None and not held)
+        if isinstance(decision.reply, Accepted):
+            self.agents.up.discard(name)
+            self.world.join(name)
+            assert self.world.state.nodes.get(name) is None
 
     @rule(name=st.sampled_from(NODES))
     def reboot(self, name: str) -> None:

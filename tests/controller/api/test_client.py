@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.core import inputs
+from controller.nodes.arguments import AgentOptions
 from controller.nodes.local import LocalLink
 from tests.controller.api.house import House, living
 from wire.api import StreamBatch
@@ -29,7 +30,11 @@ def tcp(house: House) -> Client:
 @pytest.mark.parametrize("connect", [unix, tcp])
 async def test_every_call_is_understood(tmp_path: Path, connect: Callable[[House], Client]) -> None:
     async with living(api={"listen": "127.0.0.1:0"}) as house:
-        house.daemon.link(LocalLink("here", tmp_path / "spool", gpus="simulated:2xH100", run_as_self=True))
+        house.daemon.link(
+            LocalLink(
+                "here", tmp_path / "spool", agent=AgentOptions(gpus="simulated:2xH100", run_as_self=True)
+            )
+        )
         await house.until(lambda: (node := house.daemon.state.nodes.get("here")) is not None and node.up)
         await asyncio.to_thread(converse, connect(house), house)
 

@@ -12,6 +12,7 @@ from controller.core.events import Allocation, Event, body_of
 from tests.controller.api.house import House
 from tests.worlds import facts, spec
 from wire.frames import GpuHold
+from wire.hosts import HostSpec
 from wire.words import GpuHealth, JobState, Reason
 
 TOLD: list[tuple[Event, str]] = [
@@ -44,6 +45,11 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 is FAILED: exit code 3",
     ),
     (events.NodeAdded("a", 1.0), "node a was added by the configuration"),
+    (
+        events.NodeAdded("a", 1.0, host=HostSpec("ada@gpu01:22"), by="bob"),
+        "node a at ada@gpu01:22 was added by bob",
+    ),
+    (events.NodeRemoved("a", 1.0, "bob"), "bob removed node a"),
     (events.NodeJoined("a", 1.0, facts("a", gpus=8), "boot"), "node a joined with 8 × H100"),
     (events.NodeJoined("a", 1.0, facts("a", gpus=0), "boot"), "node a joined"),
     (events.NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),

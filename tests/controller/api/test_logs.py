@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from controller.api import logs
+from controller.nodes.arguments import AgentOptions
 from controller.nodes.local import LocalLink
 from tests.controller.api.house import House, living
 from wire.words import JobState
@@ -20,7 +21,9 @@ from wire.words import JobState
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     """A controller with one real node."""
     async with living() as made:
-        made.daemon.link(LocalLink("here", tmp_path / "spool", gpus="none", run_as_self=True))
+        made.daemon.link(
+            LocalLink("here", tmp_path / "spool", agent=AgentOptions(gpus="none", run_as_self=True))
+        )
         await made.until(lambda: (node := made.daemon.state.nodes.get("here")) is not None and node.up)
         yield made
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from controller.nodes.arguments import AgentOptions
+from controller.nodes.knownhosts import KnownHosts, written
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.local import LocalLink
+from controller.nodes.ssh import SshHost, SshLink
+from controller.nodes.sshconnector import SshConnector
 from tests.agent.driving import end_all
+from tests.controller.nodes.sshd import Sshd
 from wire.frames import AgentFrame, AttemptStatus, Hello, Report
+from wire.hosts import SshAddress
 
 PATIENCE_S = 20.0
+OPTIONS = AgentOptions(gpus="simulated:2xH100", run_as_self=True)
 T = TypeVar("T")
 
 
@@ -23,6 +31,9 @@ class Way(ABC):
     def __init__(self, spool: Path) -> None:
         self.spool = spool
 
+    async def begin(self) -> None:  # noqa: B027 - most need nothing
+        """Make ready what links need."""
+
     @abstractmethod
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
         """A link to node gpu01, not yet open."""
@@ -31,7 +42,7 @@ class Way(ABC):
         """The pid of the agent that is connected."""
         return int((self.spool / "lock").read_text())
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """End what the test left running."""
         end_all(self.spool)
 
@@ -43,14 +54,41 @@ class Local(Way):
         return LocalLink(
             "gpu01",
             self.spool,
-            gpus="simulated:2xH100",
-            run_as_self=True,
+            agent=OPTIONS,
             ping_s=ping_s,
             silence_s=silence_s,
         )
 
 
-WAYS: dict[str, type[Way]] = {"local": Local}
+class Ssh(Way):
+    """An SSH server on the loopback interface: agents are pushed and started as on a host far away."""
+
+    def __init__(self, spool: Path) -> None:
+        super().__init__(spool)
+        self.sshd = Sshd(spool.parent / "host")
+
+    async def begin(self) -> None:
+        await self.sshd.start()
+        self.known = KnownHosts(self.sshd.place / "known_hosts")
+        self.known.pin("gpu01", written(self.sshd.host_key))
+        self.connector = SshConnector(self.known, config=self.sshd.config)
+
+    def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> SshLink:
+        host = SshHost(
+            SshAddress("127.0.0.1", "somebody", self.sshd.port),
+            identity=str(self.sshd.identity),
+            python=sys.executable,
+            spool=str(self.spool),
+            agent=OPTIONS,
+        )
+        return SshLink("gpu01", host, self.connector, ping_s=ping_s, silence_s=silence_s)
+
+    async def end(self) -> None:
+        await self.sshd.stop()
+        await super().end()
+
+
+WAYS: dict[str, type[Way]] = {"local": Local, "ssh": Ssh}
 
 
 class Listener:

@@ -1,0 +1,28 @@
+"""What an agent is told when it is started, whatever way it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What a host's entry says about its agent; what is left out is what the host itself reports."""
+
+    gpus: str = "auto"
+    cpus: int | None = None
+    memory: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    keep: int | None = None
+    run_as_self: bool = False
+
+    def arguments(self, name: str, spool: str) -> list[str]:
+        """The agent's command line."""
+        made = ["--name", name, "--spool", spool, "--gpus", self.gpus]
+        for option, value in (("--cpus", self.cpus), ("--memory", self.memory), ("--keep", self.keep)):
+            if value is not None:
+                made += [option, str(value)]
+        for key, text in self.labels.items():
+            made += ["--label", f"{key}={text}"]
+        return [*made, "--run-as-self"] if self.run_as_self else made

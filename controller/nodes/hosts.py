@@ -1,0 +1,35 @@
+"""All hosts that are reached by SSH: what their links share, and links made of what is said about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.nodes.arguments import AgentOptions
+from controller.nodes.knownhosts import KnownHosts
+from controller.nodes.ssh import SshHost, SshLink
+from controller.nodes.sshconnector import SshConnector
+from wire.hosts import HostSpec, read_address
+
+
+class Hosts:
+    """One per controller."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.known = KnownHosts(state_dir / "known_hosts")
+        self.connector = SshConnector(self.known)
+
+    def link(self, name: str, host: HostSpec) -> SshLink:
+        """The link to a node's agent, not yet open."""
+        return SshLink(name, read_host(host), self.connector)
+
+
+def read_host(host: HostSpec) -> SshHost:
+    """As links want it."""
+    return SshHost(
+        read_address(host.ssh),
+        host.identity,
+        host.python or "python3",
+        host.spool,
+        host.address,
+        AgentOptions(host.gpus, host.cpus, host.memory, run_as_self=host.run_as_self),
+    )

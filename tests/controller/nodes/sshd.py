@@ -1,0 +1,129 @@
+"""An SSH server of asyncssh's own that runs real commands and has real files: what a host looks like."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import asyncssh
+
+_READ = 1 << 18
+
+
+class Sshd:
+    """One server on a loopback port; the home directory is a place of the test's."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.home = place / "home"
+        self.home.mkdir(parents=True)
+        self.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        self.user_key = asyncssh.generate_private_key("ssh-ed25519")
+        self.identity = place / "id"
+        self.user_key.write_private_key(self.identity)
+        self.config = place / "ssh_config"
+        self.config.write_text(f"UserKnownHostsFile {place}/known_hosts_of_user\nIdentityAgent none\n")
+        (place / "known_hosts_of_user").touch()
+        self.port = 0
+        self.sftp = True
+        self.pushed = 0
+        self.connections: list[asyncssh.SSHServerConnection] = []
+        self._server: asyncssh.SSHAcceptor | None = None
+
+    async def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        self._server = await asyncssh.listen(
+            "127.0.0.1",
+            self.port,
+            server_host_keys=[self.host_key],
+            server_factory=lambda: _Doorman(self),
+            process_factory=self._run,
+            sftp_factory=(lambda chan: _Files(chan, self)) if self.sftp else None,
+            encoding=None,
+            config=None,
+        )
+        self.port = self._server.get_port()
+
+    async def stop(self) -> None:
+        """Listen no more, and cut every connection."""
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Every connection breaks."""
+        for connection in self.connections:
+            connection.abort()
+        self.connections.clear()
+
+    async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """As sshd does it: the command to the shell, the pipes closed when the connection is gone."""
+        child = await asyncio.create_subprocess_shell(
+            process.command or "",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.home,
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home)},
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        feeding = asyncio.create_task(_feed(process, child.stdin))
+        await asyncio.gather(
+            _copy(child.stdout, process.stdout), _copy(child.stderr, process.stderr), return_exceptions=True
+        )
+        code = await child.wait()
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+        with suppress(OSError):
+            process.exit(code if code >= 0 else 128 - code)
+
+
+class _Doorman(asyncssh.SSHServer):
+    def __init__(self, sshd: Sshd) -> None:
+        self._sshd = sshd
+
+    def connection_made(self, connection: asyncssh.SSHServerConnection) -> None:
+        self._sshd.connections.append(connection)
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return key == self._sshd.user_key.convert_to_public()
+
+
+class _Files(asyncssh.SFTPServer):
+    def __init__(self, channel: asyncssh.SSHServerChannel, sshd: Sshd) -> None:
+        super().__init__(channel)
+        self._sshd = sshd
+
+    def realpath(self, path: bytes) -> bytes:
+        return str(self._sshd.home).encode() if path == b"." else path
+
+    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
+        self._sshd.pushed += 1
+        super().posix_rename(oldpath, newpath)
+
+
+async def _feed(process: asyncssh.SSHServerProcess[bytes], sink: asyncio.StreamWriter) -> None:
+    with suppress(asyncssh.Error, OSError):
+        while data := await process.stdin.read(_READ):
+            sink.write(data)
+            await sink.drain()
+    sink.close()
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
+    broken = False
+    while data := await source.read(_READ):
+        if broken:
+            continue
+        try:
+            sink.write(data)
+            await sink.drain()
+        except (OSError, asyncssh.Error):
+            broken = True  # read on: a full pipe would keep the child from ending

@@ -1,0 +1,249 @@
+"""Hosts over SSH: what is pushed, whose key is taken, and what is said when it cannot be. Agents are real."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from controller.nodes import sshconnector
+from controller.nodes.bundle import bundle
+from controller.nodes.knownhosts import KnownHosts, fingerprint, written
+from controller.nodes.link import LinkLost
+from controller.nodes.ssh import SshLink
+from tests.agent.driving import alive
+from tests.controller.nodes.ways import PATIENCE_S, Listener, Ssh
+from wire.frames import Hello, Start
+from wire.hosts import SshAddress, read_address
+
+Opened = Callable[..., Listener]
+
+
+@pytest.fixture
+async def way(tmp_path: Path) -> AsyncIterator[Ssh]:
+    made = Ssh(tmp_path / "spool")
+    await made.begin()
+    yield made
+    await made.end()
+
+
+@pytest.fixture
+async def opened(way: Ssh) -> AsyncIterator[Opened]:
+    """Opens a link, changed by `change` before; closed afterwards."""
+    links: list[SshLink] = []
+
+    def begin(change: Callable[[SshLink], None] = lambda _: None) -> Listener:
+        link, listener = way.link(), Listener()
+        change(link)
+        links.append(link)
+        link.open(listener.deliver)
+        return listener
+
+    yield begin
+    for link in links:
+        await link.close()
+
+
+async def test_the_bundle_is_pushed_once_whole_and_for_nobody_else(way: Ssh, opened: Opened) -> None:
+    await opened().nth(Hello)
+    assert way.sshd.pushed == 1
+    [pushed] = (way.sshd.home / ".corral" / "agents").iterdir()
+    assert (pushed.name, pushed.read_bytes()) == (bundle().name, bundle().data)
+    assert (way.sshd.home / ".corral").stat().st_mode & 0o077 == 0
+    way.sshd.cut()
+    await opened().nth(Hello)
+    assert way.sshd.pushed == 1
+
+
+async def test_a_damaged_bundle_is_pushed_again(way: Ssh, opened: Opened) -> None:
+    place = way.sshd.home / ".corral" / "agents" / bundle().name
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"\0" * len(bundle().data))
+    listener = opened()
+    await listener.nth(Hello)
+    assert isinstance(listener.heard[0], LinkLost)
+    assert place.read_bytes() == bundle().data
+
+
+async def test_bundles_of_old_versions_go(way: Ssh, opened: Opened) -> None:
+    folder = way.sshd.home / ".corral" / "agents"
+    folder.mkdir(parents=True)
+    for number in range(9):
+        (folder / f"agent-{number}.pyz").write_text("old")
+    await opened().nth(Hello)
+    left = {path.name for path in folder.iterdir()}
+    assert bundle().name in left
+    assert len(left) <= 6
+
+
+async def test_an_unknown_host_is_told_nothing(way: Ssh, opened: Opened) -> None:
+    way.known.forget("gpu01")
+    lost = await opened().nth(LinkLost)
+    assert fingerprint(way.sshd.host_key) in lost.why
+    assert "corral nodes trust gpu01" in lost.why
+    assert not (way.sshd.home / ".corral").exists()
+
+
+async def test_a_host_that_the_users_own_known_hosts_names_is_known(way: Ssh, opened: Opened) -> None:
+    way.known.forget("gpu01")
+    line = f"[127.0.0.1]:{way.sshd.port} {written(way.sshd.host_key)}\n"
+    (way.sshd.place / "known_hosts_of_user").write_text(line)
+    await opened().nth(Hello)
+
+
+@pytest.mark.parametrize("kind", ["ssh-ed25519", "ecdsa-sha2-nistp256"])
+async def test_a_changed_host_key_is_refused_and_what_runs_there_lives_on(
+    way: Ssh, opened: Opened, kind: str
+) -> None:
+    links: list[SshLink] = []
+    listener = opened(links.append)
+    await listener.nth(Hello)
+    links[0].send(Start(1, 1, ("sleep", "1000"), "somebody", 1000, 100))
+    pid = (await listener.status(1, ended=False)).pid
+    pinned, way.sshd.host_key = way.sshd.host_key, asyncssh.generate_private_key(kind)
+    await way.sshd.stop()
+    await way.sshd.start()
+
+    def alert() -> list[LinkLost]:
+        lost = [each for each in listener.heard if isinstance(each, LinkLost)]
+        return [each for each in lost if "ALERT: its host key changed" in each.why]
+
+    assert fingerprint(pinned) in (await listener.until(alert))[0].why
+    assert pid is not None
+    assert alive(pid)
+    way.sshd.host_key = pinned
+    await way.sshd.stop()
+    await way.sshd.start()
+    again = await listener.nth(Hello, 2)
+    assert [status.pid for status in again.attempts] == [pid]
+
+
+async def test_nobody_listens(way: Ssh, opened: Opened) -> None:
+    await way.sshd.stop()
+    assert (await opened().nth(LinkLost)).why == "nothing listens at its SSH port"
+
+
+async def test_a_key_that_is_not_let_in(way: Ssh, opened: Opened, tmp_path: Path) -> None:
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "other")
+
+    def other_key(link: SshLink) -> None:
+        link.host = replace(link.host, identity=str(tmp_path / "other"))
+
+    assert "lets us in with none of our keys" in (await opened(other_key).nth(LinkLost)).why
+
+
+async def test_no_sftp(way: Ssh, opened: Opened) -> None:
+    way.sshd.sftp = False
+    await way.sshd.stop()
+    await way.sshd.start()
+    assert "sftp" in (await opened().nth(LinkLost)).why.lower()
+
+
+async def test_no_such_python(way: Ssh, opened: Opened) -> None:
+    def no_python(link: SshLink) -> None:
+        link.host = replace(link.host, python="/no/such/python")
+
+    lost = await opened(no_python).nth(LinkLost)
+    assert "/no/such/python" in lost.why
+    assert "not found" in lost.why
+
+
+async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened) -> None:
+    silent = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+
+    def nowhere(link: SshLink) -> None:
+        link.host = replace(link.host, address=SshAddress("127.0.0.1", "somebody", port))
+        link._connector = sshconnector.SshConnector(way.known, config=way.sshd.config, connect_s=0.3)
+
+    assert (await opened(nowhere).nth(LinkLost)).why == "no answer within 0.3 s"
+    silent.close()
+
+
+async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sshconnector, "AT_ONCE", 3)
+    connector = sshconnector.SshConnector(KnownHosts(tmp_path / "known_hosts"))
+    inside, most = 0, 0
+
+    async def enter() -> None:
+        nonlocal inside, most
+        async with connector.turn():
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*(enter() for _ in range(20)))
+    assert most == 3
+
+
+def test_keys_are_pinned_and_forgotten(tmp_path: Path) -> None:
+    known = KnownHosts(tmp_path / "known_hosts")
+    one, other = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    known.pin("gpu01", written(one))
+    known.pin("gpu02", f"{written(other)} a comment")
+    known.pin("gpu01", written(other))
+    assert known.of("gpu01") == known.of("gpu02") == (other.convert_to_public(),)
+    assert (tmp_path / "known_hosts").stat().st_mode & 0o777 == 0o600
+    known.forget("gpu01")
+    assert known.of("gpu01") == ()
+    assert len(known.of("gpu02")) == 1
+    with pytest.raises(ValueError, match="not a public key"):
+        known.pin("gpu03", "ssh-ed25519 nonsense")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("gpu01", SshAddress("gpu01")),
+        ("ada@gpu01", SshAddress("gpu01", "ada")),
+        ("ada@gpu01.example.org:2222", SshAddress("gpu01.example.org", "ada", 2222)),
+        ("[fd00::1]:22", SshAddress("fd00::1", "", 22)),
+    ],
+)
+def test_addresses(text: str, read: SshAddress) -> None:
+    assert read_address(text) == read
+    assert str(read) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-oProxyCommand=x", "gpu01:0", "gpu01:99999", "a b", "a@b@c", "gpu;reboot"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot read"):
+        read_address(text)
+
+
+def test_the_bundle_is_the_same_every_time() -> None:
+    first = bundle()
+    bundle.cache_clear()
+    assert bundle() == first
+
+
+async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened) -> None:
+    """Labels hold what they like."""
+    hostile = "$(touch pwned); 'ü\" %n"
+
+    def label(link: SshLink) -> None:
+        link.host = replace(link.host, agent=replace(link.host.agent, labels={"note": hostile}))
+
+    hello = await opened(label).nth(Hello)
+    assert hello.facts.labels == {"note": hostile}
+    assert hello.facts.address == "127.0.0.1"
+    assert not (way.sshd.home / "pwned").exists()
+
+
+async def test_a_python_of_the_host(way: Ssh, opened: Opened) -> None:
+    """What stands in PATH there, if nothing else is said."""
+    (way.sshd.home / "python3").symlink_to(sys.executable)
+
+    def named(link: SshLink) -> None:
+        link.host = replace(link.host, python="./python3")
+
+    await opened(named).nth(Hello)
