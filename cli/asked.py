@@ -85,6 +85,29 @@ class Asked:
     array: Annotated[
         str | None, _option("--array", "INDICES", "One job per index: 0-9, 1,3,7 or 0-20:5.")
     ] = None
+    begin: Annotated[
+        str | None,
+        _option("--begin", "WHEN", "Do not start before then: 18:30, 2030-05-01, 2030-05-01T08:00, +2h."),
+    ] = None
+    deadline: Annotated[
+        str | None, _option("--deadline", "WHEN", "Give up when it can no longer have ended by then.")
+    ] = None
+    timeout: Annotated[
+        str | None, _option("--timeout", "TIME", "Give up if it could start and finds no place for so long.")
+    ] = None
+    restart: Annotated[
+        str | None,
+        _option("--restart", "POLICY[:N]", "Run again by itself, N times: on-failure:3, always, never."),
+    ] = None
+    restart_delay: Annotated[
+        str | None,
+        _option(
+            "--restart-delay", "TIME[:TIME]", "Wait before a restart; it doubles up to the second: 10s:10m."
+        ),
+    ] = None
+    restart_codes: Annotated[
+        str | None, _option("--restart-codes", "CODES", "Only after these exit codes: 75,130-137.")
+    ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Why
+from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory
@@ -31,6 +32,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("ended", clock(job.ended_at) if job.ended_at else ""),
         ("ran" if job.started_at else "waited", elapsed(job)),
         ("attempt", str(job.attempt or "")),
+        ("restarts", str(job.restarts or "")),
         ("checkpoint", _checkpoint(detail.checkpoint)),
         ("holds", "\n".join(map(_held, job.held))),
     ]
@@ -56,6 +58,10 @@ def of_spec(spec: JobSpec) -> Facts:
         ("memory", f"{memory(spec.memory_mib)} per node"),
         ("only nodes", _pairs(spec.selector)),
         ("environment", _pairs(spec.env)),
+        ("begin", clock(spec.begin_at) if spec.begin_at else ""),
+        ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
+        ("gives up", f"after {duration(spec.start_within_s)} without a place" if spec.start_within_s else ""),
+        ("restart", of_restart(spec.restart)),
         ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
         ("grace", duration(spec.grace_s)),
         ("saves", _saves(spec)),
@@ -66,6 +72,17 @@ def of_spec(spec: JobSpec) -> Facts:
         ("array", spec.array or ""),
         ("held", "yes" if spec.hold else ""),
     ]
+
+
+def of_restart(restart: Restart) -> str:
+    """When a job runs again by itself, how often, and after what wait; nothing if it never does."""
+    if restart.when is RestartWhen.NEVER:
+        return ""
+    times = "any number of times" if restart.limit is None else counted(restart.limit, "time")
+    codes = f", only after exit code {', '.join(map(str, restart.codes))}" if restart.codes else ""
+    first, most = duration(restart.delay_s), duration(restart.delay_most_s)
+    wait = f"{first} to {most}" if restart.delay_most_s > restart.delay_s else first
+    return f"{restart.when.value}, {times}, after {wait}{codes}"
 
 
 def of_node(node: NodeView) -> Facts:

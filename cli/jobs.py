@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from cli import script, units
 from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
+from cli.conditions import moment, restart_of
 from cli.exits import Mistake
 from wire.spec import JobSpec, gpus_text, problems
 
@@ -20,6 +21,9 @@ _FLAGS = {
     "selector": "--select",
     "time_limit_s": "--time",
     "grace_s": "--grace",
+    "begin_at": "--begin",
+    "deadline_at": "--deadline",
+    "start_within_s": "--timeout",
     "checkpoint_s": "--checkpoint-time",
     "warn_s": "--warn-time",
 }
@@ -58,6 +62,12 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "time_limit_s": _one(given, "time", units.seconds),
         "grace_s": _one(given, "grace", units.seconds),
         "array": _one(given, "array", str),
+        "begin_at": _one(given, "begin", moment),
+        "deadline_at": _one(given, "deadline", moment),
+        "start_within_s": _one(given, "timeout", units.seconds),
+        "restart": restart_of(
+            *(_one(given, name, str) for name in ("restart", "restart_delay", "restart_codes"))
+        ),
         "checkpoint_command": _one(given, "checkpoint_command", units.words),
         "checkpoint_signal": _one(given, "checkpoint_signal", units.signal),
         "checkpoint_dir": _one(given, "checkpoint_dir", _directory),

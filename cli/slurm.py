@@ -11,6 +11,7 @@ from cli.exits import Mistake
 _SHORT = {
     "-A": "--account",
     "-a": "--array",
+    "-b": "--begin",
     "-c": "--cpus-per-task",
     "-D": "--chdir",
     "-e": "--error",
@@ -24,6 +25,7 @@ _SHORT = {
     "-t": "--time",
 }
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
 Pairs = list[tuple[str, str]]
 
@@ -121,11 +123,23 @@ def _export(text: str) -> Pairs:
     return [("env", name) for name in names]
 
 
+def _begin(text: str) -> Pairs:
+    """Slurm counts in seconds where no unit stands, and spells units out."""
+    match = _FROM_NOW.fullmatch(text)
+    if match is None:
+        return [("begin", text)]
+    number, unit = match.groups()
+    weeks = 7 if unit == "week" else 1
+    return [("begin", f"+{int(number) * weeks}{'d' if unit == 'week' else (unit or 'second')[0]}")]
+
+
 _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--account": _as("project"),
     "--array": _as("array"),
+    "--begin": _begin,
     "--chdir": _as("workdir"),
     "--cpus-per-task": _as("cpus"),
+    "--deadline": _as("deadline"),
     "--export": _export,
     "--gpus": _gpus("gpus"),
     "--gpus-per-node": _gpus("gpus_per_node"),

@@ -17,6 +17,7 @@ from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
 from controller.core.inputs import Input, Refusal, Reply, Tick
+from controller.core.jobs import NEVER
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
@@ -35,6 +36,7 @@ MAX_BATCH = 2_000
 CYCLE_SHARE = 0.5
 """At most this part of the time goes to cycles, however long one takes."""
 FULL_PAUSE_S = 1.0
+LOOK_S = 60.0
 
 log = logging.getLogger("corral.daemon")
 
@@ -183,9 +185,8 @@ class Daemon:
         while self._inbox or not self._stopping:
             if not self._inbox and not self._cycle_due():
                 self._wake.clear()
-                pause = self._next_cycle - time.monotonic() if self._cycle_wanted else None
                 try:
-                    await asyncio.wait_for(self._wake.wait(), pause)
+                    await asyncio.wait_for(self._wake.wait(), self._pause())
                 except TimeoutError:
                     continue
             self._landing = True
@@ -258,7 +259,17 @@ class Daemon:
                 reader.set_result(None)
 
     def _cycle_due(self) -> bool:
-        return self._cycle_wanted and time.monotonic() >= self._next_cycle
+        wanted = self._cycle_wanted or self.engine.keeper.next_at <= self.now()
+        return wanted and time.monotonic() >= self._next_cycle
+
+    def _pause(self) -> float | None:
+        """How long nothing is due by itself; None: until something happens."""
+        rest = self._next_cycle - time.monotonic()
+        if self._cycle_wanted:
+            return rest
+        due = self.engine.keeper.next_at
+        # The clock that people mean can be set: what is due by it is looked at again now and then.
+        return None if due == NEVER else max(rest, min(due - self.now(), LOOK_S))
 
     async def _commit(self, events: tuple[Event, ...]) -> None:
         jobs, nodes = touched(self.state, events)

@@ -13,6 +13,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal
 from controller.core.jobs import Job
+from controller.core.keeper import Keeper
 from controller.core.plugin import Pipeline, Weighted
 from controller.core.state import State
 from controller.plugins.filters.available import Available
@@ -23,6 +24,7 @@ from controller.plugins.orders.priority import Priority
 from controller.plugins.pickers.tightest import Tightest
 from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
+from wire.api import Why
 from wire.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
 from wire.spec import JobSpec
 
@@ -102,6 +104,9 @@ class World:
         self.events += decision.events
         self.sent += decision.effects
         assert check(self.state) == []
+        keeper = self.engine.keeper
+        anew = Keeper(self.state, self.events.append, print)
+        assert (anew.moments, anew.kept) == (keeper.moments, keeper.kept)
         return decision
 
     def join(
@@ -129,6 +134,15 @@ class World:
         """One cycle; what it started."""
         effects = self.tell(inputs.Tick()).effects
         return [effect.frame for effect in effects if isinstance(effect.frame, Start)]
+
+    def tick_at(self, now: float) -> list[Start]:
+        """One cycle at this moment; what it started."""
+        self.now = now
+        return self.tick()
+
+    def why(self, job: int) -> Why:
+        """What is said about why the job is where it is."""
+        return self.engine.explain(self.job(job), self.now)
 
     def job(self, job: int) -> Job:
         return self.state.jobs[job]

@@ -91,6 +91,7 @@ class JobView:
     array: Optional[int] = None
     index: Optional[int] = None
     quality: Optional[int] = None
+    restarts: int = 0
     held: tuple[Held, ...] = ()
 
 

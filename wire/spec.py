@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional
 
+from wire.conditions import NO_RESTART, Restart, condition_problems
 from wire.words import PRIORITIES, WHOLE_GPU
 
 
@@ -15,7 +16,8 @@ class JobSpec:
 
     `cpu_milli` and `memory_mib` are per node, `gpus` is the total over all nodes:
     a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
-    nodes as its GPUs need.
+    nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
+    could first have started.
     """
 
     command: tuple[str, ...]
@@ -32,6 +34,10 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: Optional[str] = None
     time_limit_s: Optional[float] = None
+    begin_at: Optional[float] = None
+    deadline_at: Optional[float] = None
+    start_within_s: Optional[float] = None
+    restart: Restart = NO_RESTART
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False
@@ -106,6 +112,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
             array_indices(spec.array)
         except ValueError as error:
             found.append(("array", str(error)))
+    found.extend(condition_problems(spec))
     return found
 
 

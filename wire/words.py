@@ -45,6 +45,12 @@ class Reason(str, enum.Enum):
     NODE_LOST = "node_lost"
     SUPERVISOR_LOST = "supervisor_lost"
     MEMBER_FAILED = "member_failed"
+    BEGIN = "begin"
+    BACKOFF = "backoff"
+    DEADLINE = "deadline"
+    START_TIMEOUT = "start_timeout"
+    DEPENDENCY = "dependency"
+    ARRAY = "array"
 
 
 class NodeState(str, enum.Enum):

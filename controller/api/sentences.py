@@ -31,6 +31,13 @@ def _job_queued(facts: Facts) -> str:
     return f"{facts['user']} submitted job {label} ({name})"
 
 
+_GATES = {"begin": "may begin now", "backoff": "waited long enough to start again"}
+
+
+def _gate_opened(facts: Facts) -> str:
+    return f"job {facts['job']} {_GATES.get(facts['gate'], 'may start: ' + facts['gate'])}"
+
+
 def _job_placed(facts: Facts) -> str:
     allocations = facts["allocations"]
     nodes = ", ".join(each["node"] for each in allocations)
@@ -93,6 +100,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobQueued": _job_queued,
     "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
     "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
+    "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
     "AttemptStarted": lambda facts: (
         f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"

@@ -48,6 +48,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         array=job.array,
         index=job.index,
         quality=job.quality,
+        restarts=job.wait.restarts,
         held=tuple(_held(engine.state, member) for member in job.members.values()),
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from controller.core import events
 from controller.core.events import Event
+from controller.core.gates import FRESH, Wait, closed, opened
 from controller.core.jobs import Job, Member, newest
 from controller.core.nodes import Node
 from controller.core.state import State
@@ -35,12 +37,13 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         array=event.array,
         index=event.index,
         held=event.spec.hold,
+        wait=Wait(event.gates) if event.gates else FRESH,
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
     )
     state.index(job)
     if state.nodes.demand.arrive(job.ask.part):
         state.nodes.reappraise()
-    if not job.held:
+    if job.ready:
         state.enqueue(job)
 
 
@@ -53,7 +56,20 @@ def _job_held(state: State, event: events.JobHeld) -> None:
 def _job_released(state: State, event: events.JobReleased) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = False, Reason.NEW
-    state.enqueue(job)
+    _admit(state, job, event.at)
+
+
+def _gate_opened(state: State, event: events.GateOpened) -> None:
+    job = state.jobs[event.job]
+    job.wait, job.detail = replace(job.wait, gates=opened(job.wait.gates, event.gate)), ""
+    _admit(state, job, event.at)
+
+
+def _admit(state: State, job: Job, now: float) -> None:
+    """From now on it is the job's turn that counts, unless something else keeps it out."""
+    if job.ready:
+        job.wait = replace(job.wait, ready_at=now)
+        state.enqueue(job)
 
 
 def _job_placed(state: State, event: events.JobPlaced) -> None:
@@ -102,7 +118,11 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by = None, ""
-    state.enqueue(job)
+    wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
+    if event.again_at is not None:
+        wait = replace(wait, gates=closed(wait.gates, Reason.BACKOFF))
+    job.wait = wait
+    _admit(state, job, event.at)
 
 
 def _job_ended(state: State, event: events.JobEnded) -> None:
@@ -167,6 +187,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobQueued: _job_queued,
     events.JobHeld: _job_held,
     events.JobReleased: _job_released,
+    events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,
     events.AttemptStarted: _attempt_started,
     events.AttemptExited: _attempt_exited,

@@ -19,9 +19,9 @@ def check(state: State) -> list[str]:
 def _check_queue(state: State) -> list[str]:
     wrong = []
     for job in state.jobs.values():
-        waits = job.state is JobState.QUEUED and not job.held
-        if waits != (job.id in state.queue):
-            wrong.append(f"job {job.id} is {job.state.value}, held={job.held}, but in queue: {not waits}")
+        if job.ready != (job.id in state.queue):
+            kept = f"held={job.held}, gates={job.wait.gates}"
+            wrong.append(f"job {job.id} is {job.state.value}, {kept}, but in queue: {not job.ready}")
         if job.state.terminal != (job.id in state.ended):
             wrong.append(f"job {job.id} is {job.state.value} but among the ended: {job.id in state.ended}")
         if job.id >= state.next_job:

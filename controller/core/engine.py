@@ -13,11 +13,13 @@ from controller.core.events import Event
 from controller.core.explain import explain, explain_never
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
+from controller.core.keeper import Keeper
 from controller.core.launch import starts_of
 from controller.core.outcome import outcome_of
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.records import JUST_STARTED
+from controller.core.restarts import restarted
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
@@ -39,6 +41,7 @@ class Engine:
         self.cycle = Cycle(state, self.placer)
         self._events: list[Event] = []
         self._effects: list[Effect] = []
+        self.keeper = Keeper(state, self._record, self._stop)
 
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already holds the events that come back."""
@@ -55,6 +58,7 @@ class Engine:
     def _record(self, event: Event) -> None:
         apply(self.state, event)
         self._events.append(event)
+        self.keeper.notice(event)
 
     def _order(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -71,16 +75,19 @@ class Engine:
         if wrong:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
-        never = explain_never(self.placer, self.state.ask(given.spec))
-        if never is not None:
-            return never
+        refusal = self.keeper.refusal(given.spec, now) or explain_never(
+            self.placer, self.state.ask(given.spec)
+        )
+        if refusal is not None:
+            return refusal
         spec, first = given.spec, self.state.next_job
+        gates = self.keeper.gates(spec, now)
         if spec.array is None:
-            self._record(events.JobQueued(first, now, spec, given.user, given.key))
+            self._record(events.JobQueued(first, now, spec, given.user, given.key, gates=gates))
             return Accepted((first,))
         indices = array_indices(spec.array)
         for job, index in enumerate(indices, first):
-            self._record(events.JobQueued(job, now, spec, given.user, given.key, first, index))
+            self._record(events.JobQueued(job, now, spec, given.user, given.key, first, index, gates))
         return Accepted(tuple(range(first, first + len(indices))))
 
     def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
@@ -234,7 +241,8 @@ class Engine:
             )
         )
         if not job.unended:
-            self._record(outcome_of(job, now))
+            outcome = outcome_of(job, now)
+            self._record(restarted(job, outcome) or outcome)
         elif job.members[node].failed and job.stopping is None:
             self._stop(job, Reason.MEMBER_FAILED, node, now)
 
@@ -259,11 +267,13 @@ class Engine:
     # --- time ---
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
+        self.keeper.open_due(now)
         for placed in self.cycle.run(now):
             self._record(placed)
             job = self.state.jobs[placed.job]
             for node, start in starts_of(job, self._addresses(job)).items():
                 self._order(SendToNode(node, start))
+        self.keeper.end_due(now)
         return Accepted()
 
 

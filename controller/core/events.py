@@ -50,6 +50,8 @@ class JobQueued(JobEvent):
     key: str = ""
     array: int | None = None
     index: int | None = None
+    gates: tuple[Reason, ...] = ()
+    """What keeps it out of the queue for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class JobReleased(JobEvent):
     """The hold is over."""
 
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpened(JobEvent):
+    """One thing less keeps the job out of the queue."""
+
+    gate: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,10 @@ class JobRequeued(JobEvent):
     attempt: int
     reason: Reason
     detail: str = ""
+    again_at: float | None = None
+    """It waits until then first."""
+    restart: bool = False
+    """By the job's own restart policy, whose limit it counts against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,7 @@ Event = (
     JobQueued
     | JobHeld
     | JobReleased
+    | GateOpened
     | JobPlaced
     | AttemptStarted
     | AttemptExited

@@ -7,6 +7,7 @@ import numpy as np
 from controller.core.columns import ALL, Columns
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
+from controller.core.keeper import kept_out
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -24,6 +25,8 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(job.reason, _told(job))
     if job.held:
         return Why(Reason.HELD, "held: release it to let it start")
+    if job.wait.gates:
+        return Why(job.wait.gates[0], kept_out(job, now))
     position = state.queue.ahead(job.id) + 1
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet", position=position)
@@ -45,6 +48,8 @@ def reason_of(state: State, job: Job) -> Reason:
     """The reason for a table cell, without asking the filters again."""
     if job.state is not JobState.QUEUED or job.held:
         return job.reason
+    if job.wait.gates:
+        return job.wait.gates[0]
     if not len(state.nodes):
         return Reason.NO_NODES
     if job.id in state.queue.fresh:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.core.engine import Engine
-from controller.core.events import JobPlaced
+from controller.core.events import JobPlaced, StopRequested
 from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.records import job_row, node_row, restore
@@ -63,13 +63,16 @@ def forecast(
     for _ in range(steps):
         for event in ahead.handle(Tick(), moment).events:
             if isinstance(event, JobPlaced):
-                starts[event.job] = Start(moment, tuple(each.node for each in event.allocations))
-        if until in starts or not len(ahead.state.queue) or not ahead.state.releases:
+                nodes = tuple(each.node for each in event.allocations)
+                starts.setdefault(event.job, Start(moment, nodes))
+            elif isinstance(event, StopRequested):
+                _end(ahead, ahead.state.jobs[event.job], moment)
+        if until in starts or not (len(ahead.state.queue) or ahead.keeper.kept):
             return Forecast(starts, decisions, True)
-        end = ahead.state.releases[0][0]
-        if end == NEVER:
-            return Forecast(starts, decisions, False)
-        moment = max(moment, end)
+        following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.keeper.next_at)
+        if following == NEVER:
+            return Forecast(starts, decisions, not ahead.state.releases)
+        moment = max(moment, following)
         _end_due(ahead, moment)
     return Forecast(starts, decisions, False)
 

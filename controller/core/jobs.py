@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.core.events import Allocation
+from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
 from wire.frames import Checkpoint
 from wire.spec import JobSpec
@@ -49,6 +50,7 @@ class Job:
     reason: Reason = Reason.NEW
     detail: str = ""
     held: bool = False
+    wait: Wait = FRESH
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0
@@ -75,6 +77,16 @@ class Job:
     def name(self) -> str:
         """The name given, else the program's."""
         return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
+
+    @property
+    def ready(self) -> bool:
+        """Only its turn and a place keep it from starting: it takes part in cycles."""
+        return self.state is JobState.QUEUED and not self.held and not self.wait.gates
+
+    @property
+    def ready_at(self) -> float:
+        """Since when only its turn and a place have kept it from starting."""
+        return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
     def limit(self) -> float:

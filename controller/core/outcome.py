@@ -24,6 +24,10 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     if job.stopping is Reason.USER:
         detail = f"cancelled by {job.stopped_by}"
         return JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, detail, first.code, first.signal)
+    if job.stopping is Reason.DEADLINE:
+        return JobEnded(
+            job.id, now, JobState.FAILED, Reason.DEADLINE, "ran into its deadline", first.code, first.signal
+        )
     reason, detail = _reason(first)
     if len(job.members) > 1:
         detail = f"{first.allocation.node}: {detail}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.events import Allocation, Event, JobEvent, JobQueued
+from controller.core.gates import FRESH, Wait
 from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
 from controller.core.requests import ask_of
@@ -56,6 +57,8 @@ class JobRecord:
     code: int | None
     signal: int | None
     checkpoint: Checkpoint | None = None
+    wait: Wait | None = None
+    """None: as of a job that came and was never kept out of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.code,
         job.signal,
         job.checkpoint,
+        None if job.wait is FRESH or job.wait == FRESH else job.wait,
     )
     return JobRow(
         id=job.id,
@@ -157,6 +161,7 @@ def job_of(row: JobRow) -> Job:
         code=record.code,
         signal=record.signal,
         checkpoint=record.checkpoint,
+        wait=record.wait or FRESH,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job
@@ -230,7 +235,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> t
             state.expect(job)
         if job.state.terminal:
             ended.append(job)
-        elif job.state is JobState.QUEUED and not job.held:
+        elif job.ready:
             state.enqueue(job)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)

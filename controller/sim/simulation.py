@@ -10,6 +10,7 @@ from controller.core import inputs
 from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
+from controller.core.jobs import NEVER
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
 from wire.frames import NodeFacts
@@ -93,9 +94,9 @@ class Simulation:
     def step(self) -> bool:
         """Everything of the next moment, then one cycle; False when nothing is left to happen."""
         heap = self._heap
-        if not heap:
+        self.now = now = min(heap[0][0] if heap else NEVER, self.engine.keeper.next_at)
+        if now == NEVER:
             return False
-        self.now = now = heap[0][0]
         while heap and heap[0][0] == now:
             heapq.heappop(heap)[3](now)
         self._cycle()

@@ -12,6 +12,7 @@ from cli.asked import WISHES, Asked
 from cli.exits import NOT_FOUND, Mistake
 from cli.jobs import spec_of
 from cli.script import LARGEST
+from wire.conditions import Restart, RestartWhen
 from wire.spec import JobSpec
 
 
@@ -55,7 +56,9 @@ def test_everything_asked_is_in_the_job() -> None:
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
         "--workdir /data --time 2h --grace 30s --array 0-3 --hold "
         "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
-        "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4",
+        "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4 "
+        "--begin 2030-05-01T08:00+00:00 --deadline 2030-05-02T08:00+00:00 --timeout 1h "
+        "--restart on-failure:5 --restart-delay 5s:1m --restart-codes 75,137",
         HOME="/root",
     )
     assert spec == JobSpec(
@@ -77,6 +80,10 @@ def test_everything_asked_is_in_the_job() -> None:
         array="0-3",
         hold=True,
         checkpoint_command=("save", "--to", "disk"),
+        begin_at=1_903_852_800.0,
+        deadline_at=1_903_939_200.0,
+        start_within_s=3_600,
+        restart=Restart(RestartWhen.ON_FAILURE, 5, 5, 60, (75, 137)),
         checkpoint_signal="USR1",
         checkpoint_dir="/shared",
         checkpoint_s=300,
@@ -191,6 +198,8 @@ cd /data
         ("-a 0-9:3", {"array": "0-9:3"}),
         ("-D /data", {"workdir": "/data"}),
         ("-H", {"hold": True}),
+        ("--begin=2030-05-01T08:00:00+00:00", {"begin_at": 1_903_852_800.0}),
+        ("--deadline 2030-05-01T08:00:00+00:00", {"deadline_at": 1_903_852_800.0}),
         ("--export=NONE", {"env": {}}),
         ("--export=A=1,HOME", {"env": {"A": "1", "HOME": "/root"}}),
     ],

@@ -7,7 +7,9 @@ import asyncio
 from controller.core import inputs
 from controller.core.check import check
 from tests.controller.api.house import living
+from tests.controller.store.scratch import scratch
 from wire.spec import JobSpec
+from wire.words import JobState, Reason
 
 PATIENCE_S = 60.0
 
@@ -31,3 +33,25 @@ async def test_who_reads_gets_his_turn_though_there_is_always_more_to_decide() -
         finally:
             flooding.cancel()
         assert check(daemon.state) == []
+
+
+async def test_what_is_due_happens_by_itself() -> None:
+    """Nobody asks and nothing is reported: the next moment at which something is due wakes the daemon."""
+    async with living() as house:
+        await house.join("gpu01")
+        later = await house.submit(gpus=8, begin_at=house.daemon.now() + 0.2)
+        assert house.daemon.state.jobs[later].state is JobState.QUEUED
+        await house.started(later)
+        hopeless = await house.submit(gpus=8, deadline_at=house.daemon.now() + 0.2)
+        await house.until(lambda: house.daemon.state.jobs[hopeless].state.terminal)
+        _, shown = await house.get(f"/v1/jobs/{hopeless}")
+        assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "deadline")
+
+
+async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgotten() -> None:
+    with scratch() as home:
+        async with living(home) as house:
+            job = await house.submit(deadline_at=house.daemon.now() + 0.2)
+        async with living(home) as house:
+            await house.until(lambda: house.daemon.state.jobs[job].state.terminal)
+            assert house.daemon.state.jobs[job].reason is Reason.DEADLINE

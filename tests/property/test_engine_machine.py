@@ -11,15 +11,24 @@ from controller.core.apply import apply
 from controller.core.engine import Engine
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.inputs import Accepted
+from controller.core.jobs import NEVER
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
+from wire.conditions import Restart, RestartWhen
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState
 
 NODES = ("a", "b", "c")
+RESTARTS = st.builds(
+    Restart,
+    when=st.sampled_from(RestartWhen),
+    limit=st.integers(1, 3),
+    delay_s=st.sampled_from([0, 10]),
+    codes=st.sampled_from([(), (1,), (137,)]),
+)
 SPECS = st.builds(
     spec,
     gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
@@ -28,8 +37,14 @@ SPECS = st.builds(
     priority=st.sampled_from([0, 50, 75]),
     hold=st.booleans(),
 ) | st.builds(
-    spec, gpus=st.sampled_from([0, 2, 8, 16]), nodes=st.just(2), priority=st.sampled_from([50, 100])
+    spec,
+    gpus=st.sampled_from([0, 2, 8, 16]),
+    nodes=st.just(2),
+    priority=st.sampled_from([50, 100]),
+    restart=RESTARTS,
 )
+MOMENTS = st.none() | st.floats(0, 400)
+"""Seconds from now, to and fro around what a run of the machine lasts."""
 
 
 class Agents:
@@ -64,6 +79,7 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.agents = Agents()
+        self.seen = 0
         self.given: list[tuple[inputs.Input, float]] = []
         tell = self.world.tell
 
@@ -115,6 +131,35 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]), key=st.sampled_from(["", "", "k1", "k2"]))
     def submit(self, asked: JobSpec, user: str, key: str) -> None:
         self.world.tell(inputs.Submit(asked, user, key))
+
+    @rule(
+        begin=MOMENTS,
+        deadline=MOMENTS,
+        limit=st.sampled_from([None, 50]),
+        within=st.sampled_from([None, 60]),
+        restart=RESTARTS,
+        hold=st.booleans(),
+    )
+    def submit_for_later(
+        self,
+        begin: float | None,
+        deadline: float | None,
+        limit: float | None,
+        within: float | None,
+        restart: Restart,
+        hold: bool,
+    ) -> None:
+        now = self.world.now
+        asked = spec(
+            2,
+            begin_at=None if begin is None else now + begin,
+            deadline_at=None if deadline is None else now + deadline,
+            time_limit_s=limit,
+            start_within_s=within,
+            restart=restart,
+            hold=hold,
+        )
+        self.world.tell(inputs.Submit(asked, "ada"))
 
     @rule(step=st.floats(0, 100))
     def tick(self, step: float) -> None:
@@ -169,6 +214,17 @@ class EngineMachine(RuleBasedStateMachine):
                 assert event.job not in ended
 
     @invariant()
+    def nobody_starts_out_of_time(self) -> None:
+        for event in self.world.events[self.seen :]:
+            if isinstance(event, JobPlaced):
+                asked = self.world.job(event.job).spec
+                assert asked.begin_at is None or event.at >= asked.begin_at
+                assert asked.deadline_at is None or (
+                    event.at + (asked.time_limit_s or 0) <= asked.deadline_at + 1e-6
+                )
+        self.seen = len(self.world.events)
+
+    @invariant()
     def every_live_attempt_is_on_record(self) -> None:
         """What a reachable host runs is either the job's current attempt or already told to stop."""
         for (node, job_id, attempt), status in self.agents.alive.items():
@@ -207,7 +263,9 @@ class EngineMachine(RuleBasedStateMachine):
         for job in list(self.world.state.jobs.values()):
             if job.held and job.state is JobState.QUEUED:
                 self.world.tell(inputs.Release(job.id, "ada"))
-        for _ in range(4 * len(self.world.state.jobs) + 4):
+        for _ in range(8 * len(self.world.state.jobs) + 8):
+            if (due := self.world.engine.keeper.next_at) != NEVER:
+                self.world.now = max(self.world.now, due)
             self.world.tick()
             self.agents.obey(self.world)
             for (node, job_id, attempt), old in list(self.agents.alive.items()):

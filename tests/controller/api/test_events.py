@@ -20,6 +20,8 @@ TOLD: list[tuple[Event, str]] = [
     (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
     (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
     (events.JobReleased(7, 1.0, "bob"), "bob released job 7"),
+    (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),
+    (events.GateOpened(7, 1.0, Reason.BACKOFF), "job 7 waited long enough to start again"),
     (
         events.JobPlaced(7, 1.0, 2, (Allocation("a", 1, 1, (GpuHold("u", 1000), GpuHold("v", 1000))),), 150),
         "job 7 got 2 GPUs on a (attempt 2)",

@@ -1,0 +1,73 @@
+"""When a job may start, until when, and when it starts again, as people write it."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+from cli import units
+from cli.exits import Mistake
+from wire.conditions import MAX_CODES, MAX_RESTARTS, Restart, RestartWhen
+from wire.spec import array_indices
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_RESTART_HELP = "Write --restart on-failure:3, --restart always or --restart never."
+
+
+def moment(text: str, now: float | None = None) -> float:
+    """18:30 (the next time it is), 2030-05-01, 2030-05-01T08:00, +2h: seconds since 1970."""
+    word, now = text.strip(), time.time() if now is None else now
+    relative = word.removeprefix("now")
+    if relative.startswith("+"):
+        return now + units.seconds(relative[1:])
+    clock = _CLOCK.fullmatch(word)
+    try:
+        if clock is not None:
+            hour, minute, second = (int(part or 0) for part in clock.groups())
+            # Without an offset it means the time that stands on clocks here, summer time and all.
+            today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
+            today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
+        return datetime.fromisoformat(word).timestamp()
+    except (ValueError, OverflowError):
+        example = "18:30, 2030-05-01, 2030-05-01T08:00 or +2h"
+        raise ValueError(f"{text!r} is not a moment; write {example}") from None
+
+
+def restart_of(policy: str | None, delay: str | None, codes: str | None) -> Restart | None:
+    """The restart policy of three options; None if none of them was given."""
+    if policy is None:
+        if delay is None and codes is None:
+            return None
+        raise Mistake("--restart-delay and --restart-codes say how, but not whether", _RESTART_HELP)
+    try:
+        when, limit = _policy(policy)
+        first, _, most = (delay or "10s:10m").partition(":")
+        delay_s = units.seconds(first)
+        delay_most_s = units.seconds(most) if most else max(delay_s, 600.0)
+        if delay_most_s < delay_s:
+            raise ValueError(f"{delay!r} begins with more than it ends with")
+        return Restart(when, limit, delay_s, delay_most_s, _codes(codes))
+    except ValueError as error:
+        raise Mistake(f"--restart: {error}", _RESTART_HELP) from None
+
+
+def _policy(text: str) -> tuple[RestartWhen, int | None]:
+    word, colon, times = text.strip().partition(":")
+    known = {each.value: each for each in RestartWhen}
+    if word not in known:
+        raise ValueError(f"{word!r} is not a policy; write {', '.join(known)}")
+    when = known[word]
+    if not colon:
+        return when, None if when is RestartWhen.ALWAYS else 3
+    if not re.fullmatch(r"\d{1,9}", times) or not 1 <= int(times) <= MAX_RESTARTS:
+        raise ValueError(f"{times!r} is not a number of restarts from 1 to {MAX_RESTARTS}")
+    return when, int(times)
+
+
+def _codes(text: str | None) -> tuple[int, ...]:
+    codes = tuple(array_indices(text)) if text else ()
+    if len(codes) > MAX_CODES or not all(1 <= code <= 255 for code in codes):
+        raise ValueError(f"{text!r} are not exit codes: at most {MAX_CODES} between 1 and 255")
+    return codes

@@ -1,0 +1,69 @@
+"""When a job may start at all, until when, and when it starts again."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator, Optional
+
+if TYPE_CHECKING:
+    from wire.spec import JobSpec
+
+LATEST = 4_102_444_800.0
+"""The year 2100: moments behind it are mistakes."""
+LONGEST_S = 10 * 365 * 86_400.0
+MAX_RESTARTS = 1_000
+MAX_CODES = 64
+
+
+class RestartWhen(str, enum.Enum):
+    """After which ends a job runs again."""
+
+    NEVER = "never"
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """How often a job runs again by itself, and how long it waits before each time.
+
+    The wait begins with `delay_s`, doubles each time and ends at `delay_most_s`. With `codes` only those
+    exit codes (128 + n for signal n) are worth another try; the loss of a node always is.
+    """
+
+    when: RestartWhen = RestartWhen.NEVER
+    limit: Optional[int] = 3
+    delay_s: float = 10.0
+    delay_most_s: float = 600.0
+    codes: tuple[int, ...] = ()
+
+    def delay(self, before: int) -> float:
+        """How long to wait after so many restarts."""
+        return min(self.delay_s * 2.0 ** min(before, 60), self.delay_most_s)
+
+
+NO_RESTART = Restart()
+
+
+def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """What is wrong with them by themselves, as (field, sentence)."""
+    for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):
+        if moment is not None and not 0 < moment <= LATEST:
+            yield where, "must be a moment in seconds since 1970, before the year 2100"
+    begin, deadline = spec.begin_at, spec.deadline_at
+    if deadline is not None and begin is not None and not begin + (spec.time_limit_s or 0.0) < deadline:
+        yield "deadline_at", "cannot be met by a job that begins at begin_at and may run for time_limit_s"
+    if spec.start_within_s is not None and not 0 < spec.start_within_s <= LONGEST_S:
+        yield "start_within_s", "must be positive and at most ten years"
+    yield from _restart_problems(spec.restart)
+
+
+def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
+    if restart.limit is not None and not 1 <= restart.limit <= MAX_RESTARTS:
+        yield "restart.limit", f"must lie between 1 and {MAX_RESTARTS}, or be left open"
+    for where, seconds in (("delay_s", restart.delay_s), ("delay_most_s", restart.delay_most_s)):
+        if not 0 <= seconds <= 7 * 86_400:
+            yield f"restart.{where}", "must lie between 0 seconds and a week"
+    if len(restart.codes) > MAX_CODES or not all(1 <= code <= 255 for code in restart.codes):
+        yield "restart.codes", f"must be at most {MAX_CODES} exit codes between 1 and 255"
