@@ -54,6 +54,9 @@ def main() -> int:
         numa_nodes=gpus.numa_nodes or max(1, len(found.numa)),
         labels=dict(options.label),
         address=options.address,
+        driver=gpus.driver,
+        cuda=gpus.cuda,
+        numa=found.nodes,
     )
     hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
     with suppress(KeyboardInterrupt):  # somebody tries it by hand

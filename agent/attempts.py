@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
+from agent.holders import Holder
 from agent.instructions import (
     Forget,
     GiveUp,
@@ -73,14 +74,20 @@ class Attempts:
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.over
         ]
 
-    def loads(self) -> dict[str, int]:
-        """The GPUs of attempts that run, in thousandths."""
-        found: dict[str, int] = {}
-        for each in self._known.values():
-            if each.order is not None and each.status.pid is not None:
-                for hold in each.order.gpus:
-                    found[hold.uuid] = found.get(hold.uuid, 0) + hold.milli
-        return found
+    def holders(self) -> list[Holder]:
+        """The attempts that run and hold GPUs."""
+        return [
+            Holder(
+                *key,
+                each.order.user,
+                each.order.command[0],
+                each.status.pid,
+                each.supervisor,
+                each.order.gpus,
+            )
+            for key, each in self._known.items()
+            if each.order is not None and each.status.pid is not None and each.order.gpus
+        ]
 
     # --- after a start of the agent ---
 

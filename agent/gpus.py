@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, Protocol
+from typing import Callable, Protocol
 
+from agent.holders import Holders
 from agent.loop import Loop
-from wire.frames import AgentFrame, GpuFacts, GpuSample
+from wire.frames import AgentFrame, GpuFacts, GpuProcess, GpuSample
 
-Loads = Callable[[], Mapping[str, int]]
-"""Which GPUs are held at the moment, and how many thousandths of each."""
 Tell = Callable[[AgentFrame], None]
 
 SAMPLE_S = 2.0
@@ -23,8 +22,10 @@ class Gpus(Protocol):
 
     facts: tuple[GpuFacts, ...]
     numa_nodes: int
+    driver: str
+    cuda: str
 
-    def watch(self, loop: Loop, loads: Loads, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         """Report readings that changed noticeably, and GPUs that fell ill."""
 
 
@@ -33,8 +34,9 @@ class NoGpus:
 
     facts: tuple[GpuFacts, ...] = ()
     numa_nodes = 0
+    driver = cuda = ""
 
-    def watch(self, loop: Loop, loads: Loads, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         """There is nothing to see."""
 
 
@@ -43,12 +45,25 @@ class Readings:
 
     def __init__(self) -> None:
         self._told: dict[str, GpuSample] = {}
+        self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
         """Those worth telling, remembered as told."""
         news = tuple(each for each in samples if _differs(each, self._told.get(each.uuid)))
         self._told.update((each.uuid, each) for each in news)
         return news
+
+    def others(self, processes: tuple[GpuProcess, ...]) -> bool:
+        """Are other processes there than were told, or do they hold much more or less memory?"""
+        differ = [(each.uuid, each.pid, each.job) for each in processes] != [
+            (each.uuid, each.pid, each.job) for each in self._processes
+        ] or any(
+            abs(each.memory_mib - self._processes[place].memory_mib) >= 256
+            for place, each in enumerate(processes)
+        )
+        if differ:
+            self._processes = processes
+        return differ
 
 
 def _differs(new: GpuSample, old: GpuSample | None) -> bool:
@@ -58,4 +73,17 @@ def _differs(new: GpuSample, old: GpuSample | None) -> bool:
         or abs(new.memory_used_mib - old.memory_used_mib) >= 256
         or abs(new.power_w - old.power_w) >= 15
         or abs(new.temperature_c - old.temperature_c) >= 3
+        or _marks(new) != _marks(old)
+    )
+
+
+def _marks(sample: GpuSample) -> tuple[object, ...]:
+    """What seldom changes, and is worth telling whenever it does."""
+    return (
+        sample.throttle,
+        sample.ecc_corrected,
+        sample.ecc_uncorrected,
+        sample.rows_remapped,
+        sample.links_up,
+        sample.links,
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Sequence
 
+from wire.frames import NumaFacts
+
 
 @dataclass(frozen=True)
 class Host:
@@ -15,6 +17,7 @@ class Host:
     cpus: int
     memory_mib: int
     numa: dict[int, list[int]]
+    nodes: tuple[NumaFacts, ...] = ()
 
     def cpus_of(self, nodes: Sequence[int]) -> list[int]:
         """The CPUs of these NUMA nodes; none, which means no binding, unless the host knows all of them."""
@@ -26,11 +29,13 @@ class Host:
 def look(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Host:
     """What is really there and usable by us."""
     usable = os.sched_getaffinity(0)
-    numa = {}
-    for folder in sys.glob("devices/system/node/node[0-9]*"):
-        listed = cpu_list((folder / "cpulist").read_text(encoding="ascii"))
-        numa[int(folder.name[4:])] = [cpu for cpu in listed if cpu in usable]
-    return Host(len(usable), _memory_mib(proc / "meminfo"), numa)
+    numa, nodes = {}, []
+    for folder in sorted(sys.glob("devices/system/node/node[0-9]*"), key=lambda each: int(each.name[4:])):
+        number = int(folder.name[4:])
+        listed = (folder / "cpulist").read_text(encoding="ascii").strip()
+        numa[number] = [cpu for cpu in cpu_list(listed) if cpu in usable]
+        nodes.append(NumaFacts(number, listed, _numa_memory_mib(folder), _distances(folder)))
+    return Host(len(usable), _memory_mib(proc / "meminfo"), numa, tuple(nodes))
 
 
 def cpu_list(text: str) -> list[int]:
@@ -41,6 +46,22 @@ def cpu_list(text: str) -> list[int]:
             low, _, high = part.partition("-")
             found += range(int(low), int(high or low) + 1)
     return found
+
+
+def _numa_memory_mib(folder: Path) -> int:
+    try:
+        lines = (folder / "meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[3]) // 1024 for line in lines if "MemTotal:" in line)
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
+
+
+def _distances(folder: Path) -> tuple[int, ...]:
+    """From this NUMA node to each, as the firmware tells; 10 is itself."""
+    try:
+        return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))
+    except (OSError, ValueError):
+        return ()
 
 
 def _memory_mib(meminfo: Path) -> int:

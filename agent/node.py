@@ -102,7 +102,7 @@ class Node:
         self.loop.read(self.channel.source, self._receive)
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self.loop.after(AUDIT_S, self._audit)
-        self.gpus.watch(self.loop, self.attempts.loads, self._tell_of_gpus)
+        self.gpus.watch(self.loop, self.attempts.holders, self._tell_of_gpus)
         try:
             while True:
                 self._turn()

@@ -8,19 +8,26 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Collection
 
-from agent.gpus import SAMPLE_S, Loads, Readings, Tell, UnknownGpus
+from agent.gpus import SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.holders import Holders, owner_of
 from agent.loop import Loop
 from wire.codec import decode
-from wire.frames import GpuFacts, GpuHealthChanged, GpuReport, GpuSample
+from wire.frames import GpuFacts, GpuHealthChanged, GpuProcess, GpuProcesses, GpuReport, GpuSample
 from wire.words import GpuHealth
 
 PATIENCE_S = 30.0
 """Without persistence mode the first question to eight GPUs takes many seconds."""
+_AGAIN = 10
+"""Times its patience until a GPU that a probe hung on is asked again."""
 _HOME = str(Path(__file__).absolute().parent.parent)
-_CODE = "import sys; sys.path.append(sys.argv[1]); from agent.probe import main; main(float(sys.argv[2]))"
+_CODE = (
+    "import sys; sys.path.append(sys.argv[1]); from agent.probe import main; "
+    "main(float(sys.argv[2]), sys.argv[3:])"
+)
 
 
 class NoNvml(UnknownGpus):
@@ -32,12 +39,12 @@ class Silenced(Exception):
 
 
 class Probe:
-    """One probe process."""
+    """One probe process, which passes over the GPUs with these UUIDs."""
 
-    def __init__(self, pause_s: float) -> None:
+    def __init__(self, pause_s: float, skip: Collection[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, _HOME, str(pause_s)],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", _CODE, _HOME, str(pause_s), *sorted(skip)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
@@ -61,14 +68,17 @@ class Probe:
             *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         words: list[dict[str, Any]] = [json.loads(line) for line in lines]
         for each in words:
-            if "error" in each:
+            if "error" in each and "uuid" not in each:
                 raise Silenced(each["error"])
         return words
 
     def end(self) -> None:
         """Make it go; a process stuck in the driver stays, but has nobody to tell."""
         assert self._process.stdout is not None
+        assert self._process.stdin is not None
         self._process.stdout.close()
+        with suppress(OSError):
+            self._process.stdin.close()
         self._process.kill()
         self._process.poll()
 
@@ -82,14 +92,20 @@ class NvmlGpus:
         self._pause_s = pause_s
         self._patience_s = patience_s
         self._readings = Readings()
-        self._trouble = ""
+        self._trouble: dict[str, str] = {}
+        self._hung: set[str] = set()
+        """Those a probe hung on: the next ones pass over them, so that the others go on being read."""
+        self._again = 0.0
+        self._round: dict[str, dict[str, Any]] = {}
         self._probe: Probe | None = Probe(pause_s)
+        self._named: set[str] | None = None
         self._heard = time.monotonic()
+        self.driver = self.cuda = ""
         self.facts = self._first_answer(self._probe)
 
-    def watch(self, loop: Loop, loads: Loads, tell: Tell) -> None:  # noqa: ARG002 - these know their load
-        """Pass on readings that changed; say so when NVML falls silent, and when it is back."""
-        self._loop, self._tell = loop, tell
+    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
+        """Pass on readings that changed; say so when a GPU or all of NVML is silent, and when it is back."""
+        self._loop, self._holders, self._tell = loop, holders, tell
         assert self._probe is not None
         loop.read(self._probe.descriptor, self._hear)
         loop.after(self._patience_s, self._check)
@@ -97,45 +113,111 @@ class NvmlGpus:
     def _first_answer(self, probe: Probe) -> tuple[GpuFacts, ...]:
         try:
             for words in probe.read(self._patience_s):
-                return tuple(decode(GpuFacts, gpu) for gpu in words["gpus"])
+                self.driver, self.cuda = words["driver"], words["cuda"]
+                facts = tuple(decode(GpuFacts, gpu) for gpu in words["gpus"])
+                self._named = {gpu.uuid for gpu in facts}
+                return facts
         except Silenced as error:
             probe.end()
             raise NoNvml(str(error)) from None
         probe.end()
         raise UnknownGpus(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
 
+    # --- the probe's life ---
+
     def _check(self) -> None:
         """Every so often: is the probe there, and does it speak?"""
         silent = time.monotonic() - self._heard
         if self._probe is None:
-            self._probe, self._heard = Probe(self._pause_s), time.monotonic()
-            self._loop.read(self._probe.descriptor, self._hear)
+            self._begin()
         elif silent >= self._patience_s:
-            self._lose(f"NVML has not answered for {silent:.0f} s")
+            self._blame(f"NVML has not answered for {silent:.0f} s")
+            self._again = time.monotonic() + _AGAIN * self._patience_s
+            self._end()
+            self._begin()
+        elif self._hung and time.monotonic() >= self._again:
+            self._hung.clear()
+            self._end()
+            self._begin()
         self._loop.after(self._patience_s, self._check)
+
+    def _begin(self) -> None:
+        self._probe, self._heard = Probe(self._pause_s, self._hung), time.monotonic()
+        self._named, self._round = None, {}
+        self._loop.read(self._probe.descriptor, self._hear)
+
+    def _end(self) -> None:
+        if self._probe is not None:
+            self._loop.read(self._probe.descriptor, None)
+            self._probe.end()
+            self._probe = None
+
+    def _blame(self, why: str) -> None:
+        """It hangs on the first GPU that it has not told of in this round; before any are named, on NVML."""
+        asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
+        culprit = next((uuid for uuid in asked if uuid not in self._round), None)
+        if culprit is None:
+            self._hung.clear()
+            self._say_all(why)
+        else:
+            bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == culprit)
+            for gpu in self.facts:
+                if gpu.pci_bus == bus:  # MIG instances of a GPU hang together
+                    self._hung.add(gpu.uuid)
+                    self._say(gpu.uuid, why)
+
+    # --- what it says ---
 
     def _hear(self) -> None:
         assert self._probe is not None
         try:
             for words in self._probe.read():
                 self._heard = time.monotonic()
-                self._say_health("")
-                news = self._readings.changed([decode(GpuSample, each) for each in words.get("samples", ())])
-                if news:
-                    self._tell(GpuReport(news))
+                self._take(words)
         except Silenced as error:
-            self._lose(str(error))
+            self._end()
+            self._say_all(str(error))
 
-    def _lose(self, why: str) -> None:
-        if self._probe is not None:
-            self._loop.read(self._probe.descriptor, None)
-            self._probe.end()
-            self._probe = None
-        self._say_health(why)
-
-    def _say_health(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            health = GpuHealth.SUSPECT if trouble else GpuHealth.OK
+    def _take(self, words: dict[str, Any]) -> None:
+        if "gpus" in words:
+            self._named = {gpu["uuid"] for gpu in words["gpus"]}
             for gpu in self.facts:
-                self._tell(GpuHealthChanged(gpu.uuid, health, trouble))
+                if gpu.uuid not in self._named and gpu.uuid not in self._hung:
+                    self._say(gpu.uuid, "NVML does not name it any more")
+        elif "done" in words:
+            told, self._round = self._round, {}
+            self._finish(told)
+        elif "xid" not in words:
+            self._round[words["uuid"]] = words
+
+    def _finish(self, told: dict[str, dict[str, Any]]) -> None:
+        """All GPUs of a round are there."""
+        for uuid, words in told.items():
+            self._say(uuid, words.get("error", ""))
+        samples = [decode(GpuSample, words["sample"]) for words in told.values() if "sample" in words]
+        news = self._readings.changed(samples)
+        if news:
+            self._tell(GpuReport(news))
+        processes = self._processes(told)
+        if self._readings.others(processes):
+            self._tell(GpuProcesses(processes))
+
+    def _processes(self, told: dict[str, dict[str, Any]]) -> tuple[GpuProcess, ...]:
+        holders = self._holders()
+        found = []
+        for uuid, words in told.items():
+            for pid, memory_mib in words.get("processes", ()):
+                owner = owner_of(pid, holders)
+                job = owner.holder.job if owner.holder else None
+                found.append(GpuProcess(uuid, pid, owner.user, owner.command, memory_mib, job))
+        return tuple(found)
+
+    def _say_all(self, trouble: str) -> None:
+        for gpu in self.facts:
+            self._say(gpu.uuid, trouble)
+
+    def _say(self, uuid: str, trouble: str) -> None:
+        if trouble != self._trouble.get(uuid, ""):
+            self._trouble[uuid] = trouble
+            health = GpuHealth.SUSPECT if trouble else GpuHealth.OK
+            self._tell(GpuHealthChanged(uuid, health, trouble))

@@ -9,10 +9,11 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Mapping
 
-from agent.gpus import SAMPLE_S, Loads, Readings, Tell, UnknownGpus
+from agent.gpus import SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.holders import Holder, Holders, loads
 from agent.loop import Loop
 from wire import mig
-from wire.frames import GpuFacts, GpuReport, GpuSample
+from wire.frames import GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample
 from wire.words import WHOLE_GPU
 
 NVLINK_CLIQUE = 8
@@ -26,27 +27,33 @@ class Model:
     memory_mib: int
     idle_w: int
     full_w: int
-    nvlink: bool
+    nvlinks: int
+    mhz: int
+    memory_mhz: int
     compute: str
 
 
 MODELS = {
-    "H200": Model("NVIDIA H200", 143_771, 75, 700, True, "9.0"),
-    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, 72, 700, True, "9.0"),
-    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, 62, 400, True, "8.0"),
-    "A100-40G": Model("NVIDIA A100-SXM4-40GB", 40_960, 55, 400, True, "8.0"),
-    "V100": Model("Tesla V100-SXM2-32GB", 32_768, 42, 300, True, "7.0"),
-    "L40S": Model("NVIDIA L40S", 46_068, 35, 350, False, "8.9"),
-    "L4": Model("NVIDIA L4", 23_034, 16, 72, False, "8.9"),
-    "T4": Model("Tesla T4", 15_360, 10, 70, False, "7.5"),
-    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, 20, 450, False, "8.9"),
+    "H200": Model("NVIDIA H200", 143_771, 75, 700, 18, 1980, 3201, "9.0"),
+    "H100": Model("NVIDIA H100 80GB HBM3", 81_559, 72, 700, 18, 1980, 2619, "9.0"),
+    "A100": Model("NVIDIA A100-SXM4-80GB", 81_920, 62, 400, 12, 1410, 1593, "8.0"),
+    "A100-40G": Model("NVIDIA A100-SXM4-40GB", 40_960, 55, 400, 12, 1410, 1215, "8.0"),
+    "V100": Model("Tesla V100-SXM2-32GB", 32_768, 42, 300, 6, 1530, 877, "7.0"),
+    "L40S": Model("NVIDIA L40S", 46_068, 35, 350, 0, 2520, 9001, "8.9"),
+    "L4": Model("NVIDIA L4", 23_034, 16, 72, 0, 2040, 6251, "8.9"),
+    "T4": Model("Tesla T4", 15_360, 10, 70, 0, 1590, 5001, "7.5"),
+    "RTX4090": Model("NVIDIA GeForce RTX 4090", 24_564, 20, 450, 0, 2520, 10501, "8.9"),
 }
+_SLOW_MHZ = 345
+_HOT_C = 68
+"""From here on a simulated GPU says that its power cap holds it down, as a real one under full load does."""
 
 
 class SimulatedGpus:
     """Believable GPUs that do nothing: the same ones for the same node every time."""
 
     numa_nodes = 2
+    driver, cuda = "550.90.07", "12.4"
 
     def __init__(self, node: str, description: str) -> None:
         facts: list[GpuFacts] = []
@@ -62,12 +69,17 @@ class SimulatedGpus:
         self._tick = 0
         self._readings = Readings()
 
-    def watch(self, loop: Loop, loads: Loads, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         """Take a reading every few seconds."""
-        news = self._readings.changed(self.sample(loads()))
+        held = holders()
+        samples = self.sample(loads(held))
+        news = self._readings.changed(samples)
         if news:
             tell(GpuReport(news))
-        loop.after(SAMPLE_S, lambda: self.watch(loop, loads, tell))
+        found = _processes(held, {each.uuid: each.memory_used_mib for each in samples})
+        if self._readings.others(found):
+            tell(GpuProcesses(found))
+        loop.after(SAMPLE_S, lambda: self.watch(loop, holders, tell))
 
     def sample(self, loads: Mapping[str, int]) -> list[GpuSample]:
         """One reading of every GPU, a few seconds after the last."""
@@ -83,13 +95,37 @@ class SimulatedGpus:
         wave = math.sin(self._tick / 7 + int(gpu.uuid[4:8], 16))
         busy = min(1.0, load) * (0.9 + 0.07 * wave)
         self._heat[index] += 0.25 * (busy - self._heat[index])
+        celsius = round(31 + index % 4 + 38 * self._heat[index])
         return GpuSample(
             gpu.uuid,
             round(100 * busy),
             round(gpu.memory_mib * (0.006 + min(1.0, load) * 0.82)),
             round(model.idle_w + busy * (model.full_w - model.idle_w)),
-            round(31 + index % 4 + 38 * self._heat[index]),
+            celsius,
+            clock_mhz=round(model.mhz * (0.97 + 0.03 * wave)) if busy else _SLOW_MHZ,
+            memory_clock_mhz=model.memory_mhz,
+            throttle=("power cap",) if celsius >= _HOT_C else (),
+            ecc_corrected=int(gpu.uuid[4:12], 16) % 7 // 6,
+            links_up=0 if gpu.mig else model.nvlinks,
+            links=0 if gpu.mig else model.nvlinks,
         )
+
+
+def _processes(held: list[Holder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
+    """As NVML would name them: the first process of every attempt, with its part of the memory."""
+    return tuple(
+        GpuProcess(
+            hold.uuid,
+            holder.pid,
+            holder.user,
+            holder.command,
+            used[hold.uuid] * hold.milli // WHOLE_GPU,
+            holder.job,
+        )
+        for holder in held
+        for hold in holder.gpus
+        if hold.uuid in used
+    )
 
 
 def _groups(description: str) -> list[tuple[int, Model, list[str]]]:
@@ -131,7 +167,7 @@ def _facts(node: str, first: int, position: int, count: int, model: Model) -> Gp
     """The GPU at this position of its group: half of a group at each socket, NVLink within eight."""
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE
-    others = range(clique, min(count, clique + NVLINK_CLIQUE)) if model.nvlink else ()
+    others = range(clique, min(count, clique + NVLINK_CLIQUE)) if model.nvlinks else ()
     return GpuFacts(
         index=index,
         uuid=f"GPU-{_uuid(f'{node}/{index}/{model.name}')}",
@@ -141,4 +177,5 @@ def _facts(node: str, first: int, position: int, count: int, model: Model) -> Gp
         pci_bus=f"{index // 16:08X}:{0x18 + index % 16 * 8:02X}:00.0",
         links=tuple(first + other for other in others if other != position),
         compute=model.compute,
+        power_limit_w=model.full_w,
     )

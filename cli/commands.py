@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("cli.explain", "Tell why a job waits, and when it starts at the latest."),
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; drain and resume them."),
+    "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),

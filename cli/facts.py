@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Why
 from wire.conditions import Restart, RestartWhen
-from wire.frames import Checkpoint
+from wire.frames import Checkpoint, NumaFacts
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory
 from wire.words import WHOLE_GPU, priority_name
@@ -93,11 +93,21 @@ def of_node(node: NodeView) -> Facts:
         ("since", clock(node.since) if node.since else ""),
         ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
         ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
-        ("numa nodes", str(node.numa_nodes)),
+        ("numa nodes", "\n".join(map(_numa, node.numa)) or str(node.numa_nodes)),
+        ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
         ("labels", _pairs(node.labels)),
         ("jobs", ", ".join(map(str, node.jobs))),
         ("agent", node.version),
     ]
+
+
+def _numa(numa: NumaFacts) -> str:
+    parts = [f"{numa.node}: CPUs {numa.cpus}"]
+    if numa.memory_mib:
+        parts.append(memory(numa.memory_mib))
+    if numa.distances:
+        parts.append(f"distances {' '.join(map(str, numa.distances))}")
+    return ", ".join(parts)
 
 
 def line_of(job: JobView) -> str:

@@ -12,7 +12,7 @@ from cli.bulk import each
 from cli.commands import application, examples
 from cli.messages import note
 from cli.output import Format, Output, write, write_facts, write_json
-from cli.tables import gpu_table, node_table
+from cli.tables import gpu_table, node_table, process_table, processes_of
 from wire.api import NodeView
 from wire.client import Client
 from wire.text import counted
@@ -42,9 +42,9 @@ def listing(output: Output = Format.TABLE) -> int:
     return 0
 
 
-@app.command(epilog=examples("corral nodes show gpu01"))
+@app.command(epilog=examples("corral nodes show gpu01", "corral nodes show gpu01 -o wide"))
 def show(name: Name, output: Output = Format.TABLE) -> int:
-    """Show one node, GPU by GPU."""
+    """Show one node: its NUMA nodes, its GPUs and what runs on them."""
     node = Client().node(name)
     if output is Format.JSON:
         write_json(node)
@@ -55,6 +55,10 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
         if node.gpus:
             write("\n")
             gpu_table().show(output, node.gpus)
+        found = processes_of(node.gpus)
+        if found:
+            write("\n")
+            process_table().show(output, found)
     return 0
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.output import Column, Table
 from wire.api import EventView, GpuView, JobView, NodeView
+from wire.frames import GpuProcess
 from wire.spec import gpus_text
 from wire.text import duration, memory
 from wire.words import WHOLE_GPU, GpuHealth, JobState, NodeState, priority_name
@@ -106,10 +109,11 @@ def node_table() -> Table[NodeView]:
     )
 
 
-def gpu_table() -> Table[GpuView]:
-    """The GPUs of one node."""
+def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
+    """The GPUs of one node, or of several."""
     return Table(
         [
+            *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),
             Column("GPU", lambda gpu: str(gpu.index), right=True),
             Column("MODEL", lambda gpu: gpu.model, keep=3, least=6),
             Column("NUMA", lambda gpu: str(gpu.numa), keep=5, right=True),
@@ -126,10 +130,65 @@ def gpu_table() -> Table[GpuView]:
             ),
             Column("POWER", lambda gpu: f"{gpu.power_w}W", keep=7, right=True),
             Column("TEMP", lambda gpu: f"{gpu.temperature_c}°C", keep=8, right=True),
+            Column("CLOCK", lambda gpu: f"{gpu.clock_mhz}MHz", keep=10, right=True, wide=True),
+            Column("SLOWED BY", lambda gpu: ", ".join(gpu.throttle) or "-", keep=11, wide=True),
+            Column("ECC", ecc, keep=10, right=True, wide=True),
+            Column("NVLINK", nvlink, keep=10, right=True, wide=True),
+            Column("PCI", lambda gpu: gpu.pci_bus or "-", keep=12, wide=True),
+            Column("MIG", lambda gpu: gpu.mig or "-", keep=12, wide=True),
             Column("JOBS", lambda gpu: ",".join(map(str, gpu.jobs)), keep=2, least=6),
+            Column("OFF-QUEUE", off_queue, keep=8, least=9, wide=not nodes),
             Column("WHY", lambda gpu: gpu.why, keep=9, least=8),
         ],
         name=lambda gpu: gpu.uuid,
+    )
+
+
+def ecc(gpu: GpuView) -> str:
+    """Errors that memory corrected, and those that it could not, since the driver was loaded."""
+    return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
+
+
+def nvlink(gpu: GpuView) -> str:
+    """Links that are up, of those there are."""
+    return f"{gpu.links_up}/{gpu.links_there}" if gpu.links_there else "-"
+
+
+def off_queue(gpu: GpuView) -> str:
+    """Who is on it without a job."""
+    return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A process and the GPU it is on."""
+
+    gpu: GpuView
+    process: GpuProcess
+
+
+def processes_of(gpus: Iterable[GpuView]) -> list[Found]:
+    """Every process on these GPUs."""
+    return [Found(gpu, process) for gpu in gpus for process in gpu.processes]
+
+
+def process_table(*, nodes: bool = False) -> Table[Found]:
+    """Processes on GPUs: of jobs, and of those who came past the queue."""
+    return Table(
+        [
+            *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),
+            Column("GPU", lambda each: str(each.gpu.index), right=True),
+            Column("PID", lambda each: str(each.process.pid), right=True),
+            Column("USER", lambda each: each.process.user, least=6),
+            Column("MEMORY", lambda each: memory(each.process.memory_mib), right=True),
+            Column(
+                "JOB",
+                lambda each: "off-queue" if each.process.job is None else str(each.process.job),
+                colour=lambda each: YELLOW if each.process.job is None else "",
+            ),
+            Column("COMMAND", lambda each: each.process.command, least=12),
+        ],
+        name=lambda each: str(each.process.pid),
     )
 
 

@@ -27,7 +27,16 @@ from controller.nodes.hosts import Hosts
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreFull
 from controller.store.store import Store
-from wire.frames import AgentFrame, GpuHealthChanged, GpuReport, GpuSample, Hello, Report
+from wire.frames import (
+    AgentFrame,
+    GpuHealthChanged,
+    GpuProcess,
+    GpuProcesses,
+    GpuReport,
+    GpuSample,
+    Hello,
+    Report,
+)
 from wire.hosts import HostSpec
 
 T = TypeVar("T")
@@ -55,6 +64,7 @@ class Daemon:
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
         self.hosts = Hosts(config.state_dir)
+        self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.engine: Engine
         self.seq = 0
         self._pipeline = pipeline
@@ -159,6 +169,9 @@ class Daemon:
             case GpuReport(samples):
                 readings = self.samples.setdefault(node, {})
                 readings.update((sample.uuid, sample) for sample in samples)
+                self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+            case GpuProcesses(processes):
+                self.processes[node] = processes
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
     # --- out ---

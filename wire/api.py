@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
-from wire.frames import Checkpoint
+from wire.frames import Checkpoint, GpuProcess, NumaFacts
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -201,6 +201,28 @@ class GpuView:
     power_w: int = 0
     temperature_c: int = 0
     why: str = ""
+    node: str = ""
+    pci_bus: str = ""
+    power_limit_w: int = 0
+    clock_mhz: int = 0
+    memory_clock_mhz: int = 0
+    throttle: tuple[str, ...] = ()
+    ecc_corrected: int = 0
+    ecc_uncorrected: int = 0
+    rows_remapped: int = 0
+    links: tuple[int, ...] = ()
+    links_up: int = 0
+    links_there: int = 0
+    mig: str = ""
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuList:
+    """GPUs by node and index."""
+
+    gpus: tuple[GpuView, ...]
+    seq: int
 
 
 @dataclass(frozen=True)
@@ -220,6 +242,9 @@ class NodeView:
     why: str = ""
     since: Optional[float] = None
     version: str = ""
+    driver: str = ""
+    cuda: str = ""
+    numa: tuple[NumaFacts, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from wire.api import (
     ClusterView,
     EventList,
     Explanation,
+    GpuList,
     Health,
     JobDetail,
     JobList,
@@ -122,6 +123,10 @@ class Client:
     def node(self, name: str) -> NodeView:
         """One node."""
         return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
+
+    def gpus(self) -> GpuList:
+        """All GPUs by node and index."""
+        return self._get(GpuList, "/v1/gpus")
 
     def drain(self, name: str, why: str = "") -> NodeView:
         """Let a node finish what it runs and take nothing new."""

@@ -32,6 +32,17 @@ class GpuFacts:
     why: str = ""
     compute: str = ""
     mig: str = ""
+    power_limit_w: int = 0
+
+
+@dataclass(frozen=True)
+class NumaFacts:
+    """One NUMA node: its CPUs as the kernel lists them, and how far each NUMA node is from it."""
+
+    node: int
+    cpus: str = ""
+    memory_mib: int = 0
+    distances: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,9 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"
     storage_mib: int = 0
+    driver: str = ""
+    cuda: str = ""
+    numa: tuple[NumaFacts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,13 +123,21 @@ class Report:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """A reading of one GPU; never journaled."""
+    """A reading of one GPU; never journaled. `throttle` says in words what holds its clocks down."""
 
     uuid: str
     utilisation: int = 0
     memory_used_mib: int = 0
     power_w: int = 0
     temperature_c: int = 0
+    clock_mhz: int = 0
+    memory_clock_mhz: int = 0
+    throttle: tuple[str, ...] = ()
+    ecc_corrected: int = 0
+    ecc_uncorrected: int = 0
+    rows_remapped: int = 0
+    links_up: int = 0
+    links: int = 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +145,25 @@ class GpuReport:
     """Readings that changed since the last report."""
 
     samples: tuple[GpuSample, ...]
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process on a GPU; `job` is None if it came past the queue."""
+
+    uuid: str
+    pid: int
+    user: str
+    command: str
+    memory_mib: int = 0
+    job: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuProcesses:
+    """Every process on the GPUs of a node, told anew when that changes."""
+
+    processes: tuple[GpuProcess, ...]
 
 
 @dataclass(frozen=True)
@@ -249,7 +290,7 @@ class Leave:
     """Close the connection and exit; running attempts go on."""
 
 
-AgentFrame = Union[Hello, Report, GpuReport, GpuHealthChanged, LogChunk, Pong]
+AgentFrame = Union[Hello, Report, GpuReport, GpuProcesses, GpuHealthChanged, LogChunk, Pong]
 ControllerFrame = Union[Start, Stop, Settle, ReadLog, StopReading, Ping, Leave]
 Frame = Union[AgentFrame, ControllerFrame]
 
@@ -257,6 +298,7 @@ _KINDS: dict[str, type[Any]] = {
     "hello": Hello,
     "report": Report,
     "gpus": GpuReport,
+    "gpu_processes": GpuProcesses,
     "gpu_health": GpuHealthChanged,
     "log": LogChunk,
     "pong": Pong,

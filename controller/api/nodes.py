@@ -1,4 +1,4 @@
-"""Nodes: list, show, drain, resume."""
+"""Nodes: list, show, drain, resume; and their GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.api.views import node_view
 from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.core.nodes import Node
-from wire.api import NodeAction, NodeList, NodeView
+from wire.api import GpuList, NodeAction, NodeList, NodeView
 
 
 async def listing(call: Call) -> NodeList:
@@ -20,6 +20,13 @@ async def listing(call: Call) -> NodeList:
 async def show(call: Call) -> NodeView:
     """One node."""
     return _view(call, await call.node())
+
+
+async def gpus(call: Call) -> GpuList:
+    """All GPUs of all nodes, with health, readings and processes."""
+    await call.daemon.settled()
+    views = [_view(call, node) for node in call.daemon.state.nodes]
+    return GpuList(tuple(gpu for view in views for gpu in view.gpus), call.daemon.seq)
 
 
 async def drain(call: Call) -> NodeView:
@@ -42,4 +49,5 @@ async def resume(call: Call) -> NodeView:
 
 
 def _view(call: Call, node: Node) -> NodeView:
-    return node_view(call.daemon.state, node, call.daemon.samples.get(node.name, {}))
+    daemon, name = call.daemon, node.name
+    return node_view(daemon.state, node, daemon.samples.get(name, {}), daemon.processes.get(name, ()))

@@ -131,9 +131,11 @@ class Streams:
         return {row.id: job_of(row) for row in rows if row is not None}
 
     def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
-        state, samples = self.daemon.state, self.daemon.samples
+        state, samples, found = self.daemon.state, self.daemon.samples, self.daemon.processes
         known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
-        return tuple(node_view(state, node, samples.get(node.name, {})) for node in known)
+        return tuple(
+            node_view(state, node, samples.get(node.name, {}), found.get(node.name, ())) for node in known
+        )
 
 
 class _Listener:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.columns import ABSENT
@@ -13,7 +13,7 @@ from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
 from controller.core.state import State
 from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, NodeView
-from wire.frames import GpuFacts, GpuSample
+from wire.frames import GpuFacts, GpuProcess, GpuSample
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, NodeState
 
@@ -78,9 +78,14 @@ def public(spec: JobSpec) -> JobSpec:
     return replace(spec, env={}, command=spec.command[:1], checkpoint_command=spec.checkpoint_command[:1])
 
 
-def node_view(state: State, node: Node, readings: Mapping[str, GpuSample]) -> NodeView:
+def node_view(
+    state: State, node: Node, readings: Mapping[str, GpuSample], processes: Sequence[GpuProcess] = ()
+) -> NodeView:
     """A node with its GPUs; readings of a node that is away are old, and left out."""
     holders: dict[str, list[int]] = {}
+    found: dict[str, list[GpuProcess]] = {}
+    for process in processes if node.up else ():
+        found.setdefault(process.uuid, []).append(process)
     for job, allocation in node.held.items():
         for gpu in allocation.gpus:
             holders.setdefault(gpu.uuid, []).append(job)
@@ -102,6 +107,7 @@ def node_view(state: State, node: Node, readings: Mapping[str, GpuSample]) -> No
                 free[slot],
                 tuple(sorted(holders.get(gpu.uuid, ()))),
                 readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING,
+                tuple(found.get(gpu.uuid, ())),
             )
             for slot, gpu in enumerate(node.facts.gpus)
         ),
@@ -109,10 +115,20 @@ def node_view(state: State, node: Node, readings: Mapping[str, GpuSample]) -> No
         why=node.why,
         since=node.since or None,
         version=node.version,
+        driver=node.facts.driver,
+        cuda=node.facts.cuda,
+        numa=node.facts.numa,
     )
 
 
-def _gpu_view(node: Node, gpu: GpuFacts, free: int, jobs: tuple[int, ...], reading: GpuSample) -> GpuView:
+def _gpu_view(
+    node: Node,
+    gpu: GpuFacts,
+    free: int,
+    jobs: tuple[int, ...],
+    reading: GpuSample,
+    processes: tuple[GpuProcess, ...],
+) -> GpuView:
     health, why = node.health.get(gpu.uuid, (gpu.health, gpu.why))
     return GpuView(
         index=gpu.index,
@@ -128,6 +144,20 @@ def _gpu_view(node: Node, gpu: GpuFacts, free: int, jobs: tuple[int, ...], readi
         power_w=reading.power_w,
         temperature_c=reading.temperature_c,
         why=why,
+        node=node.name,
+        pci_bus=gpu.pci_bus,
+        power_limit_w=gpu.power_limit_w,
+        clock_mhz=reading.clock_mhz,
+        memory_clock_mhz=reading.memory_clock_mhz,
+        throttle=reading.throttle,
+        ecc_corrected=reading.ecc_corrected,
+        ecc_uncorrected=reading.ecc_uncorrected,
+        rows_remapped=reading.rows_remapped,
+        links=gpu.links,
+        links_up=reading.links_up,
+        links_there=reading.links,
+        mig=gpu.mig,
+        processes=processes,
     )
 
 

@@ -16,6 +16,7 @@ from wire.frames import (
     AgentFrame,
     ControllerFrame,
     GpuHealthChanged,
+    GpuProcesses,
     GpuReport,
     Hello,
     Leave,
@@ -154,7 +155,7 @@ class Conversation:
             return self._greet(frame)
         if isinstance(frame, LogChunk):
             self._take_chunk(frame)
-        elif isinstance(frame, (Report, GpuReport, GpuHealthChanged)):
+        elif isinstance(frame, (Report, GpuReport, GpuProcesses, GpuHealthChanged)):
             self._deliver(frame)
         return ""
 

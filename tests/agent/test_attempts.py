@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.attempts import Attempts
+from agent.holders import loads
 from agent.instructions import (
     Forget,
     GiveUp,
@@ -201,9 +202,9 @@ def test_gpus_are_loaded_while_their_attempts_run() -> None:
     for job, milli in ((1, 250), (2, 500)):
         attempts.start(order(job, gpus=(GpuHold("a", milli), GpuHold(f"b{job}", 1000))), 1.0)
         attempts.hear((job, 1), STARTED)
-    assert attempts.loads() == {"a": 750, "b1": 1000, "b2": 1000}
+    assert loads(attempts.holders()) == {"a": 750, "b1": 1000, "b2": 1000}
     attempts.hear((1, 1), ENDED)
-    assert attempts.loads() == {"a": 500, "b2": 1000}
+    assert loads(attempts.holders()) == {"a": 500, "b2": 1000}
 
 
 class Lives(RuleBasedStateMachine):

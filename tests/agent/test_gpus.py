@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import pwd
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,11 +13,21 @@ import pytest
 
 from agent import probe
 from agent.gpus import Readings, UnknownGpus
+from agent.holders import Holder, Holders
 from agent.loop import Loop
 from agent.nvml import NoNvml, NvmlGpus
 from agent.simulated import SimulatedGpus
 from tests.agent.driving import PATIENCE_S, Driven, eventually
-from wire.frames import AgentFrame, GpuHealthChanged, GpuHold, GpuReport, GpuSample
+from tests.agent.rig import Rig, uuid
+from wire.frames import (
+    AgentFrame,
+    GpuHealthChanged,
+    GpuHold,
+    GpuProcess,
+    GpuProcesses,
+    GpuReport,
+    GpuSample,
+)
 from wire.words import GpuHealth
 
 # --- simulated ---
@@ -112,67 +122,157 @@ def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., Driven]) -> 
 # --- NVML ---
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a libnvidia-ml.so.1 that does as it is told."""
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler here")
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).parent / "nvml.c"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(source)], check=True
-    )
-    return folder
-
-
 @pytest.fixture
-def word(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which the library reads what to say."""
-    file = tmp_path / "word"
-    file.write_text("0")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
-    monkeypatch.setenv("CORRAL_TEST_NVML", str(file))
-    return file
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Two GPUs of a test's own."""
+    made = Rig(tmp_path)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    return made
 
 
-def test_nvml_names_the_gpus(word: Path) -> None:
-    first, second = NvmlGpus().facts
-    assert (first.index, first.uuid, first.model) == (
-        0,
-        "GPU-00000000-0000-0000-0000-000000000000",
-        "Test GPU",
-    )
+class Watching:
+    """GPUs being watched, and what was told of them."""
+
+    def __init__(self, holders: Holders = list, patience_s: float = 0.5) -> None:
+        self.gpus = NvmlGpus(pause_s=0.02, patience_s=patience_s)
+        self.loop, self.told = Loop(), list[AgentFrame]()
+        self.gpus.watch(self.loop, holders, self.told.append)
+
+    def until(self, wanted: Callable[[AgentFrame], bool]) -> AgentFrame:
+        """The first frame from now on that is wanted."""
+        self.loop.after(PATIENCE_S, lambda: pytest.fail(f"waited in vain; heard {self.told}"))
+        seen = len(self.told)
+        while True:
+            for frame in self.told[seen:]:
+                if wanted(frame):
+                    return frame
+            self.loop.turn()
+
+    def sample(self, index: int, **wanted: object) -> GpuSample:
+        """The next reading of a GPU that has these values."""
+
+        def fits(frame: AgentFrame) -> bool:
+            return isinstance(frame, GpuReport) and any(map(right, frame.samples))
+
+        def right(sample: GpuSample) -> bool:
+            return sample.uuid == uuid(index) and all(getattr(sample, k) == v for k, v in wanted.items())
+
+        frame = self.until(fits)
+        assert isinstance(frame, GpuReport)
+        return next(filter(right, frame.samples))
+
+    def health(self, index: int, health: GpuHealth, words: str = "") -> None:
+        """Until this GPU is said to be so."""
+        self.until(
+            lambda frame: (
+                isinstance(frame, GpuHealthChanged)
+                and (frame.uuid, frame.health) == (uuid(index), health)
+                and words in frame.why
+            )
+        )
+
+    def blamed(self) -> set[str]:
+        """Every GPU that anything bad was said of."""
+        return {
+            frame.uuid
+            for frame in self.told
+            if isinstance(frame, GpuHealthChanged) and frame.health is not GpuHealth.OK
+        }
+
+
+def test_nvml_names_the_gpus(rig: Rig) -> None:
+    rig.say(driver="555.42.02", cuda=12050, gpus=3)
+    rig.say(1, power_limit_w=400)
+    gpus = NvmlGpus()
+    first, second, third = gpus.facts
+    assert (first.index, first.uuid, first.model) == (0, uuid(0), "Test GPU")
     assert (first.memory_mib, first.pci_bus) == (16 * 1024, "00000000:3B:00.0")
-    assert (first.links, second.links) == ((1,), (0,))
+    assert (first.links, second.links, third.links) == ((1,), (0,), ())
+    assert (second.power_limit_w, second.compute, second.mig) == (400, "9.0", "")
+    assert (gpus.driver, gpus.cuda) == ("555.42.02", "12.5")
 
 
-def test_nvml_readings_trouble_and_recovery(word: Path) -> None:
-    gpus = NvmlGpus(pause_s=0.02, patience_s=0.5)
-    loop, told = Loop(), list[AgentFrame]()
-    gpus.watch(loop, dict, told.append)
-    uuid = gpus.facts[0].uuid
+def test_mig_instances_stand_in_place_of_their_gpu(rig: Rig) -> None:
+    rig.say(1, mig=2, power_w=321)
+    watching = Watching()
+    whole, first, second = watching.gpus.facts
+    assert [gpu.index for gpu in (whole, first, second)] == [0, 1, 2]
+    assert (first.mig, first.memory_mib, first.pci_bus) == ("1g.10gb", 10_240, second.pci_bus)
+    assert (whole.links, first.links, first.uuid[:4]) == ((), (), "MIG-")
+    frame = watching.until(lambda frame: isinstance(frame, GpuReport))
+    assert isinstance(frame, GpuReport)
+    assert [(each.uuid, each.power_w) for each in frame.samples][1:] == [
+        (first.uuid, 321),
+        (second.uuid, 321),
+    ]
 
-    def until(wanted: Callable[[AgentFrame], bool]) -> None:
-        loop.after(PATIENCE_S, lambda: pytest.fail(f"waited in vain; heard {told}"))
-        seen = len(told)
-        while not any(map(wanted, told[seen:])):
-            loop.turn()
 
-    def reads(percent: int) -> Callable[[AgentFrame], bool]:
-        wanted = GpuSample(uuid, percent, 1024, 123, 0)
-        return lambda frame: isinstance(frame, GpuReport) and wanted in frame.samples
+def test_nvml_tells_all_that_a_gpu_knows_of_itself(rig: Rig) -> None:
+    rig.say(0, busy=88, used_mib=9000, power_w=612, celsius=71, mhz=1980, memory_mhz=2619, throttle=0x24)
+    rig.say(0, corrected=3, uncorrected=1, remapped=2, links=18, links_down=1)
+    watching = Watching()
+    assert watching.sample(0) == GpuSample(
+        uuid(0), 88, 9000, 612, 71, 1980, 2619, ("power cap", "too hot"), 3, 1, 2, 17, 18
+    )
+    rig.say(0, corrected=4)
+    watching.sample(0, ecc_corrected=4)
+    rig.say(0, ecc=0, celsius=None, throttle=1)
+    watching.sample(0, ecc_corrected=0, temperature_c=0, throttle=())
+    assert watching.blamed() == set(), "what a GPU cannot answer is no illness"
 
-    until(reads(0))
-    replace(word, "88")
-    until(reads(88))
-    replace(word, "hang")
-    until(lambda frame: isinstance(frame, GpuHealthChanged) and "has not answered" in frame.why)
-    replace(word, "40")
-    until(lambda frame: frame == GpuHealthChanged(uuid, GpuHealth.OK))
-    replace(word, "lost")
-    until(lambda frame: frame == GpuHealthChanged(uuid, GpuHealth.SUSPECT, "GPU is lost"))
-    replace(word, "10")
-    until(reads(10))
+
+def test_one_gpu_is_lost_and_comes_back_while_the_other_is_read(rig: Rig) -> None:
+    watching = Watching()
+    watching.sample(0)
+    rig.say(1, lost=1)
+    watching.health(1, GpuHealth.SUSPECT, "GPU is lost")
+    rig.say(0, busy=77)
+    watching.sample(0, utilisation=77)
+    rig.say(1, lost=0)
+    watching.health(1, GpuHealth.OK)
+    assert watching.blamed() == {uuid(1)}
+
+
+def test_a_driver_that_hangs_on_one_gpu_is_told_of_that_one(rig: Rig) -> None:
+    watching = Watching()
+    watching.sample(1)
+    rig.say(1, hang=1)
+    watching.health(1, GpuHealth.SUSPECT, "has not answered")
+    rig.say(0, busy=66)
+    watching.sample(0, utilisation=66)
+    rig.say(1, hang=0)
+    watching.health(1, GpuHealth.OK)
+    assert watching.blamed() == {uuid(1)}
+
+
+def test_a_driver_that_hangs_altogether_is_told_of_all(rig: Rig) -> None:
+    watching = Watching()
+    watching.sample(0)
+    rig.say(hang=1)
+    watching.health(1, GpuHealth.SUSPECT, "has not answered")
+    assert watching.blamed() == {uuid(0), uuid(1)}
+    rig.say(hang=0)
+    watching.health(1, GpuHealth.OK)
+
+
+def test_processes_are_told_with_their_owner_and_job(rig: Rig) -> None:
+    mine = subprocess.Popen(["sleep", "1000"])
+    try:
+        ours = Holder(7, 1, "ada", "sleep", mine.pid, None, (GpuHold(uuid(0), 1000),))
+        rig.say(0, processes=f"{mine.pid}:4096,{os.getpid()}:512")
+        watching = Watching(lambda: [ours])
+        frame = watching.until(lambda frame: isinstance(frame, GpuProcesses))
+        assert isinstance(frame, GpuProcesses)
+        first, second = frame.processes
+        me = pwd.getpwuid(os.getuid()).pw_name
+        assert first == GpuProcess(uuid(0), mine.pid, me, "sleep 1000", 4096, 7)
+        assert (second.pid, second.job, second.memory_mib) == (os.getpid(), None, 512)
+        rig.say(0, processes="")
+        watching.until(lambda frame: frame == GpuProcesses(()))
+    finally:
+        mine.kill()
+        mine.wait()
 
 
 def children() -> set[str]:
@@ -181,8 +281,8 @@ def children() -> set[str]:
     return {pid for pid in listed if ") Z " not in Path(f"/proc/{pid}/stat").read_text()}
 
 
-def test_a_driver_that_hangs_at_once_is_said(word: Path) -> None:
-    replace(word, "hang")
+def test_a_driver_that_hangs_at_once_is_said(rig: Rig) -> None:
+    rig.say(hang=1)
     before = children()
     with pytest.raises(UnknownGpus, match="NVML has not answered"):
         NvmlGpus(patience_s=0.5)
@@ -208,10 +308,3 @@ def test_the_socket_of_a_gpu_is_read_from_sys(tmp_path: Path) -> None:
     (device / "numa_node").write_text("-1\n")
     assert probe._numa("00000000:3B:00.0", tmp_path) == 0
     assert probe._numa("00000000:AF:00.0", tmp_path) == 0
-
-
-def replace(file: Path, text: str) -> None:
-    """Change what a reader sees in one step."""
-    fresh = file.with_suffix(".new")
-    fresh.write_text(text)
-    os.replace(fresh, file)

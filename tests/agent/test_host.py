@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import host
+from wire.frames import NumaFacts
 
 
 @pytest.fixture
@@ -18,12 +19,15 @@ def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> host.Host:
         folder = tmp_path / "devices" / "system" / "node" / f"node{number}"
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(cpus)
+        (folder / "distance").write_text("10 21\n" if number == 0 else "21 10\n")
+        (folder / "meminfo").write_text(f"Node {number} MemTotal:  1024000 kB\n")
     return host.look(tmp_path, tmp_path)
 
 
 def test_what_is_there_and_usable(sockets: host.Host) -> None:
     assert (sockets.cpus, sockets.memory_mib) == (7, 2000)
     assert sockets.numa == {0: [0, 1, 4, 5], 1: [2, 3, 6]}
+    assert sockets.nodes == (NumaFacts(0, "0-1,4-5", 1000, (10, 21)), NumaFacts(1, "2-3,6-7", 1000, (21, 10)))
 
 
 def test_jobs_are_bound_only_where_the_host_knows_all(sockets: host.Host) -> None:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from cli.output import Table, cell_width, fit
 from cli.summary import Line
 from cli.summary import table as summary_table
-from cli.tables import event_table, gpu_table, job_table, node_table
+from cli.tables import event_table, gpu_table, job_table, node_table, process_table, processes_of
 from tests.cli.desk import T0, array, job, node
 from wire.api import EventView, GpuShare, GpuView, Held
+from wire.frames import GpuProcess
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli"
@@ -96,6 +97,43 @@ GPUS = (
     ),
     GpuView(3, "GPU-3", "H100", 81_920, 1, GpuHealth.LOST, 1_000, why="fell off the bus"),
 )
+FLEET = (
+    GpuView(
+        0,
+        "GPU-0",
+        "H100",
+        81_920,
+        0,
+        GpuHealth.OK,
+        0,
+        (7,),
+        96,
+        70_000,
+        640,
+        70,
+        node="gpu01",
+        pci_bus="00000000:18:00.0",
+        clock_mhz=1_755,
+        throttle=("power cap",),
+        ecc_corrected=2,
+        links=(1,),
+        links_up=17,
+        links_there=18,
+        processes=(GpuProcess("GPU-0", 4_242, "ada", "python train.py", 69_000, 7),),
+    ),
+    GpuView(
+        1,
+        "GPU-1",
+        "H100",
+        81_920,
+        0,
+        GpuHealth.SUSPECT,
+        0,
+        node="gpu01",
+        why="held by pid 99 (mallory)",
+        processes=(GpuProcess("GPU-1", 99, "mallory\x1b[2J", "python\x07 mine.py", 40_000),),
+    ),
+)
 NODES = [
     node("gpu01", gpus=GPUS, jobs=(1, 2), labels={"rack": "r1"}),
     node("gpu02", state=NodeState.DRAINED, why="new fan, back on Monday", cpu_free_milli=63_500),
@@ -139,6 +177,8 @@ CASES: dict[str, tuple[Table[Any], Sequence[Any]]] = {
     "queue": (job_table(NOW), JOBS),
     "nodes": (node_table(), NODES),
     "gpus": (gpu_table(), GPUS),
+    "all-gpus": (gpu_table(nodes=True), FLEET),
+    "processes": (process_table(nodes=True), processes_of(FLEET)),
     "events": (event_table(NOW), EVENTS),
     "summary": (summary_table(), SUMMARY),
 }

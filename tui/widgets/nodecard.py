@@ -83,6 +83,8 @@ class NodeCard(Pane):
             ("   memory ", "muted"), *bar(mem, small),
             (f" {memory(node.memory_mib - node.memory_free_mib)}/{memory(node.memory_mib)}", "text"),
         ]  # fmt: skip
+        if node.driver:
+            load.append((f"   driver {plain(node.driver, 24)}", "faint"))
         labels = "  ".join(plain(f"{name}={value}", 60) for name, value in sorted(node.labels.items()))
         lines = [head, load]
         return [*lines, [(f" {labels}", "faint")]] if labels else lines
@@ -108,7 +110,7 @@ class NodeCard(Pane):
         ]
         if width >= 56:
             pieces.append((f"{gpu.power_w:>5}W{gpu.temperature_c:>4}°", "muted"))
-        return [*pieces, ("  ", "text"), *self._holders(gpu)]
+        return [*pieces, ("  ", "text"), *self._holders(gpu), *_marks(gpu)]
 
     def _holders(self, gpu: GpuView) -> list[Piece]:
         if gpu.health is not GpuHealth.OK:
@@ -120,6 +122,20 @@ class NodeCard(Pane):
             label, name = (plain(row.label), f" {plain(row.name, 24)}") if row else (str(job), "")
             pieces += [(f"{label}", "accent"), (f"{name}  ", "text")]
         return pieces
+
+
+def _marks(gpu: GpuView) -> list[Piece]:
+    """What is out of the ordinary: somebody past the queue, links down, memory errors, slowed clocks."""
+    strangers = [each for each in gpu.processes if each.job is None]
+    pieces: list[Piece] = [
+        (f"off-queue: {plain(each.user, 16)} {plain(each.command, 24)}  ", "warn") for each in strangers[:2]
+    ]
+    if gpu.links_up < gpu.links_there:
+        pieces.append((f"NVLink {gpu.links_up}/{gpu.links_there}  ", "warn"))
+    if gpu.ecc_uncorrected:
+        pieces.append((f"ECC {gpu.ecc_uncorrected} uncorrected  ", "bad"))
+    hot = [word for word in gpu.throttle if word != "power cap"]
+    return [*pieces, (f"slowed: {', '.join(hot)}  ", "warn")] if hot else pieces
 
 
 def _beside(left: list[list[Piece]], right: list[list[Piece]], half: int) -> list[list[Piece]]:

@@ -1,0 +1,73 @@
+"""A host with GPUs for the true pynvml: tests/agent/nvml.c, compiled once, and the file that steers it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_SOURCE = Path(__file__).parent / "nvml.c"
+
+
+@functools.cache
+def library() -> Path:
+    """A directory with a libnvidia-ml.so.1 that does as it is told; skips the test without a compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    folder = Path(tempfile.mkdtemp(prefix="corral-nvml-"))
+    command = [compiler, "-O1", "-Wall", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1")]
+    subprocess.run([*command, str(_SOURCE)], check=True)
+    return folder
+
+
+def remove_library() -> None:
+    """At the end of the tests, if it was made at all."""
+    if library.cache_info().currsize:
+        shutil.rmtree(library(), ignore_errors=True)
+
+
+class Rig:
+    """What the library says, key by key: `rig.say(busy=88, gpu=0)` changes it under a running probe."""
+
+    def __init__(self, place: Path, **host: object) -> None:
+        self.file = place / "nvml"
+        self._words: dict[str, str] = {}
+        self._xids = 0
+        self.say(**host)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes pynvml find the library, and the library this file."""
+        return {"LD_LIBRARY_PATH": str(library()), "CORRAL_TEST_NVML": str(self.file)}
+
+    def say(self, gpu: int | None = None, **words: object) -> None:
+        """From now on; None takes a word back."""
+        for name, value in words.items():
+            key = name if gpu is None else f"{gpu}.{name}"
+            self._words.pop(key, None)
+            if value is not None:
+                self._words[key] = str(value)
+        self._write()
+
+    def xid(self, gpu: int, code: int) -> None:
+        """An Xid event, told once to whoever listens by now."""
+        self._xids += 1
+        self._words.update({"xids": str(self._xids), f"xid.{self._xids}": f"{gpu}:{code}"})
+        self._write()
+
+    def _write(self) -> None:
+        # In one step: the library reads at any moment.
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text("".join(f"{key} {value}\n" for key, value in self._words.items()))
+        os.replace(fresh, self.file)
+
+
+def uuid(index: int) -> str:
+    """What the library calls this GPU."""
+    return f"GPU-00000000-0000-0000-0000-0000000000{index:02}"
