@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; drain and resume them."),
     "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
+    "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),

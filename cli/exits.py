@@ -16,6 +16,7 @@ NOT_ALLOWED = 4
 NEVER_FITS = 5
 TIMEOUT = 6
 UNREACHABLE = 7
+OVER_QUOTA = 8
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -25,6 +26,7 @@ _BY_PROBLEM = {
     "not_found": NOT_FOUND,
     "not_allowed": NOT_ALLOWED,
     "never_fits": NEVER_FITS,
+    "over_quota": OVER_QUOTA,
 }
 
 

@@ -18,6 +18,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
 from controller.core.inputs import Input, Refusal, Reply, Tick
 from controller.core.jobs import NEVER
+from controller.core.notes import noted
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
@@ -102,7 +103,7 @@ class Daemon:
         loaded = self.store.load()
         self._probe = Batch((), (), tuple(loaded.nodes))
         state = State(self._pipeline.order, self.config.controller.keep_ended)
-        there = restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes)
+        there = restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
         state.next_job = max(state.next_job, loaded.next_job)
         self.engine = Engine(self._pipeline, state)
         if there:  # before anything else, so that the journal says why nothing is placed on them
@@ -286,9 +287,10 @@ class Daemon:
 
     async def _commit(self, events: tuple[Event, ...]) -> None:
         jobs, nodes = touched(self.state, events)
+        notes = noted(self.state, events)
         self.state.forget_old()
         entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, self.seq + 1))
-        batch = Batch(entries, tuple(jobs), tuple(nodes))
+        batch = Batch(entries, tuple(jobs), tuple(nodes), tuple(notes))
         await self._write(batch)
         self.seq = entries[-1].seq
         self._feed.publish(

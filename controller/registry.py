@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,12 +22,14 @@ from controller.config import (
     problem_of,
 )
 from controller.core.plugin import Backfill, Pipeline, Weighted
+from controller.core.quotas import QueueRule, Rules, Unlimited
 
 METHODS = {
     "filter": ("keep", "concerns", "explain"),
     "scorer": ("score",),
     "order": ("rank",),
     "picker": ("pick",),
+    "quota": ("quota", "names"),
 }
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
@@ -46,6 +48,11 @@ def build_pipeline(config: Config) -> Pipeline:
         except ConfigRefused as refused:
             problems.extend(refused.problems)
 
+    rules = Rules()
+    try:
+        rules = build_rules(config)
+    except ConfigRefused as refused:
+        problems.extend(refused.problems)
     pipeline = Pipeline(
         order=make("order", section.order.name, section.order.options, "order"),
         filters=tuple(
@@ -60,11 +67,31 @@ def build_pipeline(config: Config) -> Pipeline:
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
         depth=section.backfill_depth,
+        rules=rules,
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:
         raise ConfigRefused(problems)
     return pipeline
+
+
+def build_rules(config: Config) -> Rules:
+    """The queues and quotas that scheduler.toml describes."""
+    section = config.quota
+    provider = make_plugin("quota", section.provider, section.options, ("quota",), config.source)
+    queues = {
+        name: QueueRule(
+            each.priority,
+            each.max_running,
+            each.default_time_limit_s,
+            each.max_time_limit_s,
+            tuple(each.users),
+            tuple(each.projects),
+            dict(each.select),
+        )
+        for name, each in config.queues.items()
+    }
+    return Rules(queues, provider if section.options else Unlimited(), section.window_s)
 
 
 def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:
@@ -101,11 +128,21 @@ def make_plugin(kind: str, name: str, options: Mapping[str, Any], key: Key, sour
         given = json.dumps(options, default=str)
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
-        known = [each.name for each in dataclasses.fields(loaded)]
-        found = [problem_of(source, key, each, known) for each in error.errors(include_url=False)]
+        found = [
+            problem_of(source, key, each, _options_beside(loaded, each["loc"]))
+            for each in error.errors(include_url=False)
+        ]
         raise ConfigRefused(found) from None
     except Exception as error:
         raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
+
+
+def _options_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+    """The options that the table of this one may have."""
+    for part in path[:-1]:
+        hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+        kind = hints.get(str(part)) or next(iter(get_args(kind)[-1:]), None)
+    return [each.name for each in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
 def _load(point: EntryPoint, methods: tuple[str, ...]) -> type[Any] | str:

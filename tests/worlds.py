@@ -14,7 +14,9 @@ from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
+from controller.core.notes import notes_of
 from controller.core.plugin import Pipeline, Weighted
+from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from controller.plugins.filters.available import Available
 from controller.plugins.filters.capacity import Capacity
@@ -175,6 +177,17 @@ class World:
     def tell_drain(self, node: str) -> None:
         """An operator closes the node."""
         self.tell(inputs.Drain(node, "root", "test"))
+
+    def restarted(self) -> World:
+        """Another controller on the same rows; the nodes have not been heard of yet."""
+        other = World(self.pipeline, self.now)
+        restore(
+            other.state,
+            [job_row(job, with_spec=True) for job in self.state.jobs.values()],
+            [node_row(node) for node in self.state.nodes],
+            notes_of(self.state),
+        )
+        return other
 
     def stops(self) -> list[tuple[str, int]]:
         """(node, job) of every stop order sent so far."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
 from wire.frames import Checkpoint, GpuProcess, NumaFacts
+from wire.quota import Limits, Quota
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -252,6 +253,33 @@ class NodeList:
     """All nodes by name."""
 
     nodes: tuple[NodeView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class QuotaChange:
+    """Limits to lay over what holds now; what is not named stays as it is."""
+
+    quota: Quota
+
+
+@dataclass(frozen=True)
+class QuotaView:
+    """What holds for a user, project or queue and what it uses; `edited` if that was set while running."""
+
+    scope: str
+    name: str
+    quota: Quota
+    used: Limits
+    edited: bool
+
+
+@dataclass(frozen=True)
+class QuotaList:
+    """Everybody with a quota or with jobs; GPU-hours are those of the last `window_s` seconds."""
+
+    quotas: tuple[QuotaView, ...]
+    window_s: float
     seq: int
 
 

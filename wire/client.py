@@ -20,6 +20,9 @@ from wire.api import (
     NodeAction,
     NodeList,
     NodeView,
+    QuotaChange,
+    QuotaList,
+    QuotaView,
     StreamBatch,
     SubmitRequest,
     Submitted,
@@ -27,6 +30,7 @@ from wire.api import (
     WhatIfAnswer,
 )
 from wire.codec import dumps, encode
+from wire.quota import Quota
 from wire.spec import JobSpec
 from wire.transport import Refused, Transport, Unreachable
 from wire.words import JobState
@@ -135,6 +139,18 @@ class Client:
     def resume(self, name: str) -> NodeView:
         """Let a drained node take work again."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/resume", NodeAction())
+
+    def quotas(self) -> QuotaList:
+        """Everybody with a quota or with jobs: what holds, and what is used."""
+        return self._get(QuotaList, "/v1/quotas")
+
+    def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
+        """Lay limits over what holds for a user, project or queue."""
+        return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))
+
+    def unset_quota(self, scope: str, name: str) -> QuotaView:
+        """Let what the configuration states hold again."""
+        return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

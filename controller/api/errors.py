@@ -28,6 +28,7 @@ STATUS = {
     "conflict": 409,
     "too_large": 413,
     "never_fits": 422,
+    "over_quota": 403,
     "internal": 500,
     "busy": 503,
     "node_away": 503,

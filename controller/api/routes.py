@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api import cluster, events, forecasts, jobs, logs, nodes, openapi, stream
+from controller.api import cluster, events, forecasts, jobs, logs, nodes, openapi, quotas, stream
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
@@ -21,6 +21,9 @@ from wire.api import (
     NodeAction,
     NodeList,
     NodeView,
+    QuotaChange,
+    QuotaList,
+    QuotaView,
     SubmitRequest,
     Submitted,
     WhatIf,
@@ -78,6 +81,9 @@ ROUTES = (
     Route("GET", "/v1/nodes/{node}", nodes.show, NodeView, refuses=(404,)),
     Route("POST", "/v1/nodes/{node}/drain", nodes.drain, NodeView, NodeAction, refuses=(404, 507)),
     Route("POST", "/v1/nodes/{node}/resume", nodes.resume, NodeView, NodeAction, refuses=(404, 409, 507)),
+    Route("GET", "/v1/quotas", quotas.listing, QuotaList),
+    Route("POST", "/v1/quotas/{scope}/{name}/set", quotas.change, QuotaView, QuotaChange, refuses=(413, 507)),
+    Route("POST", "/v1/quotas/{scope}/{name}/unset", quotas.unset, QuotaView, refuses=(404, 507)),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(
         "GET",

@@ -20,7 +20,9 @@ def sentence(kind: str, facts: Facts) -> str:
     tell = SENTENCES.get(kind)
     if tell is not None:
         return plain(tell(facts), 500)
-    whose = f"job {facts['job']}" if "job" in facts else f"node {facts.get('node', '')}"
+    whose = (
+        f"job {facts['job']}" if "job" in facts else f"node {facts['node']}" if "node" in facts else "cluster"
+    )
     return plain(f"{whose}: {_WORD.sub(' ', kind).lower()}", 500)
 
 
@@ -116,4 +118,6 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "NodeDrained": _node_drained,
     "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
     "GpuHealthRecorded": _gpu_health,
+    "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
+    "QuotaUnset": lambda facts: f"{facts['by']} took back the quota set for {facts['scope']} {facts['name']}",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -159,6 +159,39 @@ class SchedulerSection(Section):
     picker: Plugin = Plugin(name="thrift")
 
 
+class QueueSection(Section):
+    """One queue: what it demands of its jobs and gives them."""
+
+    priority: int = Field(0, ge=-1_000, le=1_000)
+    max_running: int | None = Field(None, ge=0, le=1_000_000)
+    default_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    max_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    users: list[Name] = []
+    projects: list[Name] = []
+    select: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Self:
+        least, most = self.default_time_limit_s, self.max_time_limit_s
+        if least is not None and most is not None and least > most:
+            raise ValueError("default_time_limit_s is more than max_time_limit_s")
+        return self
+
+
+class QuotaSection(BaseModel):
+    """Where quotas come from, with that plugin's options beside it."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    provider: Name = "local"
+    window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the provider's fields are set to."""
+        return self.model_extra or {}
+
+
 class NodeSection(Section):
     """One host. What is left out is what the host itself reports."""
 
@@ -240,6 +273,8 @@ class Config(BaseSettings):
     api: ApiSection = ApiSection()
     access: AccessSection = AccessSection()
     scheduler: SchedulerSection = SchedulerSection()
+    queues: dict[Name, QueueSection] = {}
+    quota: QuotaSection = QuotaSection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

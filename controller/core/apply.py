@@ -41,6 +41,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
     )
     state.index(job)
+    state.accounts.wait(job)
     if state.nodes.demand.arrive(job.ask.part):
         state.nodes.reappraise()
     if job.ready:
@@ -81,6 +82,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
     state.expect(job)
+    state.accounts.place(job, event.allocations)
 
 
 def _attempt_started(state: State, event: events.AttemptStarted) -> None:
@@ -102,6 +104,7 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     member.cpu_s, member.max_rss_mib = event.cpu_s, event.max_rss_mib
     job.checkpoint = newest(job.checkpoint, event.checkpoint)
     state.nodes.free(event.job, event.node)
+    state.accounts.free(job, member.allocation, event.at)
 
 
 def _stop_requested(state: State, event: events.StopRequested) -> None:
@@ -115,6 +118,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
     _move(job, JobState.QUEUED, event.reason, event.detail)
     state.unexpect(job)
+    state.accounts.finish(job, again=True)
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by = None, ""
@@ -131,6 +135,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     state.unexpect(job)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     state.queue.remove(job.id)
+    state.accounts.finish(job, again=False)
     state.retire(job)
 
 
@@ -183,6 +188,14 @@ def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
     state.nodes.refresh(node)
 
 
+def _quota_set(state: State, event: events.QuotaSet) -> None:
+    state.quotas.edit((event.scope, event.name), event.quota)
+
+
+def _quota_unset(state: State, event: events.QuotaUnset) -> None:
+    state.quotas.edit((event.scope, event.name), None)
+
+
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobQueued: _job_queued,
     events.JobHeld: _job_held,
@@ -201,4 +214,6 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.NodeDrained: _node_drained,
     events.NodeResumed: _node_resumed,
     events.GpuHealthRecorded: _gpu_health_recorded,
+    events.QuotaSet: _quota_set,
+    events.QuotaUnset: _quota_unset,
 }

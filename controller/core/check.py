@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.core.accounts import Accounts
 from controller.core.columns import ABSENT
 from controller.core.state import State
 from wire.words import WHOLE_GPU, JobState
@@ -13,7 +14,13 @@ HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
 
 def check(state: State) -> list[str]:
     """Everything that is wrong, as sentences; an empty list is a healthy state."""
-    return [*_check_queue(state), *_check_holders(state), *_check_gpus(state), *_check_columns(state)]
+    return [
+        *_check_queue(state),
+        *_check_holders(state),
+        *_check_gpus(state),
+        *_check_columns(state),
+        *_check_accounts(state),
+    ]
 
 
 def _check_queue(state: State) -> list[str]:
@@ -84,3 +91,17 @@ def _check_columns(state: State) -> list[str]:
         if not np.array_equal(old, new):
             wrong.append(f"column {name} is not what the allocations add up to")
     return wrong
+
+
+def _check_accounts(state: State) -> list[str]:
+    """What each user, project and queue holds, counted from nothing."""
+    fresh = Accounts(state.accounts.window_s)
+    for job in state.jobs.values():
+        fresh.resume(job)
+    keys = {*fresh.by_key, *state.accounts.by_key}
+    return [
+        f"{scope} {name} is counted {kept}, and holds {counted}"
+        for scope, name in sorted(keys)
+        if (kept := state.accounts.account((scope, name)).used)
+        != (counted := fresh.account((scope, name)).used)
+    ]

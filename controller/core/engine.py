@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.core import events, inputs
+from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.effects import Effect, SendToNode
@@ -23,6 +24,8 @@ from controller.core.restarts import restarted
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
+from wire.quota import Quota
+from wire.quota import problems as problems_of_quota
 from wire.spec import array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
@@ -37,6 +40,7 @@ class Engine:
     def __init__(self, pipeline: Pipeline, state: State) -> None:
         self.pipeline = pipeline
         self.state = state
+        state.adopt(pipeline.rules)
         self.placer = Placer(state.nodes, pipeline)
         self.cycle = Cycle(state, self.placer)
         self._events: list[Event] = []
@@ -75,17 +79,21 @@ class Engine:
         if wrong:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
-        refusal = self.keeper.refusal(given.spec, now) or explain_never(
-            self.placer, self.state.ask(given.spec)
+        spec = admit(self.pipeline.rules, given.spec, given.user)
+        if isinstance(spec, Refusal):
+            return spec
+        ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [0]
+        refusal = (
+            self.keeper.refusal(spec, now)
+            or explain_never(self.placer, ask)
+            or over_quota(self.state.quotas, self.placer, spec, ask, given.user, len(indices), now)
         )
         if refusal is not None:
             return refusal
-        spec, first = given.spec, self.state.next_job
-        gates = self.keeper.gates(spec, now)
+        first, gates = self.state.next_job, self.keeper.gates(spec, now)
         if spec.array is None:
             self._record(events.JobQueued(first, now, spec, given.user, given.key, gates=gates))
             return Accepted((first,))
-        indices = array_indices(spec.array)
         for job, index in enumerate(indices, first):
             self._record(events.JobQueued(job, now, spec, given.user, given.key, first, index, gates))
         return Accepted(tuple(range(first, first + len(indices))))
@@ -170,6 +178,27 @@ class Engine:
         if not node.drained:
             return Refusal("conflict", f"node {given.node} is not drained", "node")
         self._record(events.NodeResumed(given.node, now, given.by))
+        return Accepted()
+
+    def _set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
+        refused = wrong_tenant(given.scope, given.name)
+        if refused is not None:
+            return refused
+        wrong = problems_of_quota(given.scope, given.quota)
+        if wrong:
+            where, message = wrong[0]
+            return Refusal("invalid", message, f"quota.{where}")
+        key = given.scope, given.name
+        quota = given.quota.over(self.state.quotas.edits.get(key, Quota()))
+        if quota != self.state.quotas.edits.get(key):
+            self._record(events.QuotaSet(now, given.scope, given.name, quota, given.by))
+        return Accepted()
+
+    def _unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
+        if (given.scope, given.name) not in self.state.quotas.edits:
+            message = f"no quota was set for {given.scope} {given.name!r}"
+            return Refusal("not_found", message, "name", "'corral quota list' shows what there is.")
+        self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
         return Accepted()
 
     # --- what agents tell ---
@@ -294,6 +323,8 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.RemoveNode: Engine._remove_node,
     inputs.Drain: Engine._drain,
     inputs.Resume: Engine._resume,
+    inputs.SetQuota: Engine._set_quota,
+    inputs.UnsetQuota: Engine._unset_quota,
     inputs.AgentSaidHello: Engine._agent_said_hello,
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,

@@ -10,6 +10,7 @@ from typing import Any
 from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, GpuHold, NodeFacts
 from wire.hosts import HostSpec
+from wire.quota import Quota
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -38,6 +39,13 @@ class NodeEvent:
     """Something happened to a node."""
 
     node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """Something happened that concerns no single job or node."""
+
     at: float
 
 
@@ -195,6 +203,25 @@ class GpuHealthRecorded(NodeEvent):
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaSet(ClusterEvent):
+    """An operator laid a quota over what the configuration states."""
+
+    scope: str
+    name: str
+    quota: Quota
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUnset(ClusterEvent):
+    """What the configuration states holds again."""
+
+    scope: str
+    name: str
+    by: str
+
+
 Event = (
     JobQueued
     | JobHeld
@@ -213,6 +240,8 @@ Event = (
     | NodeDrained
     | NodeResumed
     | GpuHealthRecorded
+    | QuotaSet
+    | QuotaUnset
 )
 
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}

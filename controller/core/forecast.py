@@ -9,6 +9,7 @@ from controller.core.engine import Engine
 from controller.core.events import JobPlaced, StopRequested
 from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
+from controller.core.notes import notes_of
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from wire.frames import AttemptStatus
@@ -39,7 +40,7 @@ def fork(engine: Engine) -> Engine:
     """A copy that may be decided on without consequences."""
     state = State(engine.state.order, engine.state.keep_ended)
     rows = [job_row(job, with_spec=True) for job in engine.state.live()]
-    restore(state, rows, [node_row(node) for node in engine.state.nodes])
+    restore(state, rows, [node_row(node) for node in engine.state.nodes], notes_of(engine.state))
     state.next_job = engine.state.next_job
     for node in state.nodes:
         known = engine.state.nodes.by_name[node.name]

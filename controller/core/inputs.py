@@ -9,6 +9,7 @@ from controller.core.effects import Effect
 from controller.core.events import Event
 from wire.frames import AttemptStatus, Hello
 from wire.hosts import HostSpec
+from wire.quota import Quota
 from wire.spec import JobSpec
 from wire.words import GpuHealth
 
@@ -82,6 +83,25 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class SetQuota:
+    """Lay these limits over what holds for a user, project or queue now."""
+
+    scope: str
+    name: str
+    quota: Quota
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetQuota:
+    """Let what the configuration states hold again."""
+
+    scope: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSaidHello:
     """A link came up; the agent told everything it knows."""
 
@@ -136,6 +156,8 @@ Input = (
     | RemoveNode
     | Drain
     | Resume
+    | SetQuota
+    | UnsetQuota
     | AgentSaidHello
     | AgentReported
     | GpuReported

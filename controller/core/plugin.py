@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
 
 if TYPE_CHECKING:
@@ -99,3 +100,5 @@ class Pipeline:
     max_delay_s: float = 0.0
     depth: int | None = None
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""
+    rules: Rules = NO_RULES
+    """What the configuration says about who may have what."""

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation, Event, JobEvent, JobQueued
+from controller.core.events import Allocation, Event, JobEvent, JobQueued, NodeEvent
 from controller.core.gates import FRESH, Wait
 from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
+from controller.core.notes import recall
 from controller.core.requests import ask_of
-from controller.core.rows import JobRow, NodeRow
+from controller.core.rows import JobRow, NodeRow, NoteRow
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, NodeFacts
@@ -198,12 +199,15 @@ def node_row(node: Node) -> NodeRow:
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
 
-def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> tuple[str, ...]:
+def restore(
+    state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow], notes: Iterable[NoteRow] = ()
+) -> tuple[str, ...]:
     """Fill an empty state from rows. Every node is away until its agent says hello.
 
     Gives the nodes that are there by their rows: ControllerStarted tells the journal that they are not.
     """
     there = []
+    recall(state, notes)
     for row in nodes:
         if row.state == REMOVED:
             continue
@@ -228,6 +232,7 @@ def restore(state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow]) -> t
     ended = []
     for job in map(job_of, jobs):
         state.index(job)
+        state.accounts.resume(job)
         state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
@@ -246,7 +251,7 @@ def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list
     """The rows that a batch of events changed, as they are now."""
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     fresh = {event.job for event in events if isinstance(event, JobQueued)}
-    names = dict.fromkeys(event.node for event in events if not isinstance(event, JobEvent))
+    names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs]
     return rows, [_row_of(state, name) for name in names]
 

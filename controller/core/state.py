@@ -6,10 +6,12 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from controller.core.accounts import Accounts
 from controller.core.jobs import Job
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
 from controller.core.queue import Queue
+from controller.core.quotas import Quotas, Rules
 from controller.core.requests import Ask, ask_of
 from wire.spec import JobSpec
 
@@ -33,6 +35,8 @@ class State:
         """Jobs by (user, idempotency key)."""
         self.arrays: dict[int, dict[int, int]] = {}
         """Jobs by (array, index)."""
+        self.accounts = Accounts()
+        self.quotas = Quotas(self.accounts)
         self._asked = (NO_SPEC, ask_of(NO_SPEC))
 
     def ask(self, spec: JobSpec) -> Ask:
@@ -44,6 +48,12 @@ class State:
     def enqueue(self, job: Job) -> None:
         """A queued, unheld job waits in the place its rank gives it."""
         self.queue.add(job.id, job.ask, (*self.order.rank(job), job.id))
+
+    def adopt(self, rules: Rules) -> None:
+        """The rules that hold from now on; called before anything is decided."""
+        if rules != self.quotas.rules:
+            self.accounts.count(self.jobs.values(), rules.window_s)
+            self.quotas.adopt(rules)
 
     def expect(self, job: Job) -> None:
         """A placed job gives its room back at its expected end at the latest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import tomllib
@@ -14,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import Config, ConfigProblem, ConfigRefused, load, render
+from controller.config.sections import QuotaSection
 from controller.config.source import Key, locate
+from controller.plugins.quotas.local import Local, Table
 from controller.registry import build_pipeline
 from wire import places
 from wire.hosts import HostSpec
@@ -50,12 +53,16 @@ def test_the_complete_file_is_the_defaults() -> None:
 
 def test_the_complete_file_names_every_key() -> None:
     # Keys without a default stand there as a comment.
-    text = re.sub(r"^# (\w+ = )", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^#(?: | {4})(\w+ = |\[)", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
     named = tomllib.loads(text)
     for table, section in Config.model_fields.items():
-        if table == "nodes":
-            (node,) = named["nodes"].values()
-            assert set(node) == set(Config.model_fields["nodes"].annotation.__args__[1].model_fields)
+        if table in ("nodes", "queues"):
+            (one,) = named[table].values()
+            assert set(one) == set(section.annotation.__args__[1].model_fields)  # type: ignore[union-attr]
+        elif table == "quota":
+            provider = {each.name for each in dataclasses.fields(Local)}
+            assert set(named[table]) == {*QuotaSection.model_fields, *provider}
+            assert set(named[table]["users"]["*"]) == {each.name for each in dataclasses.fields(Table)}
         else:
             assert set(named[table]) == set(section.annotation.model_fields)  # type: ignore[union-attr]
 

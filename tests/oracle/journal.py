@@ -8,8 +8,9 @@ from contextlib import closing
 from controller.core.apply import apply
 from controller.core.check import check
 from controller.core.events import event_of
+from controller.core.notes import notes_of
 from controller.core.records import job_row, node_row
-from controller.core.rows import Entry, JobRow, NodeRow
+from controller.core.rows import Entry, JobRow, NodeRow, NoteRow
 from controller.core.state import State
 from controller.store.failures import StoreFailure
 from controller.store.store import Store
@@ -34,12 +35,14 @@ def _told_otherwise(store: Store) -> Iterator[str]:
         apply(state, event_of(entry.kind, entry.body))
     yield from check(state)
     loaded = store.load()
-    kept: dict[object, JobRow | NodeRow] = {row.id: row for row in [*loaded.jobs, *loaded.ended]}
+    kept: dict[object, JobRow | NodeRow | NoteRow] = {row.id: row for row in [*loaded.jobs, *loaded.ended]}
     kept |= {row.name: row for row in loaded.nodes}
-    told: dict[object, JobRow | NodeRow] = {
+    kept |= {(row.kind, row.name): row for row in loaded.notes}
+    told: dict[object, JobRow | NodeRow | NoteRow] = {
         job.id: job_row(job, with_spec=True) for job in state.jobs.values()
     }
     told |= {node.name: node_row(node) for node in state.nodes}
+    told |= {(note.kind, note.name): note for note in notes_of(state)}
     for name in kept.keys() | told.keys():
         if kept.get(name) != told.get(name):
             yield f"{name}: the journal tells {told.get(name)}, the row is {kept.get(name)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.core import inputs
+from controller.core.notes import noted
 from controller.core.records import touched
 from controller.core.rows import Batch
 from controller.daemon import entry_of
@@ -34,7 +35,8 @@ def path() -> Iterator[Path]:
         with closing(Store.open(f"sqlite:///{directory}/corral.db")) as store:
             entries = tuple(entry_of(seq, event) for seq, event in enumerate(world.events, 1))
             jobs, nodes = touched(world.state, tuple(world.events))
-            store.commit(Batch(entries, tuple(jobs), tuple(nodes)))
+            notes = noted(world.state, tuple(world.events))
+            store.commit(Batch(entries, tuple(jobs), tuple(nodes), tuple(notes)))
         yield directory / "corral.db"
 
 

@@ -15,9 +15,10 @@ from controller.core.engine import Engine
 from controller.core.events import Event, body_of, event_of
 from controller.core.inputs import ControllerStarted, Decision, Input, Reply, Tick
 from controller.core.nodes import Node
+from controller.core.notes import noted
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
-from controller.core.rows import JobRow, NodeRow
+from controller.core.rows import JobRow, NodeRow, NoteRow
 from controller.core.state import State
 from controller.sim.faults.truth import PromiseBroken
 
@@ -42,7 +43,9 @@ class Store:
         self.journal: list[Event] = []
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
+        self.notes: dict[tuple[str, str], NoteRow] = {}
         self.folded = State(pipeline.order, keep_ended=1_000_000)
+        self.folded.adopt(pipeline.rules)
 
     def commit(self, state: State, events: tuple[Event, ...]) -> None:
         """Keep events and rows; what the events touched must be what the journal makes of it."""
@@ -55,13 +58,14 @@ class Store:
         for job in jobs:
             self.jobs[job.id] = job if job.spec is not None else replace(job, spec=self.jobs[job.id].spec)
         self.nodes.update((node.name, node) for node in nodes)
+        self.notes.update(((note.kind, note.name), note) for note in noted(state, events))
 
     def load(self, state: State, keep: int) -> tuple[str, ...]:
         """Fill an empty state, as the daemon does at its start; the nodes that were there."""
         ended = [row for row in self.jobs.values() if row.ended_at is not None]
         ended.sort(key=lambda row: (row.ended_at or 0.0, row.id), reverse=True)
         live = [row for _, row in sorted(self.jobs.items()) if row.ended_at is None]
-        there = restore(state, [*live, *ended[:keep]], self.nodes.values())
+        there = restore(state, [*live, *ended[:keep]], self.nodes.values(), self.notes.values())
         highest = max((max(row.id, row.array or 0) for row in self.jobs.values()), default=0)
         state.next_job = max(state.next_job, highest + 1)
         return there

@@ -1,0 +1,1 @@
+"""Where quotas come from."""
