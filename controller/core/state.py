@@ -71,7 +71,7 @@ class State:
         self.jobs[job.id] = job
         self.next_job = max(self.next_job, job.id + 1)
         if job.key:
-            self.keys.setdefault((job.user, job.key), []).append(job.id)
+            insort(self.keys.setdefault((job.user, job.key), []), job.id)  # out of rows ended ones come last
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 
