@@ -153,7 +153,9 @@ class Attempts:
         if attempt.over:
             return [Tell(Report(attempt.status))]
         if attempt.stop is not None:
-            stop = replace(attempt.stop, grace_s=min(stop.grace_s, attempt.stop.grace_s))
+            grace = min(stop.grace_s, attempt.stop.grace_s)
+            saving = min(stop.checkpoint_s, attempt.stop.checkpoint_s)
+            stop = replace(attempt.stop, grace_s=grace, checkpoint_s=saving)
         attempt.stop = stop
         if attempt.launched:
             return [Halt(stop)]

@@ -63,6 +63,17 @@ def of_tasks(order: Start) -> list[dict[str, str]]:
     ]
 
 
+def of_checkpoints(order: Start, cwd: str) -> dict[str, str]:
+    """Where to save, for a job that does; and what an earlier attempt of it has saved."""
+    made = {}
+    if order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal:
+        folder = order.checkpoint_dir or os.path.join(cwd, "corral-checkpoints")
+        made["CORRAL_CHECKPOINT_DIR"] = os.path.join(folder, str(order.job))
+    if order.checkpoint is not None:
+        made["CORRAL_CHECKPOINT"] = order.checkpoint.path
+    return made
+
+
 def home(account: Account) -> str:
     """Where a job begins that names no directory."""
     return account.home if os.path.isdir(account.home) else "/"

@@ -17,21 +17,41 @@ class NotStarted(Exception):
     """The job's program could not be started; says in words why."""
 
 
-def start(launch: Launch, task: dict[str, str]) -> int:
+def start(launch: Launch, argv: list[str], task: dict[str, str]) -> int:
     """The pid of a task's first process, leader of its own session; raises NotStarted."""
     env = {**launch.env, **task} if task else launch.env
-    return _spawn(launch, env) if launch.user is None else _fork(launch, env, *launch.user)
+    return (_spawn if launch.user is None else _fork)(launch, argv, env)
 
 
-def _spawn(launch: Launch, env: dict[str, str]) -> int:
+def change_user(launch: Launch) -> None:
+    """Become who the job runs as, for good; raises OSError."""
+    if launch.user is not None:
+        uid, gid, groups = launch.user
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def complain(launch: Launch, sentence: str) -> None:
+    """Tell the job's owner where he looks for errors: in its stderr."""
+    try:
+        descriptor = os.open(f"{launch.place}/stderr", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        os.write(descriptor, f"corral: {sentence}\n".encode("utf-8", "replace"))
+        os.close(descriptor)
+    except OSError:
+        pass
+
+
+def _spawn(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
     """The same user: no copy of this process is made, which is half of what an attempt costs."""
     _enter(launch.cwd)
-    program = _find(launch)
+    _make(launch.checkpoint_dir)
+    program = _find(argv[0], launch.env)
     output = f"{launch.place}/stdout", f"{launch.place}/stderr"
     try:
         return os.posix_spawn(
             program,
-            launch.argv,
+            argv,
             env,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, target, path, _OUTPUT, 0o600) for target, path in enumerate(output, 1)
@@ -44,7 +64,7 @@ def _spawn(launch: Launch, env: dict[str, str]) -> int:
         raise NotStarted(_why(program, error)) from None
 
 
-def _fork(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[int]) -> int:
+def _fork(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
     """Another user: whatever fails on the way there ends the attempt, so that nothing runs as root."""
     failure, tell = os.pipe()
     try:
@@ -52,7 +72,7 @@ def _fork(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[
     except OSError as error:
         raise NotStarted(f"cannot fork: {error.strerror}") from None
     if pid == 0:
-        _become(launch, env, uid, gid, groups, tell)
+        _become(launch, argv, env, tell)
     os.close(tell)
     sentence = os.read(failure, 4_096)
     os.close(failure)
@@ -62,23 +82,24 @@ def _fork(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[
     return pid
 
 
-def _become(launch: Launch, env: dict[str, str], uid: int, gid: int, groups: list[int], tell: int) -> None:
+def _become(launch: Launch, argv: list[str], env: dict[str, str], tell: int) -> None:
     """In the child: the working directory and the program are looked for as the user who may see them."""
+    assert launch.user is not None
+    uid, gid, _ = launch.user
     try:
         os.setsid()
         for name, target in (("stdout", 1), ("stderr", 2)):
             os.dup2(os.open(f"{launch.place}/{name}", _OUTPUT, 0o600), target)
             os.fchown(target, uid, gid)
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+        change_user(launch)
         _enter(launch.cwd)
-        program = _find(launch)
+        _make(launch.checkpoint_dir)
+        program = _find(argv[0], launch.env)
         for number in _DEFAULTED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            os.execve(program, launch.argv, env)  # noqa: S606 - no shell is the point
+            os.execve(program, argv, env)  # noqa: S606 - no shell is the point
         except (OSError, ValueError) as error:
             raise NotStarted(_why(program, error)) from None
     except NotStarted as error:
@@ -97,19 +118,27 @@ def _enter(folder: str) -> None:
         raise NotStarted(f"cannot enter the working directory {folder}: {reason}") from None
 
 
-def _find(launch: Launch) -> str:
+def _make(folder: str) -> None:
+    try:
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise NotStarted(f"cannot make the checkpoint directory {folder}: {reason}") from None
+
+
+def _find(program: str, env: dict[str, str]) -> str:
     """Where the program is: along the job's own PATH, from the job's own directory."""
-    program = launch.argv[0]
     if "/" in program:
         return program
-    for folder in launch.env.get("PATH", "").split(":"):
+    for folder in env.get("PATH", "").split(":"):
         candidate = f"{folder or '.'}/{program}"
         try:
             if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
                 return candidate
         except ValueError:
             break
-    raise NotStarted(f"cannot run {program}: not found in PATH ({launch.env.get('PATH', '')})")
+    raise NotStarted(f"cannot run {program}: not found in PATH ({env.get('PATH', '')})")
 
 
 def _why(program: str, error: OSError | ValueError) -> str:

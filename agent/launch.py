@@ -22,6 +22,11 @@ class Launch:
         cpus: list[int] | None = None,
         limit_s: float | None = None,
         grace_s: float = 0.0,
+        warn: tuple[int, float] | None = None,
+        checkpoint_command: list[str] | None = None,
+        checkpoint_signal: int = 0,
+        checkpoint_dir: str = "",
+        checkpoint_keep: int = 0,
     ) -> None:
         self.key = key
         self.place = place
@@ -33,6 +38,11 @@ class Launch:
         self.cpus = cpus or []
         self.limit_s = limit_s
         self.grace_s = grace_s
+        self.warn = warn
+        self.checkpoint_command = checkpoint_command or []
+        self.checkpoint_signal = checkpoint_signal
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_keep = checkpoint_keep
 
     def pack(self) -> bytes:
         """Length and content, as `take` reads them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import time
 from dataclasses import dataclass, field
 
@@ -73,15 +74,26 @@ def prepare(key: str, place: str, order: Start | None, accounts: Accounts, host:
         return Launch(key, place)
     account = accounts.of(order.user)
     cpus = host.cpus_of(order.numa)
+    cwd = order.workdir or environment.home(account)
+    saved = environment.of_checkpoints(order, cwd)
     return Launch(
         key,
         place,
         argv=list(order.command),
-        env=environment.shared(order, account, place, max(1, order.cpu_milli // 1000)),
+        env={**environment.shared(order, account, place, max(1, order.cpu_milli // 1000)), **saved},
         tasks=environment.of_tasks(order),
-        cwd=order.workdir or environment.home(account),
+        cwd=cwd,
         user=account.switch,
         cpus=cpus,
         limit_s=order.time_limit_s,
         grace_s=order.grace_s,
+        warn=(_number(order.warn_signal), order.warn_s) if order.warn_signal else None,
+        checkpoint_command=list(order.checkpoint_command),
+        checkpoint_signal=_number(order.checkpoint_signal),
+        checkpoint_dir=saved.get("CORRAL_CHECKPOINT_DIR", ""),
+        checkpoint_keep=order.checkpoint_keep,
     )
+
+
+def _number(name: str) -> int:
+    return signal.Signals[f"SIG{name}"].value if name else 0

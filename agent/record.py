@@ -3,6 +3,7 @@
     6b1c0f2e order <boot id> <the Start frame, or null>
     90af3c11 claimed <supervisor's pid> <words, if it is lost already>
     1d00b7aa started <pid> <start time in ticks> <unix time>
+    5e0fa2c4 checkpoint <unix time> <bytes> <path>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <why, in words>
 
 Every line begins with the CRC-32 of its rest, so a flipped bit is told from a fact. The agent writes the
@@ -19,7 +20,7 @@ import os
 import struct
 from binascii import crc32
 
-ROOM = 1024
+ROOM = 2048
 _FLOCK = "hhqqi"
 _WHY_BYTES = 600
 
@@ -52,7 +53,7 @@ def fact(raw: bytes) -> list[str]:
     return [kind, *rest.split(" ", _SPLITS.get(kind, -1))]
 
 
-_SPLITS = {"order": 1, "claimed": 1, "ended": 5}
+_SPLITS = {"order": 1, "claimed": 1, "checkpoint": 2, "ended": 5}
 
 
 def written(descriptor: int) -> bytes:

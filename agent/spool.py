@@ -25,7 +25,7 @@ from pathlib import Path
 from agent import record
 from agent.record import Unreadable
 from wire.codec import Malformed
-from wire.frames import AttemptStatus, Start, Stop, Usage, pack, unpack
+from wire.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
 
 Key = tuple[int, int]
 REPLACE_S = 0.5
@@ -160,7 +160,7 @@ class Spool:
         place = self.place((stop.job, stop.attempt))
         descriptor = os.open(f"{place}/.stop", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, f"{stop.grace_s} {stop.why}".encode("utf-8", "replace"))
+            os.write(descriptor, f"{stop.grace_s} {stop.checkpoint_s} {stop.why}".encode("utf-8", "replace"))
         finally:
             os.close(descriptor)
         os.rename(f"{place}/.stop", f"{place}/stop")
@@ -265,8 +265,8 @@ def _over(found: Found) -> Found:
 def _stop(key: Key, place: str) -> Stop | None:
     try:
         with open(f"{place}/stop", encoding="utf-8") as file:
-            grace, _, why = file.read().partition(" ")
-        return Stop(*key, float(grace), why)
+            grace, saving, why = file.read().split(" ", 2)
+        return Stop(*key, float(grace), why, float(saving))
     except (FileNotFoundError, ValueError):
         return None
 
@@ -292,6 +292,9 @@ def learn(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
         if fact[0] == "started":
             _, pid, _, at = fact
             return AttemptStatus(status.job, status.attempt, int(pid), float(at))
+        if fact[0] == "checkpoint":
+            _, at, size, path = fact
+            return replace(status, checkpoint=Checkpoint(path, int(size), float(at)))
         if fact[0] == "ended":
             _, at, code, number, cpu_s, rss_mib, why = fact
             return AttemptStatus(
@@ -304,6 +307,7 @@ def learn(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
                 None if number == "-" else int(number),
                 why,
                 Usage(float(cpu_s), int(rss_mib)),
+                status.checkpoint,
             )
     except ValueError:
         raise Unreadable(f"a fact that is none: {fact[0]}") from None

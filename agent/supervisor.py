@@ -11,8 +11,8 @@ import os
 import signal
 import time
 
-from agent import record, tree
-from agent.job import NotStarted, start
+from agent import checkpoints, record, tree
+from agent.job import NotStarted, complain, start
 from agent.launch import Launch
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
@@ -37,8 +37,15 @@ class Supervisor:
         self.why = ""
         self.cpu_s = 0.0
         self.rss_mib = 0
+        self.warn_at: float | None = None
         self.limit_at: float | None = None
+        self.term_at: float | None = None
         self.kill_at: float | None = None
+        self.saver: int | None = None
+        self.heard = False
+        self.doubt: float | None = None
+        self.sure = True
+        self.grace_s = launch.grace_s
         self.ending = False
         self.pause = _SWEEPS[0]
 
@@ -52,7 +59,7 @@ class Supervisor:
         known = record.facts(written)
         here = known[0][1] == self.boot
         if known[-1][0] == "ended":
-            self._say(record.line(*known[-1]))
+            self._say(*(record.line(*fact) for fact in known if fact[0] in ("checkpoint", "ended")))
         elif not here:
             self._give_up(f"{LOST}: the host rebooted")
         elif known[-1][0] == "order":
@@ -82,10 +89,12 @@ class Supervisor:
         if self.launch.cpus:
             os.sched_setaffinity(0, self.launch.cpus)
         for task in self.launch.tasks:
-            self.tasks[start(self.launch, task)] = None
+            self.tasks[start(self.launch, self.launch.argv, task)] = None
         first = next(iter(self.tasks))
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
+            if self.launch.warn:
+                self.warn_at = self.limit_at - self.launch.warn[1]
         started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
@@ -104,7 +113,9 @@ class Supervisor:
             if pid in self.tasks:
                 self.tasks[pid] = status
                 self.status = self.status or status  # the first that failed speaks for all
-        if not self.ending and self._over():
+            elif pid == self.saver:
+                self._saver_ended(status)
+        if not self.ending and self._over() and self.saver is None:
             self._begin_ending(self.launch.grace_s)  # the job is over, but left something behind
         return True
 
@@ -115,19 +126,30 @@ class Supervisor:
     def _wait(self) -> None:
         """Sleep until a child dies, a stop is ordered or a moment has come; see to the last two."""
         retry_at = time.monotonic() + _RETRY_S if self.unsaid else None
-        moments = [moment for moment in (self.limit_at, self.kill_at, retry_at) if moment is not None]
+        planned = (self.warn_at, self.limit_at, self.term_at, self.kill_at, retry_at)
+        moments = [moment for moment in planned if moment is not None]
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
         if woken is not None and woken.si_signo == signal.SIGTERM:
             self._read_stop(default=LOST)
         if self.unsaid:
-            self._say(self.unsaid)
-        now = time.monotonic()
+            self._say()
+        self._see_to(time.monotonic())
+
+    def _see_to(self, now: float) -> None:
+        """Do what was planned for a moment that has come."""
+        if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
+            self.warn_at = None
+            self._tell_listeners(self.launch.warn[0])
+        if self.term_at is not None and now >= self.term_at:
+            self.sure = self.sure and self.saver is None
+            self._begin_ending(self.grace_s)
         if self.limit_at is not None and now >= self.limit_at:
             self.limit_at = None
             self.why = self.why or "time_limit"
             self._begin_ending(self.launch.grace_s)
         if self.kill_at is not None and now >= self.kill_at:
+            self.sure = self.sure and None not in self.tasks.values()
             tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
             self.kill_at = now + self.pause
             self.pause = min(self.pause * 2, _SWEEPS[1])
@@ -137,21 +159,66 @@ class Supervisor:
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
             tree.send(tree.descendants(os.getpid()), signal.SIGTERM)
-        self.ending = True
+        self.ending, self.term_at = True, None
+        self.doubt = self.doubt or time.time()
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
 
     def _read_stop(self, default: str = "") -> None:
         """The order to stop stands in a file, so that it outlives the agent that wrote it."""
         try:
             with open(f"{self.launch.place}/stop", encoding="utf-8") as file:
-                grace, _, why = file.read().partition(" ")
+                grace, saving, why = file.read().split(" ", 2)
         except FileNotFoundError:
             if not default:
                 return
-            grace, why = str(self.launch.grace_s), default
+            grace, saving, why = str(self.launch.grace_s), "0", default
         self.why = self.why or why
         if self.tasks:
-            self._begin_ending(float(grace))
+            self._stop(float(grace), float(saving))
+
+    def _stop(self, grace_s: float, saving_s: float) -> None:
+        """Let the job save its state first, if that is wanted and it can."""
+        if self.ending or saving_s <= 0:
+            self._begin_ending(grace_s)
+            return
+        term_at = time.monotonic() + saving_s
+        if self.term_at is None:
+            self.grace_s, self.doubt = grace_s, time.time()
+            self._save()
+        if not self.ending:
+            self.grace_s = min(self.grace_s, grace_s)
+            self.term_at = term_at if self.term_at is None else min(term_at, self.term_at)
+
+    def _save(self) -> None:
+        """Signal those who listen, run the command; if nobody is there to save anything, go on at once."""
+        launch = self.launch
+        if launch.checkpoint_signal:
+            self.heard = self._tell_listeners(launch.checkpoint_signal)
+        if launch.checkpoint_command:
+            try:
+                self.saver = start(
+                    launch, launch.checkpoint_command, {"CORRAL_JOB_PID": str(min(self.tasks))}
+                )
+            except NotStarted as error:
+                complain(launch, f"no checkpoint was made: {error}")
+        if not self.heard and self.saver is None:
+            self._begin_ending(self.grace_s)
+
+    def _saver_ended(self, status: int) -> None:
+        self.saver = None
+        if status:
+            self.sure = False
+            how = "exit code" if os.WIFEXITED(status) else "signal"
+            number = os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status)
+            complain(self.launch, f"the checkpoint command failed with {how} {number}")
+        if not self.heard and not self.ending:
+            self._begin_ending(self.grace_s)
+
+    def _tell_listeners(self, number: int) -> bool:
+        """Signal those who have a handler for it; it would kill all others."""
+        listeners = tree.listening(tree.descendants(os.getpid()), number)
+        tree.send(listeners, number)
+        return bool(listeners)
 
     def _conclude(self) -> None:
         code = number = None
@@ -159,9 +226,19 @@ class Supervisor:
             number = os.WTERMSIG(self.status)
         elif self.status is not None:
             code = os.WEXITSTATUS(self.status)
-        line = record.ended(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)
-        self._write(line)
-        self._say(line)
+        lines = [record.ended(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)]
+        saved = self._saved()
+        if saved is not None:
+            at, size, path = saved
+            lines.insert(0, record.line("checkpoint", f"{at:.6f}", size, path))
+        self._write(b"".join(lines))
+        self._say(*lines)
+
+    def _saved(self) -> checkpoints.Saved | None:
+        """What the job saved; if something had to be killed, only what is older than the wish to end it."""
+        if not (self.tasks and self.launch.checkpoint_dir):
+            return None
+        return checkpoints.look(self.launch, None if self.sure else self.doubt)
 
     # --- after a supervisor was lost ---
 
@@ -194,12 +271,13 @@ class Supervisor:
                 time.sleep(_RETRY_S)
         self.end += len(line)
 
-    def _say(self, line: bytes) -> None:
-        """Hint the agent at a fact; the record is the truth, so it is no loss if nobody listens."""
+    def _say(self, *lines: bytes) -> None:
+        """Hint the agent at facts; the record is the truth, so it is no loss if nobody listens."""
+        said = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.unsaid
         self.unsaid = b""
         try:
-            os.write(self.hints, self.launch.key.encode() + b" " + line)
+            os.write(self.hints, said)
         except BlockingIOError:
-            self.unsaid = line
+            self.unsaid = said
         except OSError:
             pass  # no agent at the moment; the next one reads the record
