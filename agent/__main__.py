@@ -10,10 +10,11 @@ import resource
 import sys
 import uuid
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import host, tree
+from agent import checkup, host, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
@@ -32,6 +33,10 @@ def main() -> int:
     options = _parse(_told() if sys.argv[1:] == ["-"] else None)
     os.umask(0o077)
     found = host.look()
+    if options.check:
+        sought = partial(_find_gpus, options.gpus, options.name)
+        print(checkup.report(options.spool, found, sought, options.run_as_self))
+        return 0
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
@@ -89,6 +94,7 @@ def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
     parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
+    parser.add_argument("--check", action="store_true", help="tell what this host is like, as JSON")
     return parser.parse_args(told)
 
 

@@ -20,7 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "job": ("cli.job", "Show, follow, cancel, hold, release or wait for jobs."),
     "explain": ("cli.explain", "Tell why a job waits, and when it starts at the latest."),
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
-    "nodes": ("cli.nodes", "Show nodes and their GPUs; drain and resume them."),
+    "nodes": ("cli.nodes", "Show nodes and their GPUs; add, drain and remove them."),
     "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
     "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "events": ("cli.events", "Show what happened; follow what happens."),

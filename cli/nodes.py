@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import complete, facts
+from cli import complete, facts, joining
 from cli.bulk import each
 from cli.commands import application, examples
 from cli.messages import note
@@ -30,7 +30,7 @@ app = application(invoke_without_command=True)
     epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show nodes and their GPUs; drain and resume them. Without a command: list them."""
+    """Show nodes and their GPUs; add, drain, resume and remove them. Without a command: list them."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
@@ -79,6 +79,12 @@ def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE)
     """Let drained nodes take work again."""
     client = Client()
     return _each(names, client.node if dry_run else client.resume, output)
+
+
+app.command("add", epilog=joining.ADD_EXAMPLES)(joining.add)
+app.command("check", epilog=examples("corral nodes check gpu01"))(joining.check)
+app.command("trust", epilog=examples("corral nodes trust gpu01 --fingerprint SHA256:…"))(joining.trust)
+app.command("remove", epilog=examples("corral nodes remove gpu01 gpu02"))(joining.remove)
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:

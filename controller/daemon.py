@@ -138,6 +138,7 @@ class Daemon:
         """Let a node's agent go, for good or before another link is opened to it."""
         link = self.links.pop(name, None)
         self.samples.pop(name, None)
+        self.processes.pop(name, None)
         if link is not None:
             await link.close()
 

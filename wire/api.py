@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
 from wire.frames import Checkpoint, GpuProcess, NumaFacts
+from wire.hosts import HostSpec
 from wire.quota import Limits, Quota
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
@@ -43,6 +44,47 @@ class NodeAction:
     """Body of drain and resume."""
 
     why: str = ""
+
+
+@dataclass(frozen=True)
+class NodeRequest:
+    """Body of a preflight and of adding a node; `host_key` is taken for the host's own, and pinned then.
+
+    Without a host a preflight asks the one that the node has.
+    """
+
+    name: str
+    host: Optional[HostSpec] = None
+    host_key: str = ""
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """Body of trust: the key that a node's host has from now on, as OpenSSH writes it."""
+
+    host_key: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing asked of a host: `verdict` is ok, note (works, but know it), unknown or failed."""
+
+    name: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a host is like; `ready` if it can join as it is. `host_key` is the key that it showed."""
+
+    name: str
+    address: str
+    ready: bool
+    checks: tuple[Check, ...]
+    host_key: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)

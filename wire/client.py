@@ -14,12 +14,15 @@ from wire.api import (
     Explanation,
     GpuList,
     Health,
+    HostKey,
     JobDetail,
     JobList,
     JobView,
     NodeAction,
     NodeList,
+    NodeRequest,
     NodeView,
+    Preflight,
     QuotaChange,
     QuotaList,
     QuotaView,
@@ -151,6 +154,22 @@ class Client:
     def unset_quota(self, scope: str, name: str) -> QuotaView:
         """Let what the configuration states hold again."""
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
+
+    def preflight(self, request: NodeRequest) -> Preflight:
+        """Ask a host everything before it joins, or afterwards."""
+        return self._post(Preflight, "/v1/preflight", request)
+
+    def add_node(self, request: NodeRequest) -> NodeView:
+        """A node at a host; another way to it if it is there already."""
+        return self._post(NodeView, "/v1/nodes", request)
+
+    def trust(self, name: str, host_key: str) -> NodeView:
+        """Pin a host key."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/trust", HostKey(host_key))
+
+    def remove_node(self, name: str) -> NodeView:
+        """No such node any more; what it was."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

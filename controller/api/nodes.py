@@ -14,18 +14,18 @@ from wire.api import GpuList, NodeAction, NodeList, NodeView
 async def listing(call: Call) -> NodeList:
     """All nodes by name, with their GPUs and who holds them."""
     await call.daemon.settled()
-    return NodeList(tuple(_view(call, node) for node in call.daemon.state.nodes), call.daemon.seq)
+    return NodeList(tuple(view(call, node) for node in call.daemon.state.nodes), call.daemon.seq)
 
 
 async def show(call: Call) -> NodeView:
     """One node."""
-    return _view(call, await call.node())
+    return view(call, await call.node())
 
 
 async def gpus(call: Call) -> GpuList:
     """All GPUs of all nodes, with health, readings and processes."""
     await call.daemon.settled()
-    views = [_view(call, node) for node in call.daemon.state.nodes]
+    views = [view(call, node) for node in call.daemon.state.nodes]
     return GpuList(tuple(gpu for view in views for gpu in view.gpus), call.daemon.seq)
 
 
@@ -37,7 +37,7 @@ async def drain(call: Call) -> NodeView:
         raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
     node = await call.node()
     await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
-    return _view(call, node)
+    return view(call, node)
 
 
 async def resume(call: Call) -> NodeView:
@@ -45,9 +45,9 @@ async def resume(call: Call) -> NodeView:
     call.need_operator("resume nodes")
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
-    return _view(call, node)
+    return view(call, node)
 
 
-def _view(call: Call, node: Node) -> NodeView:
+def view(call: Call, node: Node) -> NodeView:
     daemon, name = call.daemon, node.name
     return node_view(daemon.state, node, daemon.samples.get(name, {}), daemon.processes.get(name, ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api import cluster, events, forecasts, jobs, logs, nodes, openapi, quotas, stream
+from controller.api import cluster, events, forecasts, hosts, jobs, logs, nodes, openapi, quotas, stream
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
@@ -15,12 +15,15 @@ from wire.api import (
     Explanation,
     GpuList,
     Health,
+    HostKey,
     JobDetail,
     JobList,
     JobView,
     NodeAction,
     NodeList,
+    NodeRequest,
     NodeView,
+    Preflight,
     QuotaChange,
     QuotaList,
     QuotaView,
@@ -78,6 +81,12 @@ ROUTES = (
     ),
     Route("GET", "/v1/nodes", nodes.listing, NodeList),
     Route("GET", "/v1/gpus", nodes.gpus, GpuList),
+    Route("POST", "/v1/nodes", hosts.add, NodeView, NodeRequest, status=201, refuses=(409, 413, 507)),
+    Route("POST", "/v1/preflight", hosts.preflight, Preflight, NodeRequest, refuses=(404, 409, 413)),
+    Route("POST", "/v1/nodes/{node}/trust", hosts.trust, NodeView, HostKey, refuses=(404, 409, 413)),
+    Route(
+        "POST", "/v1/nodes/{node}/remove", hosts.remove, NodeView, NodeAction, refuses=(404, 409, 413, 507)
+    ),
     Route("GET", "/v1/nodes/{node}", nodes.show, NodeView, refuses=(404,)),
     Route("POST", "/v1/nodes/{node}/drain", nodes.drain, NodeView, NodeAction, refuses=(404, 507)),
     Route("POST", "/v1/nodes/{node}/resume", nodes.resume, NodeView, NodeAction, refuses=(404, 409, 507)),

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from controller.nodes.arguments import AgentOptions
 from controller.nodes.knownhosts import KnownHosts
+from controller.nodes.preflight import preflight
 from controller.nodes.ssh import SshHost, SshLink
 from controller.nodes.sshconnector import SshConnector
+from wire.api import Preflight
 from wire.hosts import HostSpec, read_address
 
 
@@ -21,6 +23,10 @@ class Hosts:
     def link(self, name: str, host: HostSpec) -> SshLink:
         """The link to a node's agent, not yet open."""
         return SshLink(name, read_host(host), self.connector)
+
+    async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
+        """Ask a host everything; nothing is pinned."""
+        return await preflight(name, read_host(host), self.connector, host_key)
 
 
 def read_host(host: HostSpec) -> SshHost:

@@ -26,12 +26,8 @@ class KnownHosts:
         return tuple(found)
 
     def pin(self, node: str, key: str) -> None:
-        """From now on this node has this key, and no other; raises ValueError if it is none."""
-        try:
-            line = asyncssh.import_public_key(key).export_public_key().decode().split()[:2]
-        except asyncssh.KeyImportError:
-            raise ValueError("is not a public key as OpenSSH writes them") from None
-        self._write([*self._others(node), f"{node} {' '.join(line)}"])
+        """From now on this node has this key, and no other."""
+        self._write([*self._others(node), f"{node} {written(asyncssh.import_public_key(key))}"])
 
     def forget(self, node: str) -> None:
         """Nothing is pinned for this node any more."""
@@ -55,6 +51,15 @@ class KnownHosts:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
+
+
+def readable(key: str) -> bool:
+    """Is it a public key as OpenSSH writes it?"""
+    try:
+        asyncssh.import_public_key(key)
+    except asyncssh.KeyImportError:
+        return False
+    return True
 
 
 def written(key: asyncssh.SSHKey) -> str:

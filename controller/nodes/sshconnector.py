@@ -59,14 +59,15 @@ class SshConnector:
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
         """Few hosts at a time, and each for a limited time; raises CannotConnect."""
+        patience_s = patience_s or self._connect_s
         async with self._turn:
             try:
-                async with asyncio.timeout(self._connect_s):
+                async with asyncio.timeout(patience_s):
                     yield
             except TimeoutError:
-                raise CannotConnect(f"no answer within {self._connect_s:g} s") from None
+                raise CannotConnect(f"no answer within {patience_s:g} s") from None
 
     async def connect(
         self, node: str, address: SshAddress, identity: str = "", trusted: str = ""

@@ -82,6 +82,16 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
     assert (foreign[1]["spec"]["env"], foreign[1]["spec"]["command"]) == ({}, ["sh"])
     assert (drain[0], drain[1]["message"]) == (403, "only operators may drain nodes")
     assert "[access] operators" in drain[1]["hint"]
+    host = {"name": "x", "host": {"ssh": "127.0.0.1:1", "identity": "/etc/shadow"}}
+    refused = await visit(
+        house,
+        other.pw_uid,
+        ("POST", "/v1/preflight", host),
+        ("POST", "/v1/nodes", host),
+        ("POST", "/v1/nodes/x/trust", {"host_key": ""}),
+        ("POST", "/v1/nodes/x/remove", {}),
+    )
+    assert [status for status, _ in refused] == [403] * 4
 
 
 @as_root

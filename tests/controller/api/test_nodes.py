@@ -113,3 +113,37 @@ async def test_health_says_who_it_takes_us_for(house: House) -> None:
     status, health = await house.get("/v1/health")
     assert (status, health["status"], health["role"]) == (200, "ok", "admin")
     assert health["seq"] == house.daemon.seq
+
+
+HOST = {"ssh": "somebody@127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"name": "a b", "host": HOST}, "name"),
+        ({"name": "a"}, "host"),
+        ({"name": "a", "host": {"ssh": "-oProxyCommand=reboot"}}, "host.ssh"),
+        ({"name": "a", "host": {**HOST, "python": "python3; reboot"}}, "host.python"),
+        ({"name": "a", "host": {**HOST, "spool": "relative"}}, "host.spool"),
+        ({"name": "a", "host": {**HOST, "labels": {"": "x"}}}, "host.labels"),
+        ({"name": "a", "host": HOST, "host_key": "no key"}, "host_key"),
+    ],
+)
+async def test_hosts_that_cannot_be(house: House, body: dict[str, object], where: str) -> None:
+    status, problem = await house.post("/v1/nodes", body)
+    assert (status, problem["where"]) == (400, where)
+    assert (await house.get("/v1/nodes"))[1]["nodes"] == []
+
+
+async def test_a_host_that_is_not_there_is_added_and_says_why(house: House) -> None:
+    status, looked = await house.post("/v1/preflight", {"name": "a", "host": HOST})
+    assert (status, looked["ready"]) == (200, False)
+    assert looked["checks"][0]["found"] == "nothing listens at its SSH port"
+    status, node = await house.post("/v1/nodes", {"name": "a", "host": HOST})
+    assert (status, node["state"]) == (201, "away")
+    await house.until(lambda: house.daemon.state.nodes.by_name["a"].why == "nothing listens at its SSH port")
+    status, problem = await house.post("/v1/nodes/a/trust", {"host_key": "no key"})
+    assert (status, problem["where"]) == (400, "host_key")
+    assert (await house.post("/v1/nodes/a/remove", {}))[0] == 200
+    assert (await house.get("/v1/nodes"))[1]["nodes"] == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import asyncssh
@@ -127,3 +129,28 @@ async def _copy(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -
             await sink.drain()
         except (OSError, asyncssh.Error):
             broken = True  # read on: a full pipe would keep the child from ending
+
+
+@contextmanager
+def serving(place: Path) -> Iterator[Sshd]:
+    """The same for tests that have no event loop: the server has one of its own, in a thread."""
+    sshd = Sshd(place)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="sshd")
+    thread.start()
+    asyncio.run_coroutine_threadsafe(sshd.start(), loop).result(10)
+    try:
+        yield sshd
+    finally:
+        asyncio.run_coroutine_threadsafe(_wind_up(sshd), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+async def _wind_up(sshd: Sshd) -> None:
+    await sshd.stop()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
+import zipfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +13,14 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from controller.nodes import sshconnector
-from controller.nodes.bundle import bundle
-from controller.nodes.knownhosts import KnownHosts, fingerprint, written
+from controller.nodes import ssh, sshconnector
+from controller.nodes.bundle import Bundle, bundle
+from controller.nodes.knownhosts import KnownHosts, fingerprint, readable, written
 from controller.nodes.link import LinkLost
 from controller.nodes.ssh import SshLink
 from tests.agent.driving import alive
 from tests.controller.nodes.ways import PATIENCE_S, Listener, Ssh
-from wire.frames import Hello, Start
+from wire.frames import Hello, Start, Stop
 from wire.hosts import SshAddress, read_address
 
 Opened = Callable[..., Listener]
@@ -194,8 +196,8 @@ def test_keys_are_pinned_and_forgotten(tmp_path: Path) -> None:
     known.forget("gpu01")
     assert known.of("gpu01") == ()
     assert len(known.of("gpu02")) == 1
-    with pytest.raises(ValueError, match="not a public key"):
-        known.pin("gpu03", "ssh-ed25519 nonsense")
+    assert readable(written(one))
+    assert not readable("ssh-ed25519 nonsense")
 
 
 @pytest.mark.parametrize(
@@ -247,3 +249,30 @@ async def test_a_python_of_the_host(way: Ssh, opened: Opened) -> None:
         link.host = replace(link.host, python="./python3")
 
     await opened(named).nth(Hello)
+
+
+async def test_the_agent_is_swapped_under_running_jobs(
+    way: Ssh, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links: list[SshLink] = []
+    listener = opened(links.append)
+    await listener.nth(Hello)
+    links[0].send(Start(1, 1, ("sleep", "1000"), "somebody", 1000, 100))
+    pid = (await listener.status(1, ended=False)).pid
+    folder = way.sshd.home / ".corral" / "agents"
+    newer = Bundle("agent-newer.pyz", _with_comment(bundle().data, b"newer"))
+    monkeypatch.setattr(ssh, "bundle", lambda: newer)
+    way.sshd.cut()
+    again = await listener.nth(Hello, 2)
+    assert [status.pid for status in again.attempts] == [pid]
+    assert (folder / newer.name).read_bytes() == newer.data
+    (folder / bundle().name).unlink()  # what the old agent left needs its file no more
+    links[0].send(Stop(1, 1))
+    assert (await listener.status(1, ended=True)).why == "cancelled"
+
+
+def _with_comment(data: bytes, comment: bytes) -> bytes:
+    made = io.BytesIO(data)
+    with zipfile.ZipFile(made, "a") as archive:
+        archive.comment = comment
+    return made.getvalue()

@@ -1,0 +1,156 @@
+"""Hosts join and leave a running cluster by the command line; the SSH server runs real agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.nodes.knownhosts import fingerprint
+from tests.controller.nodes.sshd import Sshd, serving
+from tests.systems import System, system
+from wire.spec import JobSpec
+from wire.words import JobState, NodeState
+
+Corral = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[System]:
+    with system("here") as made:
+        yield made.start()
+
+
+@pytest.fixture
+def far(cluster: System) -> Iterator[Sshd]:
+    with serving(cluster.place / "far") as sshd:
+        yield sshd
+        cluster.stop()  # while there is somebody to say goodbye to
+
+
+@pytest.fixture
+def corral(cluster: System) -> Corral:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "cli", *words],
+            cwd=cluster.place,
+            env={**kept, "CORRAL_URL": f"unix://{cluster.socket}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def options(far: Sshd) -> list[str]:
+    simulated = ["--gpus", "simulated:2xH100", "--run-as-self"]
+    return [*simulated, "--identity", str(far.identity), "--python", sys.executable]
+
+
+def at(far: Sshd) -> str:
+    return f"somebody@127.0.0.1:{far.port}"
+
+
+def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: Sshd, corral: Corral) -> None:
+    key = fingerprint(far.host_key)
+    asked = corral("nodes", "add", "gpu02", at(far), *options(far))
+    assert asked.returncode == 1
+    assert f"unknown host key    {key}" in asked.stdout
+    assert not (far.home / ".corral").exists()
+
+    wrong = corral("nodes", "add", "gpu02", at(far), *options(far), "--fingerprint", "SHA256:other")
+    assert (wrong.returncode, wrong.stderr.count(key)) == (1, 1)
+
+    added = corral(
+        "nodes", "add", "gpu02", at(far), *options(far), "--label", "rack=r9", "--fingerprint", key
+    )
+    assert added.returncode == 0, added.stdout + added.stderr
+    assert "node gpu02: joined with 2 × NVIDIA H100 80GB HBM3" in added.stderr
+    for line in ("ok      Python", "ok      spool", "ok      disk", "ok      time", "ok      GPUs"):
+        assert f"\n  {line}" in added.stdout
+
+    run = corral("run", "--select", "rack=r9", "--gpus", "1", "--", "sh", "-c", "echo $CORRAL_NODE")
+    assert (run.returncode, run.stdout) == (0, "gpu02\n")
+
+    cluster.stop()
+    cluster.start()
+    cluster.await_nodes("gpu02")
+    with cluster.client() as client:
+        job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
+        cluster.await_jobs([job], JobState.RUNNING)
+        busy = corral("nodes", "remove", "gpu02")
+        assert busy.returncode == 1
+        assert "node gpu02 still has 1 job" in busy.stderr
+        client.cancel(job)
+        cluster.await_jobs([job])
+        assert corral("nodes", "remove", "gpu02").returncode == 0
+        assert [node.name for node in client.nodes().nodes] == ["here"]
+        cluster.until(
+            lambda: not far.connections or all(each.is_closed() for each in far.connections), "it left"
+        )
+    assert "gpu02" not in (cluster.state / "known_hosts").read_text()
+    cluster.stop()
+    cluster.start()
+    assert corral("nodes", "-o", "name").stdout == "here\n"
+
+
+def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corral) -> None:
+    names = [f"gpu{number:02}" for number in range(1, 7)]
+    lines = [f"{name} {at(far)} label.rack=r{name[-1]}  # rack by rack" for name in names]
+    Path(cluster.place / "hosts").write_text("\n".join(["# our hosts", "", *lines, f"bad {at(far)}0"]) + "\n")
+    added = corral("nodes", "add", "--hosts-file", "hosts", *options(far), "--yes")
+    assert added.returncode == 2
+    assert "cannot read" in added.stderr
+    Path(cluster.place / "hosts").write_text("\n".join([*lines, "gone 127.0.0.1:1"]) + "\n")
+    added = corral("nodes", "add", "--hosts-file", "hosts", *options(far), "--yes")
+    assert added.returncode == 1
+    assert "gone at 127.0.0.1:1: not ready" in added.stdout
+    assert "→ Does 'ssh' reach it" in added.stdout
+    cluster.await_nodes(*names)
+    with cluster.client() as client:
+        racks = {node.name: node.labels.get("rack") for node in client.nodes().nodes if node.name in names}
+    assert racks == {name: f"r{name[-1]}" for name in names}
+
+
+def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
+    cluster: System, far: Sshd, corral: Corral
+) -> None:
+    assert corral("nodes", "add", "gpu02", at(far), *options(far), "--yes").returncode == 0
+    pinned = cluster.state / "known_hosts"
+    with cluster.client() as client:
+        job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
+        cluster.await_jobs([job], JobState.RUNNING)
+        other = pinned.read_text().replace(pinned.read_text().split()[2][-20:], "A" * 20)
+        pinned.write_text(other)  # what was pinned is not what the host shows
+        for connection in far.connections:
+            connection._loop.call_soon_threadsafe(connection.abort)
+        cluster.until(lambda: "ALERT: its host key changed" in client.node("gpu02").why, "the alarm")
+        assert client.node("gpu02").state is NodeState.AWAY
+        assert client.job(job).job.state is JobState.RUNNING
+        looked = corral("nodes", "check", "gpu02", "-o", "json")
+        [shown] = json.loads(looked.stdout)
+        assert (looked.returncode, shown["ready"]) == (1, False)
+        refused = corral("nodes", "trust", "gpu02", "--fingerprint", "SHA256:other")
+        assert refused.returncode == 1
+        trusted = corral("nodes", "trust", "gpu02", "--fingerprint", fingerprint(far.host_key))
+        assert trusted.returncode == 0, trusted.stderr
+        cluster.await_nodes("gpu02")
+        assert client.job(job).job.state is JobState.RUNNING
+        client.cancel(job)
+        cluster.await_jobs([job])
+
+
+def test_nodes_of_the_configuration_stay_with_it(cluster: System, corral: Corral) -> None:
+    for words in (["remove", "here"], ["add", "here", "somewhere:1", "--yes"]):
+        done = corral("nodes", *words)
+        assert done.returncode == 1
+    assert "stands in scheduler.toml" in corral("nodes", "remove", "here").stderr
+    assert "on the controller's own machine" in corral("nodes", "check", "here").stderr
