@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli import simfaults, simgenerate, simplacement, simreport, simrun
+from cli import simfaults, simgenerate, simplacement, simreplay, simreport, simrun
 from cli.commands import application, examples
 
 app = application()
@@ -21,5 +21,6 @@ def sim() -> None:
 app.command("run", epilog=simrun.EXAMPLES)(simrun.run)
 app.command("generate", epilog=simgenerate.EXAMPLES)(simgenerate.generate)
 app.command("placement", epilog=simplacement.EXAMPLES)(simplacement.placement)
+app.command("replay", epilog=simreplay.EXAMPLES)(simreplay.replay)
 app.command("report", epilog=simreport.EXAMPLES)(simreport.report)
 app.command("faults", epilog=simfaults.EXAMPLES)(simfaults.faults)

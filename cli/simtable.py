@@ -19,15 +19,15 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
     if form is Format.JSON:
         write_json(bodies[0] if alone else list(bodies))
     elif form is Format.CSV:
-        _write_csv(bodies)
+        write_csv(bodies)
     elif form is Format.TABLE and alone:
         write_facts(_facts(bodies[0]))
     else:
         table().show(form, bodies)
 
 
-def table() -> Table[Body]:
-    """One line a run."""
+def table(*more: Column[Body]) -> Table[Body]:
+    """One line a run, with these columns behind the others or what the simulation itself took."""
     return Table(
         [
             Column("POLICY", lambda run: run["policy"]),
@@ -42,7 +42,7 @@ def table() -> Table[Body]:
             Column("FAIRNESS", lambda run: f"{run['fairness']:.3f}", keep=2, right=True),
             Column("PREEMPTED", lambda run: f"{run['preemptions']:,}", keep=8, right=True),
             Column("GPU-H LOST", lambda run: f"{run['gpu_hours_lost']:,.1f}", keep=7, right=True),
-            Column("CPU", lambda run: f"{run['cpu_s']:.1f}s", keep=10, right=True),
+            *(more or (Column("CPU", lambda run: f"{run['cpu_s']:.1f}s", keep=10, right=True),)),
         ],
         name=lambda run: str(run["policy"]),
     )
@@ -70,8 +70,9 @@ def _percent(part: float) -> str:
     return f"{100 * part:.1f}%"
 
 
-def _write_csv(bodies: Sequence[Body]) -> None:
-    names = [name for name, value in bodies[0].items() if not isinstance(value, dict)]
+def write_csv(bodies: Sequence[Body]) -> None:
+    """One line a run."""
+    names = [name for name, value in bodies[0].items() if not isinstance(value, (dict, list))]
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(names)
     out.writerows([body[name] for name in names] for body in bodies)

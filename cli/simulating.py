@@ -46,6 +46,11 @@ class Progress:
         if self._shown and self._next:
             self._draw("\r\x1b[K")
 
+    def of(self, done: int, total: int) -> None:
+        """So much is done of what has only now been counted."""
+        self._total = max(1, total)
+        self(done)
+
     def __call__(self, done: int) -> None:
         """So much is done."""
         now = time.monotonic()

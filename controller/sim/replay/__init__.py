@@ -1,0 +1,1 @@
+"""The past under another scheduler.toml: what would have started when, had it been in force."""

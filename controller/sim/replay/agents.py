@@ -1,0 +1,172 @@
+"""Agents of the past: an attempt that is placed as the record has it goes as recorded, to the last digit.
+
+Any other goes its course: it takes as long as the job took, wherever and whenever it starts now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from controller.core import events, inputs
+from controller.core.events import JobPlaced
+from controller.core.inputs import Input
+from controller.core.jobs import Job
+from controller.core.state import State
+from controller.sim.clock import Clock
+from controller.sim.replay.courses import LOST, NEVER, Course
+from controller.sim.replay.history import History
+from wire.frames import AttemptStatus, Hello, Settle, Start, Stop, Usage
+
+Key = tuple[int, int, str]
+"""Job, attempt and node."""
+
+
+class PastAgents:
+    """What the agents of all nodes know. `report` hands the engine what one of them tells by itself."""
+
+    def __init__(self, history: History, clock: Clock, report: Callable[[Input], None]) -> None:
+        self.state: State
+        self._history = history
+        self._clock = clock
+        self._report = report
+        self._as_recorded: dict[Key, AttemptStatus] = {}
+        """Attempts that go as recorded, as far as they have come."""
+        self._other: dict[Key, AttemptStatus] = {}
+        """All other attempts that an agent knows of."""
+        self._orders: dict[Key, Start] = {}
+        """What each attempt that goes as recorded was told, should it have to go another way."""
+        self._spent: dict[int, set[int]] = {}
+        """Attempts of each job that came to an end of their own: the next takes the next course."""
+        self._going: dict[tuple[int, int], Course] = {}
+        """The course of every attempt that goes its own way."""
+
+    # --- what the record tells again ---
+
+    def hello(self, event: events.NodeJoined) -> Input | None:
+        """The node came back, and tells what it knows now."""
+        node = self.state.nodes.get(event.node)
+        if node is not None and node.boot_id != event.boot_id:
+            for key in [key for key in self._other if key[2] == event.node]:
+                del self._other[key]  # nothing survives a reboot
+        known = [*self._as_recorded.items(), *self._other.items()]
+        told = tuple(status for key, status in known if key[2] == event.node)
+        hello = Hello(event.node, event.version, event.boot_id, "", event.facts, told)
+        return inputs.AgentSaidHello(event.node, hello)
+
+    def started(self, event: events.AttemptStarted) -> Input | None:
+        """A process of an attempt that goes as recorded runs."""
+        key = (event.job, event.attempt, event.node)
+        if key not in self._as_recorded:
+            return None
+        self._as_recorded[key] = AttemptStatus(event.job, event.attempt, event.pid, event.at)
+        return inputs.AgentReported(event.node, self._as_recorded[key])
+
+    def exited(self, event: events.AttemptExited) -> Input | None:
+        """A process of an attempt that goes as recorded is over."""
+        status = self._as_recorded.pop((event.job, event.attempt, event.node), None)
+        if status is None:
+            return None
+        if not event.why.startswith(LOST) and self.state.jobs[event.job].stopping is None:
+            self._spend(event.job, event.attempt)
+        over = replace(
+            status,
+            ended_at=event.at,
+            code=event.code,
+            signal=event.signal,
+            why=event.why,
+            usage=Usage(event.cpu_s, event.max_rss_mib),
+        )
+        return inputs.AgentReported(event.node, over)
+
+    # --- what the engine decides now ---
+
+    def place(self, placed: JobPlaced) -> None:
+        """An attempt has its place: the very one it had, at the very time, or another."""
+        if placed == self._history.placed.get((placed.job, placed.attempt)):
+            for allocation in placed.allocations:
+                key = (placed.job, placed.attempt, allocation.node)
+                self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
+
+    def obey(self, node: str, order: Start | Stop | Settle) -> None:
+        """Carry out an order, if it arrives."""
+        key = (order.job, order.attempt, node)
+        if key in self._as_recorded:
+            if isinstance(order, Start):
+                self._orders[key] = order
+        elif not self._reachable(node):
+            pass
+        elif isinstance(order, Settle):
+            self._other.pop(key, None)
+        elif isinstance(order, Stop):
+            self._stop(key, order)
+        elif key not in self._other:
+            self._other[key] = AttemptStatus(order.job, order.attempt)
+            self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
+
+    def part(self, job: Job) -> None:
+        """Something was decided about the attempt that the record does not know, or the other way round."""
+        for key in [key for key in self._as_recorded if key[0] == job.id]:
+            status = self._other[key] = self._as_recorded.pop(key)
+            order, course, now = self._orders[key], self._course(key), self._clock.now
+            if status.started_at is None:
+                placed_at = now if job.placed_at is None else job.placed_at
+                self._clock.at(placed_at + course.launch_s, partial(self._begin, key, order))
+            else:
+                self._arrange_end(key, order, status.started_at)
+
+    def _begin(self, key: Key, order: Start) -> None:
+        status, course = self._other.get(key), self._course(key)
+        if status is None or status.ended_at is not None:
+            return
+        if not course.launched:
+            self._finish(key)
+            return
+        self._tell(key, replace(status, pid=key[0], started_at=self._clock.now))
+        self._arrange_end(key, order, self._clock.now)
+
+    def _arrange_end(self, key: Key, order: Start, started_at: float) -> None:
+        course, limit = self._course(key), order.time_limit_s
+        if course.run_s < NEVER:
+            self._clock.at(started_at + course.run_s, partial(self._finish, key))
+        elif limit is not None:
+            self._clock.at(started_at + limit, partial(self._end, key, None, 15, "time_limit"))
+
+    def _finish(self, key: Key) -> None:
+        course = self._course(key)
+        self._spend(key[0], key[1])
+        self._end(key, course.code, course.signal, course.why)
+
+    def _stop(self, key: Key, order: Stop) -> None:
+        if key in self._other:
+            self._clock.after(self._course(key).stop_s, partial(self._end, key, None, 15, order.why))
+        else:
+            self._other[key] = AttemptStatus(order.job, order.attempt)
+            self._end(key, None, None, order.why)
+
+    def _end(self, key: Key, code: int | None, signal: int | None, why: str) -> None:
+        status = self._other.get(key)
+        if status is not None and status.ended_at is None:
+            now = self._clock.now
+            self._tell(key, replace(status, ended_at=now, code=code, signal=signal, why=why))
+
+    def _tell(self, key: Key, status: AttemptStatus) -> None:
+        self._other[key] = status
+        if self._reachable(key[2]):  # else the next hello tells it
+            self._report(inputs.AgentReported(key[2], status))
+
+    def _reachable(self, name: str) -> bool:
+        node = self.state.nodes.get(name)
+        return node is not None and node.up
+
+    def _course(self, key: Key) -> Course:
+        job, attempt, _ = key
+        if (job, attempt) not in self._going:
+            courses = self._history.courses[job]
+            spent = len(self._spent.get(job, ()))
+            self._going[job, attempt] = courses[min(spent, len(courses) - 1)]
+        return self._going[job, attempt]
+
+    def _spend(self, job: int, attempt: int) -> None:
+        self._spent.setdefault(job, set()).add(attempt)

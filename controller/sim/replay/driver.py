@@ -1,0 +1,128 @@
+"""A history lived through once more, under a configuration that may be another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.core import events, inputs
+from controller.core.engine import Engine
+from controller.core.events import Event, JobPlaced
+from controller.core.inputs import Input, Refusal, Tick
+from controller.core.plugin import Pipeline
+from controller.core.records import job_row, node_row, restore
+from controller.core.state import State
+from controller.sim.clock import Clock
+from controller.sim.replay.agents import PastAgents
+from controller.sim.replay.history import History, Mark, Step
+from controller.sim.replay.ways import Trace
+from controller.sim.results import Lives
+
+OFTEN = 500
+
+
+class Replay:
+    """The engine with everything that came from outside, at its time. `witness` is told every event."""
+
+    def __init__(
+        self,
+        history: History,
+        pipeline: Pipeline,
+        keep_ended: int = 10_000,
+        witness: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.lives = Lives()
+        self.placements = 0
+        self.as_recorded = 0
+        """Of these, how many at the same time and in the same place as in the record."""
+        self.refused: dict[int, Refusal] = {}
+        self._history = history
+        self._pipeline = pipeline
+        self._clock = Clock()
+        self._agents = PastAgents(history, self._clock, self._hear)
+        self._witness = witness
+        self._cycle_comes = False
+        self._begin(State(pipeline.order, keep_ended))
+
+    def _begin(self, state: State) -> None:
+        self.engine = Engine(self._pipeline, state)
+        self._agents.state = state
+
+    def run(self, progress: Callable[[int], None] | None = None) -> None:
+        """From the first entry to the last. `progress` is told from time to time how many steps are done."""
+        clock = self._clock
+        for number, step in enumerate(self._history.steps):
+            while clock.next_at <= step.at:
+                clock.step()
+            clock.now = step.at
+            self._do(step)
+            if progress is not None and not number % OFTEN:
+                progress(number)
+        while clock.next_at <= self._history.until:
+            clock.step()
+
+    def _do(self, step: Step) -> None:
+        what, event = step.what, step.event
+        if isinstance(what, Trace):
+            if isinstance(event, events.JobQueued):
+                # The journal's numbers, also when one was refused.
+                self.engine.state.next_job = event.job
+            given = what.again(event, self._agents)
+            reply = None if given is None else self._tell(given)
+            if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
+                self.refused[event.job] = reply
+        elif what is Mark.CYCLE:
+            self._tell(Tick())
+        elif what is Mark.RESTART:
+            self._restart()
+        elif isinstance(event, events.StopRequested):
+            self._expect_stop(event)
+
+    def _tell(self, given: Input) -> inputs.Reply:
+        decision = self.engine.handle(given, self._clock.now)
+        for event in decision.events:
+            self._note(event)
+        for effect in decision.effects:
+            self._agents.obey(effect.node, effect.frame)
+        self.engine.state.forget_old()
+        return decision.reply
+
+    def _note(self, event: Event) -> None:
+        self.lives.witness(event)
+        if self._witness is not None:
+            self._witness(event)
+        if isinstance(event, JobPlaced):
+            self._agents.place(event)
+            self.placements += 1
+            self.as_recorded += event == self._history.placed.get((event.job, event.attempt))
+        elif isinstance(event, events.StopRequested) and (event.job, event.at) not in self._history.stops:
+            self._agents.part(self.engine.state.jobs[event.job])
+
+    def _expect_stop(self, event: events.StopRequested) -> None:
+        job = self.engine.state.jobs.get(event.job)
+        if job is not None and job.stopping is None:
+            self._agents.part(job)
+
+    def _restart(self) -> None:
+        """A new engine that knows what the rows say: plans and promises are gone."""
+        old = self.engine.state
+        jobs = sorted(old.jobs.values(), key=lambda job: job.id)
+        live = [job for job in jobs if job.ended_at is None]
+        ended = [job for job in jobs if job.ended_at is not None]
+        ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
+        state = State(self._pipeline.order, old.keep_ended)
+        rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
+        there = restore(state, rows, map(node_row, old.nodes.by_name.values()))
+        state.next_job = old.next_job
+        self._begin(state)
+        self._tell(inputs.ControllerStarted(there))
+
+    def _hear(self, given: Input) -> None:
+        """An agent tells something by itself; one cycle follows, once everything of this moment has come."""
+        self._tell(given)
+        if not self._cycle_comes:
+            self._cycle_comes = True
+            self._clock.at(self._clock.now, self._cycle, rank=1)
+
+    def _cycle(self) -> None:
+        self._cycle_comes = False
+        self._tell(Tick())

@@ -1,0 +1,166 @@
+"""What really happened, taken apart: what came from outside in the order it came, and when cycles ran.
+
+Cycles are inputs like others: one runs wherever the record shows that one did something. A cycle that did
+nothing leaves no trace; where the record is quiet, one is put behind the last input (`_with_quiet_cycles`).
+What places by the state alone - every backfill but conservative and aggressive, whose promises remember
+earlier cycles - therefore places the same again under the same configuration: the same jobs, in the same
+places, at the same times. With those two, a promise may have been made in a cycle that nobody knows of.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from controller.core import inputs
+from controller.core.events import Event, JobEvent, JobPlaced, JobQueued, NodeJoined, StopRequested
+from controller.sim.replay.courses import Course, Recorder
+from controller.sim.replay.ways import WAYS, Inner, Trace, trace_of
+from controller.sim.results import Lives
+from wire.frames import NodeFacts
+
+BURST_S = 0.05
+"""Inputs closer together than this may have shared a batch, and so a cycle."""
+SOON_S = 1.0
+"""A recorded cycle within this time is the one that answered an input."""
+
+
+class Mark(enum.Enum):
+    """What happened inside the controller, or followed from what did."""
+
+    CYCLE = "cycle"
+    RESTART = "restart"
+    STOP = "stop"
+    """The engine asked for the end of an attempt; under another configuration it may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happens again: an input that showed in an event, or a mark."""
+
+    at: float
+    what: Trace | Mark
+    event: Event | None = None
+
+
+@dataclass
+class History:
+    """A journal taken apart."""
+
+    steps: list[Step] = field(default_factory=list)
+    courses: dict[int, tuple[Course, ...]] = field(default_factory=dict)
+    placed: dict[tuple[int, int], JobPlaced] = field(default_factory=dict)
+    """By job and attempt."""
+    stops: set[tuple[int, float]] = field(default_factory=set)
+    """Which job's attempt somebody or something wanted to end, and when."""
+    lives: Lives = field(default_factory=Lives)
+    names: dict[int, str] = field(default_factory=dict)
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    """Every node that ever joined, as it was last."""
+    until: float = 0.0
+    """The last entry's time."""
+
+
+class _Reader:
+    """Goes through a journal."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.steps: list[Step] = []
+        self.jobs: dict[int, Recorder] = {}
+        self._before: Step | None = None
+        """What everything that follows at the same moment may have come of."""
+
+    def waits(self, job: int) -> bool:
+        """Is the job in the queue, nothing of it placed?"""
+        return self.jobs[job].placed_at is None
+
+    def read(self, event: Event) -> None:
+        """One entry more."""
+        step = self._step(event)
+        if step is not None:
+            self.steps.append(step)
+        history = self.history
+        history.lives.witness(event)
+        history.until = event.at
+        if isinstance(event, JobEvent):
+            self.jobs.setdefault(event.job, Recorder()).note(event)
+        if isinstance(event, JobQueued):
+            history.names[event.job] = event.spec.name or event.spec.command[0].rsplit("/", 1)[-1]
+        elif isinstance(event, JobPlaced):
+            history.placed[event.job, event.attempt] = event
+        elif isinstance(event, StopRequested):
+            history.stops.add((event.job, event.at))
+        elif isinstance(event, NodeJoined):
+            history.nodes[event.node] = event.facts
+
+    def _step(self, event: Event) -> Step | None:
+        before = self._before
+        together = before is not None and before.at == event.at
+        trace = trace_of(event, self)
+        mark = _mark_of(event)
+        if mark is None and trace is None and not together:
+            mark = Mark.CYCLE  # nothing came from outside: it was time
+        if mark is not None:
+            # One cycle for all it placed, one restart for all the nodes it cost.
+            if together and before is not None and before.what is mark:
+                return None
+            self._before = Step(event.at, mark)
+        elif trace is not None:
+            self._before = Step(event.at, trace, event)
+        else:
+            return Step(event.at, Mark.STOP, event) if isinstance(event, StopRequested) else None
+        return self._before
+
+
+def history_of(journal: Sequence[Event]) -> History:
+    """Take a journal apart."""
+    reader = _Reader()
+    for event in journal:
+        reader.read(event)
+    history = reader.history
+    history.steps = [*_with_quiet_cycles(reader.steps)]
+    history.courses = {job: recorder.known(history.until) for job, recorder in reader.jobs.items()}
+    return history
+
+
+def _mark_of(event: Event) -> Mark | None:
+    for kind, mark in ((inputs.Tick, Mark.CYCLE), (inputs.ControllerStarted, Mark.RESTART)):
+        way = WAYS[kind]
+        assert isinstance(way, Inner)
+        if way.shows(event):
+            return mark
+    return None
+
+
+def _with_quiet_cycles(steps: Sequence[Step]) -> Iterator[Step]:
+    """Add the cycles that did nothing.
+
+    There is one after every batch of inputs, within the same moment; so there was one after an input that no
+    recorded cycle follows soon. Where inputs came in one go it goes behind the last of them: what is
+    submitted and held in one batch must not start in between. Under another configuration jobs may so start
+    up to SOON_S later than they would have.
+    """
+    burst: float | None = None
+    for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):
+        yield step
+        if step.what is Mark.CYCLE:
+            burst = None
+            continue
+        burst = step.at if burst is None else burst
+        over = follower is None or follower.at - step.at > BURST_S or step.at - burst > SOON_S
+        if over and cycle - step.at >= SOON_S:
+            yield Step(step.at, Mark.CYCLE)
+            burst = None
+
+
+def _next_cycles(steps: Sequence[Step]) -> list[float]:
+    """For every step, when the next recorded cycle begins."""
+    following, found = math.inf, []
+    for step in reversed(steps):
+        found.append(following)
+        if step.what is Mark.CYCLE:
+            following = step.at
+    return found[::-1]

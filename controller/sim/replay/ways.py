@@ -1,0 +1,125 @@
+"""How each input shows in the journal, and how it comes again: the one table that a new input must join.
+
+An event is the trace of an input if nothing else leads to it. What else is in the journal follows: from the
+input before it at the same moment or, where there is none, from a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from controller.core import events, inputs
+from controller.core.events import Event
+from controller.core.inputs import Input
+from controller.core.records import JUST_STARTED
+from wire.words import JobState, Reason
+
+
+class Past(Protocol):
+    """What is known of the journal up to an event."""
+
+    def waits(self, job: int) -> bool:
+        """Is the job in the queue, nothing of it placed?"""
+
+
+class Agents(Protocol):
+    """What agents would tell, when they told something then."""
+
+    def hello(self, event: events.NodeJoined) -> Input | None: ...
+    def started(self, event: events.AttemptStarted) -> Input | None: ...
+    def exited(self, event: events.AttemptExited) -> Input | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One kind of event that shows that an input came; `again` makes it anew, unless it has become void."""
+
+    event: type[Any]
+    again: Callable[[Any, Agents], Input | None]
+    shows: Callable[[Any, Past], bool] = lambda _event, _past: True
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """An input that the controller gives itself; `shows` its traces, as far as any event is one by itself."""
+
+    shows: Callable[[Event], bool]
+
+
+def _by_user(event: events.StopRequested, _past: Past) -> bool:
+    return event.reason is Reason.USER
+
+
+def _cancelled_waiting(event: events.JobEnded, past: Past) -> bool:
+    return event.state is JobState.CANCELLED and event.reason is Reason.USER and past.waits(event.job)
+
+
+def _restarted(event: Event) -> bool:
+    return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
+
+
+WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
+    inputs.Submit: (
+        Trace(
+            events.JobQueued,
+            lambda event, _: inputs.Submit(event.spec, event.user, event.key),
+            lambda event, _: event.array in (None, event.job),  # one submit for all elements
+        ),
+    ),
+    inputs.Cancel: (
+        Trace(events.StopRequested, lambda event, _: inputs.Cancel(event.job, event.by), _by_user),
+        Trace(
+            events.JobEnded,
+            lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
+            _cancelled_waiting,
+        ),
+    ),
+    inputs.Hold: (Trace(events.JobHeld, lambda event, _: inputs.Hold(event.job, event.by)),),
+    inputs.Release: (Trace(events.JobReleased, lambda event, _: inputs.Release(event.job, event.by)),),
+    inputs.AddNode: (Trace(events.NodeAdded, lambda event, _: inputs.AddNode(event.node, event.labels)),),
+    inputs.Drain: (
+        Trace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
+    ),
+    inputs.Resume: (Trace(events.NodeResumed, lambda event, _: inputs.Resume(event.node, event.by)),),
+    inputs.AgentSaidHello: (Trace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
+    inputs.AgentReported: (
+        Trace(events.AttemptStarted, lambda event, agents: agents.started(event)),
+        Trace(events.AttemptExited, lambda event, agents: agents.exited(event)),
+    ),
+    inputs.GpuReported: (
+        Trace(
+            events.GpuHealthRecorded,
+            lambda event, _: inputs.GpuReported(event.node, event.uuid, event.health, event.why),
+        ),
+    ),
+    inputs.LinkWentDown: (
+        Trace(
+            events.NodeWentAway,
+            lambda event, _: inputs.LinkWentDown(event.node, event.why),
+            lambda event, _: not _restarted(event),
+        ),
+    ),
+    inputs.ControllerStarted: Inner(_restarted),
+    inputs.Tick: Inner(lambda event: isinstance(event, events.JobPlaced)),
+}
+"""Every input there is."""
+
+FOLLOW: frozenset[type[Any]] = frozenset({events.JobRequeued})
+"""Events that are never the trace of anything."""
+
+_TRACES: dict[type[Any], list[Trace]] = {}
+for _way in WAYS.values():
+    for _trace in _way if isinstance(_way, tuple) else ():
+        _TRACES.setdefault(_trace.event, []).append(_trace)
+
+
+def trace_of(event: Event, past: Past) -> Trace | None:
+    """What shows that an input came with this event."""
+    return next((trace for trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
+
+
+def traced() -> Iterator[type[Any]]:
+    """The kinds of events that can be traces."""
+    return iter(_TRACES)

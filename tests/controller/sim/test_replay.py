@@ -1,0 +1,203 @@
+"""The past again: under another configuration it comes out as if that had been in force from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import starmap
+from typing import get_args
+
+import pytest
+
+from controller.config import Config
+from controller.core import events, inputs
+from controller.core.engine import Engine
+from controller.core.events import KINDS, Event, JobPlaced
+from controller.core.inputs import Input
+from controller.core.state import State
+from controller.registry import build_pipeline
+from controller.sim.cluster import Cluster, nodes_of
+from controller.sim.generate import Wish, generate
+from controller.sim.generate.jobs import Row
+from controller.sim.replay.driver import Replay
+from controller.sim.replay.history import Mark, history_of
+from controller.sim.replay.outcome import Task, changes, live_again, recorded
+from controller.sim.replay.ways import FOLLOW, WAYS, traced
+from controller.sim.run import policy_of
+from controller.sim.simulation import Simulation
+from controller.sim.workload import Work
+from tests.worlds import World, default_pipeline, spec
+from wire.frames import AttemptStatus
+from wire.words import GpuHealth, JobState, Reason
+
+CLUSTER = nodes_of(4, 8, 64, 512 * 1024, "H100")
+
+
+def lived(policy: str, jobs: int = 150, seed: int = 1, cluster: Cluster = CLUSTER) -> list[Event]:
+    """The journal of a simulated week."""
+    pipeline = build_pipeline(policy_of(policy, Config()).config)
+    journal: list[Event] = []
+    simulation = Simulation(Engine(pipeline, State(pipeline.order)), journal.append)
+    for name, facts in cluster.nodes.items():
+        simulation.add_node(name, facts)
+    simulation.add_work(starmap(work_of, enumerate(generate(Wish(cluster, seed, 8, jobs, None, 1.3)).rows)))
+    simulation.run()
+    return journal
+
+
+def work_of(number: int, row: Row) -> Work:
+    asked = spec(
+        row.gpus,
+        nodes=row.nodes if row.nodes > 1 else None,
+        cpu_milli=row.cpu * 1_000,
+        time_limit_s=float(row.estimate),
+    )
+    return Work(number, row.submit, asked, row.duration, row.user, row.code)
+
+
+def relived(journal: Sequence[Event], policy: str) -> list[Event]:
+    again: list[Event] = []
+    Replay(
+        history_of(journal), build_pipeline(policy_of(policy, Config()).config), witness=again.append
+    ).run()
+    return again
+
+
+def starts(journal: Sequence[Event]) -> list[JobPlaced]:
+    return [event for event in journal if isinstance(event, JobPlaced)]
+
+
+# --- every input has its way ---
+
+
+def test_every_input_has_a_way_to_come_again() -> None:
+    """Who adds an input says in ways.py how it shows in the journal, and how it is made again of that."""
+    assert {*WAYS} == {*get_args(Input)}
+
+
+def test_every_event_is_a_trace_or_follows_from_one() -> None:
+    assert {*traced()} | FOLLOW | {JobPlaced} == {*KINDS.values()}
+
+
+# --- the same and another configuration ---
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-sjbf", "aggressive", "conservative", "greedy"])
+def test_under_the_same_policy_everything_happens_again(policy: str) -> None:
+    journal = lived(policy)
+    assert relived(journal, policy) == journal
+
+
+@pytest.mark.parametrize("was", ["fcfs", "greedy"])
+@pytest.mark.parametrize("now", ["fcfs", "sjf", "easy", "easy-sjbf", "greedy"])
+def test_under_another_policy_it_is_as_if_that_had_been_in_force(was: str, now: str) -> None:
+    """As far as the record goes: the jobs' own times are known from it, whichever policy it was made under."""
+    journal = lived(was)
+    there, until = lived(now), journal[-1].at
+    assert starts(relived(journal, now)) == [event for event in starts(there) if event.at <= until]
+
+
+def test_the_policies_differ_on_these_jobs() -> None:
+    """Else the tests above would say nothing."""
+    assert len({tuple(starts(lived(policy))) for policy in ("fcfs", "sjf", "easy", "greedy")}) == 4
+
+
+# --- what people and nodes do ---
+
+
+class Story(World):
+    """A world whose clock goes on with every input."""
+
+    def tell(self, given: Input) -> inputs.Decision:
+        self.now += 10
+        decision = super().tell(given)
+        if not isinstance(given, inputs.Tick):
+            self.now += 0.001
+            super().tell(inputs.Tick())
+        return decision
+
+    def report(self, node: str, job: int, **more: object) -> None:
+        status = AttemptStatus(job, self.job(job).attempt, pid=job, started_at=self.now, **more)  # type: ignore[arg-type]
+        self.tell(inputs.AgentReported(node, status))
+
+
+def test_all_that_nodes_and_operators_do_happens_again() -> None:
+    story = Story(default_pipeline())
+    story.tell(inputs.AddNode("a", {"rack": "1"}))
+    story.join("a")
+    story.join("b")
+    lost, cancelled, never_heard_of, ended = (story.submit(spec(4)) for _ in range(4))
+    assert [story.nodes_of(job) for job in (lost, cancelled, never_heard_of, ended)] == [
+        ["a"],
+        ["a"],
+        ["b"],
+        ["b"],
+    ]
+    for job in (lost, cancelled, ended):
+        story.report(story.nodes_of(job)[0], job)
+    story.tell(inputs.Drain("a", "root", "a fan"))
+    waiting, gang = story.submit(spec(8, hold=True)), story.submit(spec(16, nodes=2))
+    story.tell(inputs.Hold(gang, "ada"))
+    story.tell(inputs.Release(waiting, "ada"))
+    story.tell(inputs.Cancel(waiting, "ada"))
+    story.tell(inputs.LinkWentDown("b", "silent for 30s"))
+    story.join("b", (AttemptStatus(ended, 1, ended, 1_000.0, story.now, 0),))
+    story.join("b", boot="b2")
+    story.join("a", (AttemptStatus(cancelled, 1, cancelled, 1_000.0),))
+    story.tell(inputs.GpuReported("b", "GPU-b-3", GpuHealth.LOST, "Xid 79"))
+    story.tell(inputs.Resume("a", "root"))
+    story.tell(inputs.Cancel(cancelled, "eve"))
+    story.report("a", cancelled, ended_at=story.now, signal=15, why="cancelled")
+    told = {
+        job: (story.job(job).state, story.job(job).reason) for job in (lost, never_heard_of, ended, waiting)
+    }
+    assert told == {
+        lost: (JobState.FAILED, Reason.NODE_LOST),
+        never_heard_of: (JobState.FAILED, Reason.NODE_LOST),
+        ended: (JobState.COMPLETED, Reason.NONE),
+        waiting: (JobState.CANCELLED, Reason.USER),
+    }
+    again: list[Event] = []
+    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    assert again == story.events
+
+
+def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() -> None:
+    """Under `shortest` it would have started at once, and held its GPUs until somebody cancelled it."""
+    story = Story(default_pipeline())
+    story.join("a")
+    first = story.submit(spec(8, time_limit_s=7_200))
+    story.report("a", first)
+    behind = story.submit(spec(8, time_limit_s=3_600))
+    wanted = story.submit(spec(8, time_limit_s=60))
+    story.report("a", first, ended_at=story.now, code=0)
+    story.report("a", behind)
+    story.now += 1_000
+    story.tell(inputs.Cancel(behind, "ada"))
+    story.report("a", behind, ended_at=story.now, signal=15, why="cancelled")
+    story.report("a", wanted, ended_at=story.now, code=0)
+    outcome = live_again(Task(policy_of("sjf", Config()), history_of(story.events)))
+    then, now = history_of(story.events).lives.by_job, outcome.lives.by_job
+    assert now[wanted].start_s == then[behind].start_s
+    assert now[behind].start_s == now[wanted].end_s
+    assert (now[behind].end_s, now[behind].state) == (then[behind].end_s, JobState.CANCELLED)
+    gains = {change.job: change.gain_s for change in changes(history_of(story.events), outcome)}
+    assert gains[wanted] > 1_000
+    assert gains[behind] < 0
+
+
+def test_a_quiet_record_still_had_its_cycles() -> None:
+    """Nothing started, so the record shows no cycle; under another configuration one would have."""
+    story = Story(default_pipeline())
+    story.join("a")
+    story.submit(spec(8))
+    steps = history_of([*story.events, events.JobQueued(2, story.now + 100, spec(1), "ada")]).steps
+    assert [step.what for step in steps][-1] is Mark.CYCLE
+
+
+def test_figures_of_the_same_past_are_the_same() -> None:
+    journal = lived("easy")
+    history = history_of(journal)
+    outcome = live_again(Task(policy_of("easy", Config()), history))
+    assert outcome.column == recorded(history)
+    assert outcome.as_recorded == outcome.placements == len(starts(journal))
+    assert [*changes(history, outcome)] == []
