@@ -141,10 +141,10 @@ def _show(output: Format, side: Side, outcomes: Sequence[Replayed], history: His
         return
     for each, (gain, lose) in zip(outcomes, extremes, strict=True):
         _tell(each)
-        for title, found in (("gain most", gain), ("lose most", lose)):
+        for which, title, found in (("gain", "SOONER", gain), ("lose", "LATER", lose)):
             if found:
-                write(f"\n{each.policy}: jobs that {title}\n")
-                _CHANGES.show(output, found)
+                write(f"\n{each.policy}: jobs that {which} most\n")
+                _table(title).show(output, found)
 
 
 def _tell(outcome: Replayed) -> None:
@@ -197,22 +197,19 @@ def _waited(seconds: float, started: bool) -> str:
     return duration(seconds) if started else f">{duration(seconds)}"
 
 
-_CHANGES: Table[Change] = Table(
-    [
-        Column("JOB", lambda change: str(change.job), right=True),
-        Column("NAME", lambda change: change.name, keep=2, least=8),
-        Column("USER", lambda change: change.user, keep=1, least=8),
-        Column("GPUS", lambda change: f"{change.gpus:g}", keep=3, right=True),
-        Column("WAITED", lambda change: _waited(change.waited_s, change.started), right=True),
-        Column("WOULD WAIT", lambda change: _waited(change.would_wait_s, change.would_start), right=True),
-        Column("SOONER", lambda change: _signed(change.gain_s), right=True),
-    ],
-    name=lambda change: str(change.job),
-)
-
-
-def _signed(seconds: float) -> str:
-    return duration(seconds) if seconds >= 0 else f"-{duration(-seconds)}"
+def _table(title: str) -> Table[Change]:
+    return Table(
+        [
+            Column("JOB", lambda change: str(change.job), right=True),
+            Column("NAME", lambda change: change.name, keep=2, least=8),
+            Column("USER", lambda change: change.user, keep=1, least=8),
+            Column("GPUS", lambda change: f"{change.gpus:g}", keep=3, right=True),
+            Column("WAITED", lambda change: _waited(change.waited_s, change.started), right=True),
+            Column("WOULD WAIT", lambda change: _waited(change.would_wait_s, change.would_start), right=True),
+            Column(title, lambda change: duration(abs(change.gain_s)), right=True),
+        ],
+        name=lambda change: str(change.job),
+    )
 
 
 def _write_jobs(file: TextIO, history: History, outcomes: Sequence[Replayed]) -> None:

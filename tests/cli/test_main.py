@@ -23,6 +23,7 @@ GROUPS = {
     "nodes": ["list", "show", "drain", "resume"],
     "config": ["check"],
     "what-if": ["submit", "cancel", "drain", "resume"],
+    "sim": ["run", "generate", "placement", "replay", "report", "faults"],
 }
 WAYS = [
     [],

@@ -1,4 +1,4 @@
-"""The past of a real controller, lived through again: under the same scheduler.toml everything happens again."""
+"""The past of a real controller: under the same scheduler.toml everything happens again."""
 
 from __future__ import annotations
 

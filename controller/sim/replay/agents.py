@@ -77,6 +77,7 @@ class PastAgents:
             signal=event.signal,
             why=event.why,
             usage=Usage(event.cpu_s, event.max_rss_mib),
+            checkpoint=event.checkpoint,
         )
         return inputs.AgentReported(event.node, over)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from controller.core import events, inputs
 from controller.core.engine import Engine
@@ -14,7 +15,7 @@ from controller.core.state import State
 from controller.sim.clock import Clock
 from controller.sim.replay.agents import PastAgents
 from controller.sim.replay.history import History, Mark, Step
-from controller.sim.replay.ways import Trace
+from controller.sim.replay.ways import again
 from controller.sim.results import Lives
 
 OFTEN = 500
@@ -62,20 +63,22 @@ class Replay:
 
     def _do(self, step: Step) -> None:
         what, event = step.what, step.event
-        if isinstance(what, Trace):
-            if isinstance(event, events.JobQueued):
-                # The journal's numbers, also when one was refused.
-                self.engine.state.next_job = event.job
-            given = what.again(event, self._agents)
-            reply = None if given is None else self._tell(given)
-            if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
-                self.refused[event.job] = reply
-        elif what is Mark.CYCLE:
+        if what is Mark.CYCLE:
             self._tell(Tick())
         elif what is Mark.RESTART:
             self._restart()
-        elif isinstance(event, events.StopRequested):
+        elif isinstance(event, events.StopRequested) and what is Mark.STOP:
             self._expect_stop(event)
+        elif event is not None and isinstance(what, type):
+            self._give(what, event)
+
+    def _give(self, kind: type[Any], event: Event) -> None:
+        if isinstance(event, events.JobQueued):
+            self.engine.state.next_job = event.job  # the journal's numbers, also when one was refused
+        given = again(kind, event, self._agents)
+        reply = None if given is None else self._tell(given)
+        if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
+            self.refused[event.job] = reply
 
     def _tell(self, given: Input) -> inputs.Reply:
         decision = self.engine.handle(given, self._clock.now)

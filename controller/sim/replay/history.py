@@ -13,11 +13,12 @@ import enum
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller.core import inputs
 from controller.core.events import Event, JobEvent, JobPlaced, JobQueued, NodeJoined, StopRequested
 from controller.sim.replay.courses import Course, Recorder
-from controller.sim.replay.ways import WAYS, Inner, Trace, trace_of
+from controller.sim.replay.ways import WAYS, Inner, input_of
 from controller.sim.results import Lives
 from wire.frames import NodeFacts
 
@@ -38,10 +39,10 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that happens again: an input that showed in an event, or a mark."""
+    """Something that happens again: an input of some kind that showed in an event, or a mark."""
 
     at: float
-    what: Trace | Mark
+    what: type[Any] | Mark
     event: Event | None = None
 
 
@@ -99,17 +100,17 @@ class _Reader:
     def _step(self, event: Event) -> Step | None:
         before = self._before
         together = before is not None and before.at == event.at
-        trace = trace_of(event, self)
+        kind = input_of(event, self)
         mark = _mark_of(event)
-        if mark is None and trace is None and not together:
+        if mark is None and kind is None and not together:
             mark = Mark.CYCLE  # nothing came from outside: it was time
         if mark is not None:
             # One cycle for all it placed, one restart for all the nodes it cost.
             if together and before is not None and before.what is mark:
                 return None
             self._before = Step(event.at, mark)
-        elif trace is not None:
-            self._before = Step(event.at, trace, event)
+        elif kind is not None:
+            self._before = Step(event.at, kind, event)
         else:
             return Step(event.at, Mark.STOP, event) if isinstance(event, StopRequested) else None
         return self._before

@@ -109,15 +109,21 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
 FOLLOW: frozenset[type[Any]] = frozenset({events.JobRequeued})
 """Events that are never the trace of anything."""
 
-_TRACES: dict[type[Any], list[Trace]] = {}
-for _way in WAYS.values():
+_TRACES: dict[type[Any], list[tuple[type[Any], Trace]]] = {}
+for _kind, _way in WAYS.items():
     for _trace in _way if isinstance(_way, tuple) else ():
-        _TRACES.setdefault(_trace.event, []).append(_trace)
+        _TRACES.setdefault(_trace.event, []).append((_kind, _trace))
 
 
-def trace_of(event: Event, past: Past) -> Trace | None:
-    """What shows that an input came with this event."""
-    return next((trace for trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
+def input_of(event: Event, past: Past) -> type[Any] | None:
+    """The kind of input that this event shows."""
+    return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
+
+
+def again(kind: type[Any], event: Event, agents: Agents) -> Input | None:
+    """The input of this kind that the event shows, made anew."""
+    [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
+    return trace.again(event, agents)
 
 
 def traced() -> Iterator[type[Any]]:

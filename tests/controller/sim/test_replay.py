@@ -1,8 +1,9 @@
-"""The past again: under another configuration it comes out as if that had been in force from the beginning."""
+"""The past again: under another configuration it is as if that had been in force from the beginning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import starmap
 from typing import get_args
 
@@ -78,6 +79,17 @@ def test_every_event_is_a_trace_or_follows_from_one() -> None:
     assert {*traced()} | FOLLOW | {JobPlaced} == {*KINDS.values()}
 
 
+def test_all_that_an_agent_told_is_told_again() -> None:
+    """Who adds a field to these events passes it on in agents.py."""
+    told = {
+        events.AttemptStarted: "job at attempt node pid",
+        events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint",
+        events.NodeJoined: "node at facts boot_id version",
+    }
+    for kind, names in told.items():
+        assert [field.name for field in fields(kind)] == names.split()
+
+
 # --- the same and another configuration ---
 
 
@@ -90,7 +102,7 @@ def test_under_the_same_policy_everything_happens_again(policy: str) -> None:
 @pytest.mark.parametrize("was", ["fcfs", "greedy"])
 @pytest.mark.parametrize("now", ["fcfs", "sjf", "easy", "easy-sjbf", "greedy"])
 def test_under_another_policy_it_is_as_if_that_had_been_in_force(was: str, now: str) -> None:
-    """As far as the record goes: the jobs' own times are known from it, whichever policy it was made under."""
+    """As far as the record goes: it knows the jobs' own times, whichever policy it was made under."""
     journal = lived(was)
     there, until = lived(now), journal[-1].at
     assert starts(relived(journal, now)) == [event for event in starts(there) if event.at <= until]
