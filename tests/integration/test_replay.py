@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal, url_of
 from tests.systems import System
 from wire.client import Client
+from wire.conditions import Restart, RestartWhen
 from wire.spec import JobSpec
 from wire.words import JobState
 
@@ -55,13 +57,16 @@ def live_through(system: System, client: Client) -> None:
     [broken_gang] = submit(
         shell('test "$CORRAL_NODE_RANK" = 0 && exit 1; sleep 600', 8, nodes=2, grace_s=0.2)
     )
-    system.await_jobs([*quick, *failing, *late, *array, broken_gang])
+    again = submit(shell("exit 7", restart=Restart(RestartWhen.ON_FAILURE, limit=2, delay_s=0.1)))
+    begins = submit(shell("exit 0", begin_at=time.time() + 0.5))
+    system.await_jobs([*quick, *failing, *late, *array, *again, *begins, broken_gang])
     full = [submit(JobSpec(command=SLEEP, gpus=8, time_limit_s=3_600, grace_s=0.2))[0] for _ in range(2)]
     system.await_jobs(full, JobState.RUNNING)
     [first] = submit(JobSpec(command=("true",), gpus=8, nodes=2, priority=75, time_limit_s=60))
     behind = [submit(shell("sleep 0.2", 2, time_limit_s=20, priority=25))[0] for _ in range(6)]
     short = submit(shell("exit 0", 0, time_limit_s=5))
-    system.await_jobs(short)
+    impatient = submit(shell("exit 0", 8, start_within_s=0.3))
+    system.await_jobs([*short, *impatient])
     client.release(held[0])
     client.hold(behind[0])
     client.cancel(behind[1])

@@ -9,6 +9,7 @@ from controller.core import events, inputs
 from controller.core.engine import Engine
 from controller.core.events import Event, JobPlaced
 from controller.core.inputs import Input, Refusal, Tick
+from controller.core.jobs import NEVER
 from controller.core.plugin import Pipeline
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
@@ -42,6 +43,7 @@ class Replay:
         self._agents = PastAgents(history, self._clock, self._hear)
         self._witness = witness
         self._cycle_comes = False
+        self._due = NEVER
         self._begin(State(pipeline.order, keep_ended))
 
     def _begin(self, state: State) -> None:
@@ -87,6 +89,7 @@ class Replay:
         for effect in decision.effects:
             self._agents.obey(effect.node, effect.frame)
         self.engine.state.forget_old()
+        self._wake_when_due()
         return decision.reply
 
     def _note(self, event: Event) -> None:
@@ -125,6 +128,18 @@ class Replay:
         if not self._cycle_comes:
             self._cycle_comes = True
             self._clock.at(self._clock.now, self._cycle, rank=1)
+
+    def _wake_when_due(self) -> None:
+        """What becomes due by itself has a cycle then, unless the record shows the one that saw to it."""
+        due = self.engine.keeper.next_at
+        if due != self._due:
+            self._due = due
+            if due < NEVER and not self._history.cycle_comes(due):
+                self._clock.at(due, self._look, rank=1)
+
+    def _look(self) -> None:
+        if self.engine.keeper.next_at <= self._clock.now:
+            self._tell(Tick())
 
     def _cycle(self) -> None:
         self._cycle_comes = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,13 @@ class History:
     """Every node that ever joined, as it was last."""
     until: float = 0.0
     """The last entry's time."""
+    cycles: list[float] = field(default_factory=list)
+    """When the record shows one, in order."""
+
+    def cycle_comes(self, at: float) -> bool:
+        """Does the record show a cycle soon after this moment?"""
+        place = bisect_left(self.cycles, at)
+        return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
 
 class _Reader:
@@ -80,9 +88,7 @@ class _Reader:
 
     def read(self, event: Event) -> None:
         """One entry more."""
-        step = self._step(event)
-        if step is not None:
-            self.steps.append(step)
+        self.steps += self._steps_of(event)
         history = self.history
         history.lives.witness(event)
         history.until = event.at
@@ -97,7 +103,7 @@ class _Reader:
         elif isinstance(event, NodeJoined):
             history.nodes[event.node] = event.facts
 
-    def _step(self, event: Event) -> Step | None:
+    def _steps_of(self, event: Event) -> Iterator[Step]:
         before = self._before
         together = before is not None and before.at == event.at
         kind = input_of(event, self)
@@ -106,14 +112,14 @@ class _Reader:
             mark = Mark.CYCLE  # nothing came from outside: it was time
         if mark is not None:
             # One cycle for all it placed, one restart for all the nodes it cost.
-            if together and before is not None and before.what is mark:
-                return None
-            self._before = Step(event.at, mark)
+            if not (together and before is not None and before.what is mark):
+                self._before = Step(event.at, mark)
+                yield self._before
         elif kind is not None:
             self._before = Step(event.at, kind, event)
-        else:
-            return Step(event.at, Mark.STOP, event) if isinstance(event, StopRequested) else None
-        return self._before
+            yield self._before
+        if kind is None and isinstance(event, StopRequested):
+            yield Step(event.at, Mark.STOP, event)
 
 
 def history_of(journal: Sequence[Event]) -> History:
@@ -123,6 +129,7 @@ def history_of(journal: Sequence[Event]) -> History:
         reader.read(event)
     history = reader.history
     history.steps = [*_with_quiet_cycles(reader.steps)]
+    history.cycles = [step.at for step in reader.steps if step.what is Mark.CYCLE]
     history.courses = {job: recorder.known(history.until) for job, recorder in reader.jobs.items()}
     return history
 

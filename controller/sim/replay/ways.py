@@ -78,7 +78,13 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     ),
     inputs.Hold: (Trace(events.JobHeld, lambda event, _: inputs.Hold(event.job, event.by)),),
     inputs.Release: (Trace(events.JobReleased, lambda event, _: inputs.Release(event.job, event.by)),),
-    inputs.AddNode: (Trace(events.NodeAdded, lambda event, _: inputs.AddNode(event.node, event.labels)),),
+    inputs.AddNode: (
+        Trace(
+            events.NodeAdded,
+            lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by),
+        ),
+    ),
+    inputs.RemoveNode: (Trace(events.NodeRemoved, lambda event, _: inputs.RemoveNode(event.node, event.by)),),
     inputs.Drain: (
         Trace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
     ),
@@ -106,7 +112,7 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
 }
 """Every input there is."""
 
-FOLLOW: frozenset[type[Any]] = frozenset({events.JobRequeued})
+FOLLOW: frozenset[type[Any]] = frozenset({events.GateOpened, events.JobRequeued})
 """Events that are never the trace of anything."""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], Trace]]] = {}

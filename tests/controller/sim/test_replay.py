@@ -12,7 +12,7 @@ import pytest
 from controller.config import Config
 from controller.core import events, inputs
 from controller.core.engine import Engine
-from controller.core.events import KINDS, Event, JobPlaced
+from controller.core.events import KINDS, Event, GateOpened, JobPlaced, JobRequeued
 from controller.core.inputs import Input
 from controller.core.state import State
 from controller.registry import build_pipeline
@@ -27,6 +27,7 @@ from controller.sim.run import policy_of
 from controller.sim.simulation import Simulation
 from controller.sim.workload import Work
 from tests.worlds import World, default_pipeline, spec
+from wire.conditions import Restart, RestartWhen
 from wire.frames import AttemptStatus
 from wire.words import GpuHealth, JobState, Reason
 
@@ -46,11 +47,14 @@ def lived(policy: str, jobs: int = 150, seed: int = 1, cluster: Cluster = CLUSTE
 
 
 def work_of(number: int, row: Row) -> Work:
+    """Some of them begin later, and some start again when they fail."""
     asked = spec(
         row.gpus,
         nodes=row.nodes if row.nodes > 1 else None,
         cpu_milli=row.cpu * 1_000,
         time_limit_s=float(row.estimate),
+        begin_at=row.submit + 3_600.0 if number % 5 == 0 else None,
+        restart=Restart(RestartWhen.ON_FAILURE, limit=2, delay_s=90.0) if number % 2 else Restart(),
     )
     return Work(number, row.submit, asked, row.duration, row.user, row.code)
 
@@ -110,7 +114,9 @@ def test_under_another_policy_it_is_as_if_that_had_been_in_force(was: str, now: 
 
 def test_the_policies_differ_on_these_jobs() -> None:
     """Else the tests above would say nothing."""
-    assert len({tuple(starts(lived(policy))) for policy in ("fcfs", "sjf", "easy", "greedy")}) == 4
+    journals = [lived(policy) for policy in ("fcfs", "sjf", "easy", "greedy")]
+    assert len({tuple(starts(journal)) for journal in journals}) == 4
+    assert all({JobRequeued, GateOpened} <= {*map(type, journal)} for journal in journals)
 
 
 # --- what people and nodes do ---
@@ -135,6 +141,8 @@ class Story(World):
 def test_all_that_nodes_and_operators_do_happens_again() -> None:
     story = Story(default_pipeline())
     story.tell(inputs.AddNode("a", {"rack": "1"}))
+    story.tell(inputs.AddNode("c", by="root"))
+    story.tell(inputs.RemoveNode("c", "root"))
     story.join("a")
     story.join("b")
     lost, cancelled, never_heard_of, ended = (story.submit(spec(4)) for _ in range(4))
