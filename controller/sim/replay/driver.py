@@ -10,6 +10,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event, JobPlaced
 from controller.core.inputs import Input, Refusal, Tick
 from controller.core.jobs import NEVER
+from controller.core.notes import notes_of
 from controller.core.plugin import Pipeline
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
@@ -117,7 +118,7 @@ class Replay:
         ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
         state = State(self._pipeline.order, old.keep_ended)
         rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
-        there = restore(state, rows, map(node_row, old.nodes.by_name.values()))
+        there = restore(state, rows, map(node_row, old.nodes.by_name.values()), notes_of(old))
         state.next_job = old.next_job
         self._begin(state)
         self._tell(inputs.ControllerStarted(there))

@@ -89,6 +89,15 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         Trace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
     ),
     inputs.Resume: (Trace(events.NodeResumed, lambda event, _: inputs.Resume(event.node, event.by)),),
+    inputs.SetQuota: (
+        Trace(
+            events.QuotaSet,
+            lambda event, _: inputs.SetQuota(event.scope, event.name, event.quota, event.by),
+        ),
+    ),
+    inputs.UnsetQuota: (
+        Trace(events.QuotaUnset, lambda event, _: inputs.UnsetQuota(event.scope, event.name, event.by)),
+    ),
     inputs.AgentSaidHello: (Trace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
     inputs.AgentReported: (
         Trace(events.AttemptStarted, lambda event, agents: agents.started(event)),

@@ -29,6 +29,7 @@ from controller.sim.workload import Work
 from tests.worlds import World, default_pipeline, spec
 from wire.conditions import Restart, RestartWhen
 from wire.frames import AttemptStatus
+from wire.quota import Limits, Quota
 from wire.words import GpuHealth, JobState, Reason
 
 CLUSTER = nodes_of(4, 8, 64, 512 * 1024, "H100")
@@ -143,6 +144,9 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
     story.tell(inputs.AddNode("a", {"rack": "1"}))
     story.tell(inputs.AddNode("c", by="root"))
     story.tell(inputs.RemoveNode("c", "root"))
+    story.tell(inputs.SetQuota("user", "eve", Quota(Limits(gpus=8)), "root"))
+    story.tell(inputs.SetQuota("user", "eve", Quota(Limits(running=8)), "root"))
+    story.tell(inputs.UnsetQuota("user", "eve", "root"))
     story.join("a")
     story.join("b")
     lost, cancelled, never_heard_of, ended = (story.submit(spec(4)) for _ in range(4))
