@@ -274,7 +274,7 @@ class Daemon:
                 reader.set_result(None)
 
     def _cycle_due(self) -> bool:
-        wanted = self._cycle_wanted or self.engine.keeper.next_at <= self.now()
+        wanted = self._cycle_wanted or self.engine.next_at <= self.now()
         return wanted and time.monotonic() >= self._next_cycle
 
     def _pause(self) -> float | None:
@@ -282,7 +282,7 @@ class Daemon:
         rest = self._next_cycle - time.monotonic()
         if self._cycle_wanted:
             return rest
-        due = self.engine.keeper.next_at
+        due = self.engine.next_at
         # The clock that people mean can be set: what is due by it is looked at again now and then.
         return None if due == NEVER else max(rest, min(due - self.now(), LOOK_S))
 

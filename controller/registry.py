@@ -21,7 +21,7 @@ from controller.config import (
     problem_at,
     problem_of,
 )
-from controller.core.plugin import Backfill, Pipeline, Weighted
+from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
 
 METHODS = {
@@ -30,6 +30,7 @@ METHODS = {
     "order": ("rank",),
     "picker": ("pick",),
     "quota": ("quota", "names"),
+    "preemption": ("standing", "reach"),
 }
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
@@ -68,6 +69,8 @@ def build_pipeline(config: Config) -> Pipeline:
         max_delay_s=section.backfill_delay_s,
         depth=section.backfill_depth,
         rules=rules,
+        strategies=_strategies(config, problems),
+        guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:
@@ -92,6 +95,17 @@ def build_rules(config: Config) -> Rules:
         for name, each in config.queues.items()
     }
     return Rules(queues, provider if section.options else Unlimited(), section.window_s)
+
+
+def _strategies(config: Config, problems: list[ConfigProblem]) -> tuple[Any, ...]:
+    made = []
+    for index, each in enumerate(config.preemption.strategies):
+        key: Key = ("preemption", "strategies", index)
+        try:
+            made.append(make_plugin("preemption", each.name, each.options, key, config.source))
+        except ConfigRefused as refused:
+            problems.extend(refused.problems)
+    return tuple(made)
 
 
 def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:

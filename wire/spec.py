@@ -41,6 +41,8 @@ class JobSpec:
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False
+    preemptible: bool = True
+    min_runtime_s: float = 0.0
     checkpoint_command: tuple[str, ...] = ()
     checkpoint_signal: str = ""
     checkpoint_dir: Optional[str] = None
@@ -100,6 +102,11 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         spec.time_limit_s is None or 0 < spec.time_limit_s <= 10 * 365 * 86_400,
         "time_limit_s",
         "must be positive and at most ten years",
+    )
+    need(
+        0 <= spec.min_runtime_s <= 10 * 365 * 86_400,
+        "min_runtime_s",
+        "must not be negative, and at most ten years",
     )
     need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
     _need_checkpoint(spec, need)

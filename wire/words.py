@@ -51,6 +51,9 @@ class Reason(str, enum.Enum):
     START_TIMEOUT = "start_timeout"
     DEPENDENCY = "dependency"
     ARRAY = "array"
+    PREEMPTED = "preempted"
+    PREEMPTING = "preempting"
+    GRACE = "grace"
 
 
 class NodeState(str, enum.Enum):

@@ -192,6 +192,18 @@ class QuotaSection(BaseModel):
         return self.model_extra or {}
 
 
+class PreemptionSection(Section):
+    """For whom running jobs may be ended, and what protects them all the same. Nobody's, by default."""
+
+    strategies: list[Plugin] = []
+    grace_s: float = Field(60.0, ge=0, le=86_400)
+    min_runtime_s: float = Field(300.0, ge=0, le=31_536_000)
+    max_per_job: int = Field(3, ge=1, le=1_000_000)
+    cooldown_s: float = Field(900.0, ge=0, le=31_536_000)
+    rate: int = Field(100, ge=1, le=100_000)
+    window_s: float = Field(3_600.0, gt=0, le=31_536_000)
+
+
 class NodeSection(Section):
     """One host. What is left out is what the host itself reports."""
 
@@ -275,6 +287,7 @@ class Config(BaseSettings):
     scheduler: SchedulerSection = SchedulerSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
+    preemption: PreemptionSection = PreemptionSection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

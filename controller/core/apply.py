@@ -15,6 +15,10 @@ from controller.core.state import State
 from controller.core.transitions import require
 from wire.words import GpuHealth, JobState, Reason
 
+RATED = 100_000
+_ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
+"""What a running job's reason is while it is being stopped."""
+
 
 def apply(state: State, event: Event) -> None:
     """Make the event true."""
@@ -51,7 +55,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
 def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
-    state.queue.remove(job.id)
+    state.queue.remove(job.id)  # one that is being preempted is held from the moment it is queued again
 
 
 def _job_released(state: State, event: events.JobReleased) -> None:
@@ -75,6 +79,7 @@ def _admit(state: State, job: Job, now: float) -> None:
 
 def _job_placed(state: State, event: events.JobPlaced) -> None:
     job = state.jobs[event.job]
+    _unclaim(state, job)
     _move(job, JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
@@ -91,7 +96,7 @@ def _attempt_started(state: State, event: events.AttemptStarted) -> None:
     member.started_at, member.pid = event.at, event.pid
     job.unstarted -= 1
     if not job.unstarted:
-        _move(job, JobState.RUNNING, Reason.CANCELLING if job.stopping else Reason.NONE)
+        _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
         job.started_at = event.at
 
 
@@ -109,9 +114,53 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
 
 def _stop_requested(state: State, event: events.StopRequested) -> None:
     job = state.jobs[event.job]
-    job.stopping, job.stopped_by = event.reason, event.by
+    state.unexpect(job)
+    job.stopping, job.stopped_by, job.stop_by = event.reason, event.by, event.until
+    state.expect(job)
     if event.reason is Reason.USER:
         job.reason = Reason.CANCELLING
+    elif event.reason is Reason.PREEMPTED:
+        job.reason = Reason.GRACE
+        state.preempted_at.append(event.at)
+        if len(state.preempted_at) > 2 * RATED:
+            del state.preempted_at[:RATED]
+
+
+def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
+    job.reason = Reason.PREEMPTING
+    victims = [victim.job for victim in event.victims]
+    for victim in victims:
+        state.jobs[victim].yields_to = job.id
+    for allocation in event.allocations:
+        state.nodes.claim(job.id, allocation, victims)
+    state.claims[job.id] = None
+    state.expect(job)
+
+
+def _unclaim(state: State, job: Job) -> None:
+    if not job.claim:
+        return
+    state.unexpect(job)
+    for allocation in job.claim:
+        state.nodes.unclaim(job.id, allocation.node)
+    job.claim, job.claim_quality, job.stop_by = (), 0, None
+    del state.claims[job.id]
+
+
+def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
+    job = state.jobs[event.job]
+    _unclaim(state, job)
+    job.reason = Reason.NEW
+    state.enqueue(job)
+
+
+def _job_preempted(state: State, event: events.JobPreempted) -> None:
+    job = state.jobs[event.job]
+    _move(job, JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
+    job.preemptions = (*job.preemptions, event)
 
 
 def _job_requeued(state: State, event: events.JobRequeued) -> None:
@@ -121,7 +170,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     state.accounts.finish(job, again=True)
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
-    job.stopping, job.stopped_by = None, ""
+    job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, None
     wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
     if event.again_at is not None:
         wait = replace(wait, gates=closed(wait.gates, Reason.BACKOFF))
@@ -132,6 +181,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
 def _job_ended(state: State, event: events.JobEnded) -> None:
     job = state.jobs[event.job]
     _move(job, event.state, event.reason, event.detail)
+    _unclaim(state, job)
     state.unexpect(job)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     state.queue.remove(job.id)
@@ -205,6 +255,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.AttemptStarted: _attempt_started,
     events.AttemptExited: _attempt_exited,
     events.StopRequested: _stop_requested,
+    events.PreemptionPlanned: _preemption_planned,
+    events.PreemptionDropped: _preemption_dropped,
+    events.JobPreempted: _job_preempted,
     events.JobRequeued: _job_requeued,
     events.JobEnded: _job_ended,
     events.NodeAdded: _node_added,

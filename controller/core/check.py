@@ -17,6 +17,7 @@ def check(state: State) -> list[str]:
     return [
         *_check_queue(state),
         *_check_holders(state),
+        *_check_claims(state),
         *_check_gpus(state),
         *_check_columns(state),
         *_check_accounts(state),
@@ -44,13 +45,34 @@ def _check_holders(state: State) -> list[str]:
         if bool(holding) != (job.state in HOLDING):
             wrong.append(f"job {job.id} is {job.state.value} and holds {len(holding)} allocations")
         claimed |= holding
-    expected = sorted((job.expected_end, job.id) for job in state.jobs.values() if job.running)
+    expected = sorted((job.expected_end, job.id) for job in state.jobs.values() if job.running or job.claim)
     if expected != state.releases:
         wrong.append("the expected releases are not those of the jobs that hold something")
     given = {(job, node.name) for node in state.nodes for job in node.held}
     wrong += [
         f"job {job} and node {node} disagree on who holds what" for job, node in sorted(claimed ^ given)
     ]
+    return wrong
+
+
+def _check_claims(state: State) -> list[str]:
+    wrong = []
+    kept = {(job.id, each.node) for job in state.jobs.values() for each in job.claim}
+    if kept != {(job, node.name) for node in state.nodes for job in node.claims}:
+        wrong.append("jobs and nodes disagree on what is kept for whom")
+    if {job for job, _ in kept} != set(state.claims):
+        wrong.append("the claims are not those of the jobs that have one")
+    wrong += [
+        f"job {job} has a claim, but does not wait"
+        for job in state.claims
+        if state.jobs[job].state is not JobState.QUEUED or state.jobs[job].held
+    ]
+    for node in state.nodes:
+        for victim, claimant in node.leaving.items():
+            if victim not in node.held or claimant not in node.claims:
+                wrong.append(f"job {victim} leaves {node.name} for job {claimant}, which is not so")
+            elif state.jobs[victim].stopping is None:
+                wrong.append(f"job {victim} leaves {node.name}, but is not being stopped")
     return wrong
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
-from controller.core.events import JobPlaced
+from controller.core.events import JobPlaced, PreemptionDropped, PreemptionPlanned
 from controller.core.jobs import NEVER
 from controller.core.passing import Walk
 from controller.core.placement import Place, Placer
 from controller.core.plan import Plan
 from controller.core.plugin import Backfill
+from controller.core.preemption import Preemption
 from controller.core.queue import Entry, Lane
 from controller.core.shadow import Shadow, cast_shadow
 from controller.core.state import State
+
+Step = JobPlaced | PreemptionPlanned | PreemptionDropped
 
 
 class Cycle:
@@ -28,6 +31,8 @@ class Cycle:
         self.placer = placer
         self.mode = placer.pipeline.backfill
         self.head: Entry | None = None
+        pipeline = placer.pipeline
+        self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
         self._plan = Plan(state, placer)
         self._seen = (-1, -1)
         self._shadow: Shadow | None = None
@@ -35,16 +40,19 @@ class Cycle:
         self._latest = (0, NEVER)
         """The first waiting job, and the latest start ever promised to it."""
 
-    def run(self, now: float) -> Iterator[JobPlaced]:
-        """Yield placements one by one; the caller makes each true before asking for the next."""
+    def run(self, now: float) -> Iterator[Step]:
+        """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue, nodes = self.state.queue, self.state.nodes
+        yield from self._claimed(now)
+        due = self.preemption.due(now)
         fresh = [job for job in queue.fresh if job in queue]
         queue.fresh.clear()
         if not len(queue):
             return
         if self.mode is Backfill.CONSERVATIVE:
+            yield from self._make_room(now)
             yield from self._as_planned(now)
-        elif self._nothing_changed(fresh):
+        elif not due and self._nothing_changed(fresh):
             lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
             yield from self._behind(Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
         else:
@@ -73,6 +81,25 @@ class Cycle:
             self._latest = promise.job, promise.at + self.placer.pipeline.max_delay_s
         return max(promise.at, self._latest[1]) - now
 
+    def _claimed(self, now: float) -> Iterator[Step]:
+        """Start those for whom room was made, once it is free; let go of what has become of no use."""
+        for job in [self.state.jobs[each] for each in sorted(self.state.claims)]:
+            broken = self.preemption.broken(job)
+            if broken:
+                yield PreemptionDropped(job.id, now, broken)
+            elif self.preemption.ready(job):
+                yield JobPlaced(job.id, now, job.attempt + 1, job.claim, job.claim_quality)
+
+    def _make_room(self, now: float) -> Iterator[Step]:
+        """Let the first jobs have others ended, as long as they have to and may."""
+        while self.placer.pipeline.strategies and len(self.state.queue):
+            _, job = min(head for lane in self.state.queue if (head := lane.head()) is not None)
+            found = self.state.jobs[job]
+            plan = None if self.placer.find(found.ask) is not None else self.preemption.plan(found, now)
+            if plan is None:
+                return
+            yield plan
+
     def _nothing_changed(self, fresh: list[int]) -> bool:
         head, queue = self.head, self.state.queue
         return (
@@ -90,8 +117,8 @@ class Cycle:
             if self.placer.takes(self.state.jobs[job].ask, place):
                 yield self.placed(job, place, now)
 
-    def _in_order(self, now: float) -> Iterator[JobPlaced]:
-        """Start the first job again and again, until the first does not fit."""
+    def _in_order(self, now: float) -> Iterator[Step]:
+        """Start the first job again and again, until the first neither fits nor may have others ended."""
         lanes = {head: lane for lane in self.state.queue if (head := lane.head()) is not None}
         heads = list(lanes)
         heapq.heapify(heads)
@@ -99,16 +126,20 @@ class Cycle:
             head = heads[0]
             lane = lanes.pop(head)
             place = self.find(lane)
-            if place is None:
+            step = self._plan_room(head[1], now) if place is None else self.placed(head[1], place, now)
+            if step is None:
                 self.head = head
                 return
-            yield self.placed(head[1], place, now)
+            yield step
             following = lane.head()
             if following is None:
                 heapq.heappop(heads)
             else:
                 lanes[following] = lane
                 heapq.heapreplace(heads, following)
+
+    def _plan_room(self, job: int, now: float) -> PreemptionPlanned | None:
+        return self.preemption.plan(self.state.jobs[job], now) if self.placer.pipeline.strategies else None
 
     def _hopeful(self) -> Iterator[Lane]:
         """Classes of which one job at least may fit somewhere now."""

@@ -16,7 +16,7 @@ from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import starts_of
-from controller.core.outcome import outcome_of
+from controller.core.outcome import PREEMPTED, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.records import JUST_STARTED
@@ -29,6 +29,9 @@ from wire.quota import problems as problems_of_quota
 from wire.spec import array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
+
+_STIRRING = (events.AttemptStarted,)
+"""What changes how much a job would lose without changing what it holds."""
 
 MAX_KEY = 200
 """Characters of an idempotency key."""
@@ -61,6 +64,8 @@ class Engine:
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
+        if isinstance(event, _STIRRING):
+            self.cycle.preemption.stir(event.job)
         self._events.append(event)
         self.keeper.notice(event)
 
@@ -105,6 +110,7 @@ class Engine:
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
         if job.state is JobState.QUEUED:
+            self._unclaim(job, f"cancelled by {given.by}", now)
             self._record(
                 events.JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}")
             )
@@ -112,14 +118,37 @@ class Engine:
             self._stop(job, Reason.USER, given.by, now)
         return Accepted((job.id,))
 
-    def _stop(self, job: Job, reason: Reason, by: str, now: float) -> None:
-        self._record(events.StopRequested(job.id, now, reason, by))
+    def _stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
+        self._record(events.StopRequested(job.id, now, reason, by, until))
         for member in job.running:
             self._send_stop(job, member.allocation.node)
 
     def _send_stop(self, job: Job, node: str) -> None:
-        why = "member_failed" if job.stopping is Reason.MEMBER_FAILED else "cancelled"
-        self._order(SendToNode(node, Stop(job.id, job.attempt, job.spec.grace_s, why)))
+        grace, saving, why = job.spec.grace_s, 0.0, "cancelled"
+        if job.stopping is Reason.MEMBER_FAILED:
+            why = "member_failed"
+        elif job.stopping is Reason.PREEMPTED:
+            why = PREEMPTED
+            grace = max(grace, self.pipeline.guards.grace_s)
+            saving = job.spec.checkpoint_s if job.spec.saves else 0.0
+        self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
+
+    def _preempt(self, given: inputs.Preempt, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        if job is None:
+            return _no_such_job(given.job)
+        if not job.unended:
+            return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds nothing", "job")
+        if job.stopping is not None:
+            return Refusal("conflict", f"job {job.label} is being stopped already", "job")
+        if given.hold:
+            self._record(events.JobHeld(job.id, now, given.by))
+        self._stop(job, Reason.PREEMPTED, given.by, now, now + self.cycle.preemption.grace(job))
+        return Accepted((job.id,))
+
+    def _unclaim(self, job: Job, why: str, now: float) -> None:
+        if job.claim:
+            self._record(events.PreemptionDropped(job.id, now, why))
 
     def _hold(self, given: inputs.Hold, now: float) -> Reply:
         job = self.state.jobs.get(given.job)
@@ -128,6 +157,7 @@ class Engine:
         if job.state is not JobState.QUEUED:
             return Refusal("conflict", f"job {job.label} is {job.state.value}; only queued jobs wait", "job")
         if not job.held:
+            self._unclaim(job, f"held by {given.by}", now)
             self._record(events.JobHeld(job.id, now, given.by))
         return Accepted((job.id,))
 
@@ -162,6 +192,8 @@ class Engine:
                 "node",
                 f"'corral nodes drain {given.node}' lets them end, or cancel them.",
             )
+        for claimant in sorted(node.claims):
+            self._unclaim(self.state.jobs[claimant], f"node {given.node} is removed", now)
         self._record(events.NodeRemoved(given.node, now, given.by))
         return Accepted()
 
@@ -208,6 +240,9 @@ class Engine:
             return _no_such_node(given.node)
         hello, before = given.hello, self.state.nodes.get(given.node)
         rebooted = before is not None and before.boot_id != hello.boot_id
+        if before is not None and before.facts != hello.facts:
+            for claimant in sorted(before.claims):
+                self._unclaim(self.state.jobs[claimant], f"node {given.node} is not what it was", now)
         self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
         told = set()
         for status in hello.attempts:
@@ -215,9 +250,11 @@ class Engine:
             self._attempt_told(given.node, status, now)
         for job_id in list(self.state.nodes.by_name[given.node].held):
             job = self.state.jobs[job_id]
-            if job.stopping:
+            known = (job.id, job.attempt) in told
+            # What is to run again may have come to its end unheard of before the host went down.
+            if job.stopping and (known or not rebooted or job.stopping is not Reason.PREEMPTED):
                 self._send_stop(job, given.node)
-            elif (job.id, job.attempt) not in told:
+            elif not known:
                 self._attempt_untold(given.node, job, now, rebooted)
         return Accepted()
 
@@ -270,10 +307,19 @@ class Engine:
             )
         )
         if not job.unended:
-            outcome = outcome_of(job, now)
-            self._record(restarted(job, outcome) or outcome)
+            self._over(job, now)
         elif job.members[node].failed and job.stopping is None:
             self._stop(job, Reason.MEMBER_FAILED, node, now)
+
+    def _over(self, job: Job, now: float) -> None:
+        """All its processes have returned: the outcome, or the queue again."""
+        if was_preempted(job):
+            self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
+            told = f"preempted by {job.stopped_by}"
+            self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, told))
+        else:
+            outcome = outcome_of(job, now)
+            self._record(restarted(job, outcome) or outcome)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         if self.state.nodes.get(given.node) is None:
@@ -295,13 +341,25 @@ class Engine:
 
     # --- time ---
 
+    @property
+    def next_at(self) -> float:
+        """When the next cycle is needed although nothing happens."""
+        return min(self.keeper.next_at, self.cycle.preemption.again_at)
+
+    def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
+        for victim in plan.victims:
+            self._stop(self.state.jobs[victim.job], Reason.PREEMPTED, f"job {job.label}", now, plan.by)
+
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
         self.keeper.open_due(now)
-        for placed in self.cycle.run(now):
-            self._record(placed)
-            job = self.state.jobs[placed.job]
-            for node, start in starts_of(job, self._addresses(job)).items():
-                self._order(SendToNode(node, start))
+        for step in self.cycle.run(now):
+            self._record(step)
+            job = self.state.jobs[step.job]
+            if isinstance(step, events.JobPlaced):
+                for node, start in starts_of(job, self._addresses(job)).items():
+                    self._order(SendToNode(node, start))
+            elif isinstance(step, events.PreemptionPlanned):
+                self._make_room(job, step, now)
         self.keeper.end_due(now)
         return Accepted()
 
@@ -319,6 +377,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Cancel: Engine._cancel,
     inputs.Hold: Engine._hold,
     inputs.Release: Engine._release,
+    inputs.Preempt: Engine._preempt,
     inputs.AddNode: Engine._add_node,
     inputs.RemoveNode: Engine._remove_node,
     inputs.Drain: Engine._drain,

@@ -117,10 +117,52 @@ class AttemptExited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
-    """Somebody or something wants the attempt to end; the job ends when its processes have."""
+    """Somebody or something wants the attempt to end; the job ends when its processes have.
+
+    With `until` its room is counted on from then: it is over by then if it keeps to its grace.
+    """
 
     reason: Reason
     by: str
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A job that has to end before its time, and what that loses: GPU-hours since its last checkpoint."""
+
+    job: int
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPlanned(JobEvent):
+    """The job starts on these allocations, kept for it, as soon as the victims are gone.
+
+    `by` is when they are gone at the latest, if all keep to their grace.
+    """
+
+    allocations: tuple[Allocation, ...]
+    quality: int
+    victims: tuple[Victim, ...]
+    strategy: str
+    by: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionDropped(JobEvent):
+    """What was kept for the job is kept no longer: it cannot start there any more, or is not to."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPreempted(JobEvent):
+    """The attempt was ended so that others could run; `by` names who had it ended."""
+
+    attempt: int
+    by: str
+    gpu_hours: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +273,9 @@ Event = (
     | AttemptStarted
     | AttemptExited
     | StopRequested
+    | PreemptionPlanned
+    | PreemptionDropped
+    | JobPreempted
     | JobRequeued
     | JobEnded
     | NodeAdded

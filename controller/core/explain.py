@@ -27,6 +27,8 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.HELD, "held: release it to let it start")
     if job.wait.gates:
         return Why(job.wait.gates[0], kept_out(job, now))
+    if job.claim:
+        return Why(Reason.PREEMPTING, _making_room(state, job, now))
     position = state.queue.ahead(job.id) + 1
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet", position=position)
@@ -46,7 +48,7 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
 
 def reason_of(state: State, job: Job) -> Reason:
     """The reason for a table cell, without asking the filters again."""
-    if job.state is not JobState.QUEUED or job.held:
+    if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason
     if job.wait.gates:
         return job.wait.gates[0]
@@ -104,9 +106,29 @@ def _passed_over(state: State, promise: Shadow | None, job: Job, now: float) -> 
     return f"fits now, but {limit} and would delay job {first}, which can start in {wait} at the latest"
 
 
+def _making_room(state: State, job: Job, now: float) -> str:
+    """For whom a job waits that others are ended for."""
+    victims = sorted(
+        {
+            victim
+            for allocation in job.claim
+            for victim, claimant in state.nodes.by_name[allocation.node].leaving.items()
+            if claimant == job.id
+        }
+    )
+    nodes = ", ".join(allocation.node for allocation in job.claim)
+    if not victims:
+        return f"starts on {nodes} in the next cycle"
+    names = ", ".join(state.jobs[victim].label for victim in victims)
+    left = duration(max(0.0, (job.stop_by or now) - now))
+    return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
+
+
 def _told(job: Job) -> str:
     if job.detail:
         return job.detail
+    if job.reason is Reason.GRACE:
+        return f"makes room: preempted by {job.stopped_by}"
     nodes = ", ".join(job.members)
     sentences = {
         JobState.SCHEDULED: f"starting on {nodes}",

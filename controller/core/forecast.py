@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.core.engine import Engine
-from controller.core.events import JobPlaced, StopRequested
+from controller.core.events import JobPlaced, PreemptionPlanned, StopRequested
 from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.notes import notes_of
+from controller.core.outcome import PREEMPTED
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from wire.frames import AttemptStatus
+from wire.words import Reason
 
 MOST_STEPS = 5_000
 """Moments looked at; what has not started by then counts as not known."""
@@ -34,6 +36,8 @@ class Forecast:
     decisions: tuple[Decision, ...]
     whole: bool
     """False if it was broken off before everything had started that ever can."""
+    plans: tuple[PreemptionPlanned, ...] = ()
+    """Who was ended for whom."""
 
 
 def fork(engine: Engine) -> Engine:
@@ -42,6 +46,7 @@ def fork(engine: Engine) -> Engine:
     rows = [job_row(job, with_spec=True) for job in engine.state.live()]
     restore(state, rows, [node_row(node) for node in engine.state.nodes], notes_of(engine.state))
     state.next_job = engine.state.next_job
+    state.preempted_at = list(engine.state.preempted_at)
     for node in state.nodes:
         known = engine.state.nodes.by_name[node.name]
         node.up, node.why = known.up, known.why
@@ -57,36 +62,41 @@ def forecast(
     Uses the fork up. With `until`, only as far as the start of that job.
     """
     decisions = tuple(ahead.handle(given, now) for given in first)
-    for job in [job for job in ahead.state.live() if job.stopping is not None]:
+    for job in [job for job in ahead.state.live() if job.stopping is not None and job.stop_by is None]:
         _end(ahead, job, now)
     starts: dict[int, Start] = {}
+    plans: list[PreemptionPlanned] = []
     moment = now
     for _ in range(steps):
         for event in ahead.handle(Tick(), moment).events:
             if isinstance(event, JobPlaced):
                 nodes = tuple(each.node for each in event.allocations)
                 starts.setdefault(event.job, Start(moment, nodes))
-            elif isinstance(event, StopRequested):
+            elif isinstance(event, PreemptionPlanned):
+                plans.append(event)
+            elif isinstance(event, StopRequested) and event.until is None:
                 _end(ahead, ahead.state.jobs[event.job], moment)
-        if until in starts or not (len(ahead.state.queue) or ahead.keeper.kept):
-            return Forecast(starts, decisions, True)
-        following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.keeper.next_at)
+        waiting = len(ahead.state.queue) or ahead.keeper.kept or ahead.state.claims
+        if until in starts or not waiting:
+            return Forecast(starts, decisions, True, tuple(plans))
+        following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         if following == NEVER:
-            return Forecast(starts, decisions, not ahead.state.releases)
+            return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
         _end_due(ahead, moment)
-    return Forecast(starts, decisions, False)
+    return Forecast(starts, decisions, False, tuple(plans))
 
 
 def _end_due(engine: Engine, moment: float) -> None:
     """Everything whose limit is up has ended."""
     state = engine.state
-    while state.releases and state.releases[0][0] <= moment:
-        _end(engine, state.jobs[state.releases[0][1]], moment)
+    for job in [job for end, job in state.releases if end <= moment]:
+        _end(engine, state.jobs[job], moment)
 
 
 def _end(engine: Engine, job: Job, moment: float) -> None:
     """All processes of a job have returned."""
+    why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
     for member in job.running:
-        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0)
+        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0, why=why)
         engine.handle(AgentReported(member.allocation.node, over), moment)

@@ -48,6 +48,15 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempt:
+    """End the attempt of a job, and queue the job again in its old place; with `hold` it stays there."""
+
+    job: int
+    by: str
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AddNode:
     """The configuration names this node, or an operator adds it with the way to its host."""
 
@@ -152,6 +161,7 @@ Input = (
     | Cancel
     | Hold
     | Release
+    | Preempt
     | AddNode
     | RemoveNode
     | Drain

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation
+from controller.core.events import Allocation, JobPreempted
 from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
 from wire.frames import Checkpoint
 from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.words import WHOLE_GPU, JobState, Reason
 
 NEVER = float("inf")
 
@@ -67,6 +67,15 @@ class Job:
     signal: int | None = None
     checkpoint: Checkpoint | None = None
     """The newest that any attempt saved; the next one is told of it."""
+    claim: tuple[Allocation, ...] = ()
+    """What is kept for the job until those who still hold it are gone."""
+    claim_quality: int = 0
+    stop_by: float | None = None
+    """When the room of a waiting job with a claim is free, or a preempted one gone, at the latest."""
+    yields_to: int | None = None
+    """The job for whose sake this one is being ended."""
+    preemptions: tuple[JobPreempted, ...] = ()
+    """Every attempt that was ended so that others could run."""
 
     @property
     def label(self) -> str:
@@ -81,7 +90,7 @@ class Job:
     @property
     def ready(self) -> bool:
         """Only its turn and a place keep it from starting: it takes part in cycles."""
-        return self.state is JobState.QUEUED and not self.held and not self.wait.gates
+        return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 
     @property
     def ready_at(self) -> float:
@@ -95,8 +104,24 @@ class Job:
 
     @property
     def expected_end(self) -> float:
-        """When a placed job ends at the latest."""
-        return NEVER if self.placed_at is None else self.placed_at + self.limit
+        """When a job that holds something, or for which something is kept, ends at the latest."""
+        if self.placed_at is None:
+            return NEVER if self.stop_by is None else self.stop_by + self.limit
+        end = self.placed_at + self.limit
+        return end if self.stop_by is None else min(end, self.stop_by)
+
+    @property
+    def unsaved_since(self) -> float:
+        """From when on the work of this attempt would be lost if it ended now."""
+        since = self.started_at if self.started_at is not None else self.placed_at
+        if since is None:
+            return NEVER
+        return since if self.checkpoint is None else max(since, self.checkpoint.at)
+
+    def unsaved(self, now: float) -> float:
+        """GPU-hours that would be lost if the attempt ended now."""
+        held = sum(gpu.milli for member in self.members.values() for gpu in member.allocation.gpus)
+        return held / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
     def seat(self, members: dict[str, Member]) -> None:
         """Give the job the members of its attempt."""

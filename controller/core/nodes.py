@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from controller.core.demand import Demand
 from controller.core.events import Allocation
 from controller.core.requests import Part
 from controller.core.worth import Worth
-from wire.frames import GpuFacts, NodeFacts
+from wire.frames import GpuFacts, GpuHold, NodeFacts
 from wire.hosts import HostSpec
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
 
@@ -37,6 +37,10 @@ class Node:
     """The way to it, if an operator added it; the configuration knows the others'."""
     health: dict[str, tuple[GpuHealth, str]] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
+    claims: dict[int, Allocation] = field(default_factory=dict)
+    """What is kept for jobs that wait for others to leave, by job."""
+    leaving: dict[int, int] = field(default_factory=dict)
+    """Jobs that hold something here and are being ended, with the job that has a claim on it."""
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
 
@@ -47,9 +51,34 @@ class Node:
             return NodeState.AWAY
         return NodeState.DRAINED if self.drained else NodeState.UP
 
+    def taken(self) -> Iterator[Allocation]:
+        """What cannot be given: what is held; of a claim and what leaves for it, the greater."""
+        if not self.claims:
+            yield from self.held.values()
+            return
+        yield from (allocation for job, allocation in self.held.items() if job not in self.leaving)
+        for job, claim in self.claims.items():
+            yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
+
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
         """Health as recorded last, else as the agent first told."""
         return self.health.get(gpu.uuid, (gpu.health, gpu.why))[0]
+
+
+def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
+    """Of each resource as much as is claimed, or as is still held by those who leave for it."""
+    milli: dict[str, int] = {}
+    for allocation in leaving:
+        for hold in allocation.gpus:
+            milli[hold.uuid] = milli.get(hold.uuid, 0) + hold.milli
+    for hold in claim.gpus:
+        milli[hold.uuid] = max(milli.get(hold.uuid, 0), hold.milli)
+    return Allocation(
+        claim.node,
+        max(claim.cpu_milli, sum(each.cpu_milli for each in leaving)),
+        max(claim.memory_mib, sum(each.memory_mib for each in leaving)),
+        tuple(GpuHold(uuid, each) for uuid, each in milli.items()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +220,40 @@ class Nodes:
         """Give back what the job holds on the node."""
         node = self.by_name[name]
         allocation = node.held.pop(job)
+        node.leaving.pop(job, None)
         self._shift(node, allocation, 1)
         self.gains += 1
+
+    def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
+        """Keep this for the job; those victims that hold something here leave for its sake."""
+        node = self.by_name[allocation.node]
+        node.claims[job] = allocation
+        node.leaving.update((victim, job) for victim in victims if victim in node.held)
+        self._rewrite(node)
+
+    def unclaim(self, job: int, name: str) -> None:
+        """Keep nothing there for the job any longer."""
+        node = self.by_name[name]
+        del node.claims[job]
+        for victim in [victim for victim, claimant in node.leaving.items() if claimant == job]:
+            del node.leaving[victim]
+        self._rewrite(node)
+        self.gains += 1
+
+    def _rewrite(self, node: Node) -> None:
+        """Who will have what changed: promises made before do not hold."""
+        if not self._stale:
+            self._write(node)
+            self._touch(node.row)
+        self.turns += 1
 
     def _shift(self, node: Node, allocation: Allocation, sign: int) -> None:
         if self._stale:
             return  # laying out will count it
+        if node.claims:
+            self._write(node)
+            self._touch(node.row)
+            return
         columns, row = self._columns, node.row
         columns.cpu_free[row] += sign * allocation.cpu_milli
         columns.memory_free[row] += sign * allocation.memory_mib
@@ -264,7 +321,7 @@ class Nodes:
                 columns.gpu_free[row, slot] = WHOLE_GPU
         columns.cpu_free[row] = facts.cpu_milli
         columns.memory_free[row] = facts.memory_mib
-        for allocation in node.held.values():
+        for allocation in node.taken():
             columns.cpu_free[row] -= allocation.cpu_milli
             columns.memory_free[row] -= allocation.memory_mib
             for hold in allocation.gpus:

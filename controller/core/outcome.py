@@ -15,6 +15,16 @@ _BY_WHY = {
 }
 
 
+PREEMPTED = "preempted"
+
+
+def was_preempted(job: Job) -> bool:
+    """Did the job end so that others could run? Not if it ended by itself before it was told."""
+    return job.stopping is Reason.PREEMPTED and any(
+        member.why == PREEMPTED for member in job.members.values()
+    )
+
+
 def outcome_of(job: Job, now: float) -> JobEnded:
     """The outcome of a job whose members are all over: what the processes returned, whatever was asked."""
     failed = [member for member in job.members.values() if member.failed]

@@ -80,7 +80,7 @@ class Plan:
         self.promises.clear()
         self._running.clear()
         for end, job in state.releases:
-            allocations = tuple(member.allocation for member in state.jobs[job].running)
+            allocations = tuple(state.returns(state.jobs[job]))
             end = end if end > now else now + OVERDUE_S
             self._running[job] = end, allocations
             self._give(allocations, end, NEVER, 1)

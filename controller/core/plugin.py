@@ -63,6 +63,33 @@ class Order(Protocol):
         ...
 
 
+class Strategy(Protocol):
+    """Says for whom running jobs may be ended: a job reaches those whose standing is not above its reach."""
+
+    name: ClassVar[str]
+
+    def standing(self, job: Job) -> float:
+        """How well a running job stands against being ended; must not change while it runs."""
+        ...
+
+    def reach(self, job: Job) -> float | None:
+        """The highest standing that a waiting job may have ended; None: nobody's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What protects running jobs, whatever a strategy says."""
+
+    grace_s: float = 60.0
+    min_runtime_s: float = 300.0
+    max_per_job: int = 3
+    cooldown_s: float = 900.0
+    rate: int = 100
+    """Jobs that may be ended within any `window_s`."""
+    window_s: float = 3_600.0
+
+
 class Backfill(enum.Enum):
     """What may start although a job before it has to wait."""
 
@@ -102,3 +129,6 @@ class Pipeline:
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""
     rules: Rules = NO_RULES
     """What the configuration says about who may have what."""
+    strategies: tuple[Strategy, ...] = ()
+    """For whom running jobs may be ended, asked in this order; without any nobody is."""
+    guards: Guards = Guards()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation, Event, JobEvent, JobQueued, NodeEvent
+from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent
 from controller.core.gates import FRESH, Wait
 from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
@@ -41,6 +41,20 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptionRecord:
+    """What a job has to do with making room."""
+
+    claim: tuple[Allocation, ...]
+    claim_quality: int
+    stop_by: float | None
+    yields_to: int | None
+    history: tuple[JobPreempted, ...]
+
+
+NOTHING = PreemptionRecord((), 0, None, None, ())
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """What changes in a job's life, beside the columns of its row."""
 
@@ -60,6 +74,8 @@ class JobRecord:
     checkpoint: Checkpoint | None = None
     wait: Wait | None = None
     """None: as of a job that came and was never kept out of the queue."""
+    preemption: PreemptionRecord | None = None
+    """None: of a job that neither makes room nor has room made for it, and never made any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.signal,
         job.checkpoint,
         None if job.wait is FRESH or job.wait == FRESH else job.wait,
+        _preemption_record(job),
     )
     return JobRow(
         id=job.id,
@@ -119,6 +136,12 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         spec=dumps(encode(job.spec)) if with_spec else None,
         body=dumps(encode(record)),
     )
+
+
+def _preemption_record(job: Job) -> PreemptionRecord | None:
+    if not (job.claim or job.preemptions or job.stop_by):
+        return None
+    return PreemptionRecord(job.claim, job.claim_quality, job.stop_by, job.yields_to, job.preemptions)
 
 
 def _member_record(member: Member) -> MemberRecord:
@@ -139,6 +162,7 @@ def job_of(row: JobRow) -> Job:
     """The job a row describes; the row must bring its spec."""
     spec = decode(JobSpec, json.loads(row.spec or "null"), f"jobs[{row.id}].spec")
     record = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
+    preemption = record.preemption or NOTHING
     job = Job(
         id=row.id,
         spec=spec,
@@ -163,6 +187,11 @@ def job_of(row: JobRow) -> Job:
         signal=record.signal,
         checkpoint=record.checkpoint,
         wait=record.wait or FRESH,
+        claim=preemption.claim,
+        claim_quality=preemption.claim_quality,
+        stop_by=preemption.stop_by,
+        yields_to=preemption.yields_to,
+        preemptions=preemption.history,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job
@@ -236,15 +265,31 @@ def restore(
         state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
-        if job.unended:
+        if job.unended or job.claim:
             state.expect(job)
         if job.state.terminal:
             ended.append(job)
         elif job.ready:
             state.enqueue(job)
+    _restore_claims(state)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)
     return tuple(there)
+
+
+def _restore_claims(state: State) -> None:
+    for job in state.live():
+        for allocation in job.claim:
+            state.claims[job.id] = None
+            state.nodes.by_name[allocation.node].claims[job.id] = allocation
+        state.preempted_at += [each.at for each in job.preemptions]
+    state.preempted_at.sort()
+    for job in state.live():
+        if job.yields_to in state.claims:
+            for member in job.running:
+                node = state.nodes.by_name[member.allocation.node]
+                if job.yields_to in node.claims:
+                    node.leaving[job.id] = job.yields_to
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

@@ -46,9 +46,8 @@ class Shadow:
         jobs = self._state.jobs
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
-                for member in jobs[job].members.values():
-                    if member.ended_at is None:
-                        self._release(member.allocation)
+                for allocation in self._state.returns(jobs[job]):
+                    self._release(allocation)
             if len(self._fitting) >= self._shape.nodes:
                 self.at = max(end, now)
                 self.spare = len(self._fitting) - self._shape.nodes

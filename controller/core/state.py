@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from controller.core.accounts import Accounts
+from controller.core.events import Allocation
 from controller.core.jobs import Job
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
@@ -30,6 +31,10 @@ class State:
         self.queue = Queue()
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of every job that holds something, soonest first."""
+        self.claims: dict[int, None] = {}
+        """Waiting jobs for which room is kept, in the order of their claims."""
+        self.preempted_at: list[float] = []
+        """When jobs were told to make room, oldest first: what a rate is counted by."""
         self.next_job = 1
         self.keys: dict[tuple[str, str], list[int]] = {}
         """Jobs by (user, idempotency key)."""
@@ -46,7 +51,9 @@ class State:
         return self._asked[1]
 
     def enqueue(self, job: Job) -> None:
-        """A queued, unheld job waits in the place its rank gives it."""
+        """A queued, unheld job waits in the place its rank gives it, unless room is kept for it."""
+        if not job.ready:
+            return
         self.queue.add(job.id, job.ask, (*self.order.rank(job), job.id))
 
     def adopt(self, rules: Rules) -> None:
@@ -65,6 +72,15 @@ class State:
         at = bisect_left(self.releases, release)
         if at < len(self.releases) and self.releases[at] == release:
             del self.releases[at]
+
+    def returns(self, job: Job) -> list[Allocation]:
+        """The room that others may count on once this job has ended."""
+        if job.claim:
+            return list(job.claim)
+        held = [member.allocation for member in job.running]
+        if job.yields_to is None:
+            return held
+        return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
     def index(self, job: Job) -> None:
         """Make a job findable."""

@@ -94,7 +94,7 @@ class Simulation:
     def step(self) -> bool:
         """Everything of the next moment, then one cycle; False when nothing is left to happen."""
         heap = self._heap
-        self.now = now = min(heap[0][0] if heap else NEVER, self.engine.keeper.next_at)
+        self.now = now = min(heap[0][0] if heap else NEVER, self.engine.next_at)
         if now == NEVER:
             return False
         while heap and heap[0][0] == now:

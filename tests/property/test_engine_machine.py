@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from controller.core import inputs
 from controller.core.apply import apply
+from controller.core.check import check
 from controller.core.engine import Engine
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.inputs import Accepted
@@ -75,9 +76,11 @@ class Agents:
 
 
 class EngineMachine(RuleBasedStateMachine):
+    pipeline = PIPELINE
+
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(self.pipeline)
         self.agents = Agents()
         self.seen = 0
         self.given: list[tuple[inputs.Input, float]] = []
@@ -237,18 +240,19 @@ class EngineMachine(RuleBasedStateMachine):
         """The journal alone, the rows alone and the same inputs again lead to the same state."""
         state = self.world.state
         expected = _rows(state)
-        folded = State(PIPELINE.order)
+        folded = State(self.pipeline.order)
         for event in self.world.events:
             apply(folded, event_of(type(event).__name__, body_of(event)))
         assert _rows(folded) == expected
-        restored = State(PIPELINE.order)
+        restored = State(self.pipeline.order)
         jobs, nodes = (
             [job_row(job, with_spec=True) for job in state.jobs.values()],
             [node_row(node) for node in state.nodes],
         )
         restore(restored, jobs, nodes)
         assert _rows(restored)[0] == expected[0]
-        again = Engine(PIPELINE, State(PIPELINE.order))
+        assert check(folded) == check(restored) == []
+        again = Engine(self.pipeline, State(self.pipeline.order))
         events = [event for given, now in self.given for event in again.handle(given, now).events]
         assert [body_of(event) for event in events] == [body_of(event) for event in self.world.events]
         self.finish()
@@ -260,12 +264,12 @@ class EngineMachine(RuleBasedStateMachine):
             self.world.tell(inputs.Resume(name, "root"))
             for index in range(8):
                 self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", GpuHealth.OK))
-        for job in list(self.world.state.jobs.values()):
-            if job.held and job.state is JobState.QUEUED:
-                self.world.tell(inputs.Release(job.id, "ada"))
         for _ in range(8 * len(self.world.state.jobs) + 8):
-            if (due := self.world.engine.keeper.next_at) != NEVER:
+            if (due := self.world.engine.next_at) != NEVER:
                 self.world.now = max(self.world.now, due)
+            for job in list(self.world.state.jobs.values()):
+                if job.held and job.state is JobState.QUEUED:
+                    self.world.tell(inputs.Release(job.id, "ada"))
             self.world.tick()
             self.agents.obey(self.world)
             for (node, job_id, attempt), old in list(self.agents.alive.items()):

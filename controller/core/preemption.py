@@ -1,0 +1,280 @@
+"""Making room for the first waiting job: nobody is ended unless what is freed provably lets it start."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.columns import ABSENT
+from controller.core.events import PreemptionPlanned, Victim
+from controller.core.gpus import quality_of
+from controller.core.jobs import NEVER, Job
+from controller.core.nodes import Node
+from controller.core.placement import Place, Placer, Shape, concerned, kept
+from controller.core.plugin import Guards, Strategy
+from controller.core.requests import Part
+from controller.core.room import Room, room_of
+from controller.core.state import State
+from controller.core.victims import Offers, Victims
+
+CLASSES_KEPT = 256
+MOST_NODES = 64
+"""Nodes that are looked at closely for one job beyond those it needs."""
+MOST_SETS = 256
+"""Sets of victims tried on one node for one that loses less than the first found."""
+_SAME = 1 + 1e-9
+_GPU_HOUR = 3_600_000.0
+"""GPU-milli-seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A node on which the part fits once these have left."""
+
+    loss: float
+    row: int
+    victims: tuple[int, ...]
+
+
+class Preemption:
+    """Finds the victims that lose least. Holds nothing that could not be worked out again from the state."""
+
+    def __init__(self, state: State, placer: Placer, strategies: Iterable[Strategy], guards: Guards) -> None:
+        self.again_at = NEVER
+        """When a job that found nobody may find somebody, if nothing but time passes."""
+        self._state = state
+        self._placer = placer
+        self._guards = guards
+        self._stirred: set[int] = set()
+        self._searches = [Search(state, placer, each, guards) for each in strategies]
+
+    def stir(self, job: int) -> None:
+        """A running job would now lose more or less than it did."""
+        self._stirred.add(job)
+
+    def due(self, now: float) -> bool:
+        """Has time alone changed what a job that found nobody may find? Told once."""
+        due = self.again_at <= now
+        if due:
+            self.again_at = NEVER
+        return due
+
+    def plan(self, job: Job, now: float) -> PreemptionPlanned | None:
+        """What to end so that the job starts there; None: nothing that may be ended is enough."""
+        self.again_at = NEVER
+        shape = self._placer.shape(job.ask)
+        if shape is None:
+            return None
+        stirred, self._stirred = self._stirred, set()
+        for search in self._searches:
+            search.sync(stirred, now)
+        for search in self._searches:
+            found = search.find(job, shape, now)
+            if found is not None and found[1]:
+                place, victims = found
+                return self._planned(job, place, victims, search.strategy.name, now)
+            self.again_at = min(self.again_at, search.again_at)
+        return None
+
+    def _planned(
+        self, job: Job, place: Place, victims: list[Job], strategy: str, now: float
+    ) -> PreemptionPlanned | None:
+        recent, window = self._state.preempted_at, self._guards.window_s
+        past = recent[bisect_right(recent, now, key=lambda at: at + window) :]
+        if len(past) + len(victims) > self._guards.rate:
+            self.again_at = past[0] + window if past else NEVER
+            return None
+        return PreemptionPlanned(
+            job.id,
+            now,
+            place.allocations,
+            place.quality,
+            tuple(Victim(each.id, each.unsaved(now)) for each in victims),
+            strategy,
+            max(now + self.grace(each) for each in victims),
+        )
+
+    def grace(self, job: Job) -> float:
+        """How long a victim may take to go."""
+        return grace_of(job, self._guards)
+
+    def broken(self, job: Job) -> str:
+        """Why what is kept for the job is of no use any more; empty while it is."""
+        for allocation in job.claim:
+            node = self._state.nodes.by_name[allocation.node]
+            if not node.up or node.drained:
+                return f"node {node.name} is {node.state.value}"
+            columns, row = self._state.nodes.columns, node.row
+            for hold in allocation.gpus:
+                slot = node.slots.get(hold.uuid)
+                if slot is None or columns.gpu_free[row, slot] == ABSENT:
+                    return f"a GPU of node {node.name} takes no work any more"
+        return ""
+
+    def ready(self, job: Job) -> bool:
+        """Are all gone who held what is kept for the job?"""
+        nodes = self._state.nodes.by_name
+        return all(job.id not in nodes[each.node].leaving.values() for each in job.claim)
+
+
+def grace_of(job: Job, guards: Guards) -> float:
+    """How long a job that is to make room may take: to save its state, and to end."""
+    return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)
+
+
+class Search:
+    """The victims that one strategy allows."""
+
+    def __init__(self, state: State, placer: Placer, strategy: Strategy, guards: Guards) -> None:
+        self.strategy = strategy
+        self._state = state
+        self._placer = placer
+        self._victims = Victims(state, strategy, guards)
+        self._offers: dict[tuple[Part, float], Offers] = {}
+
+    def sync(self, stirred: Collection[int], now: float) -> None:
+        """Bring what is known of running jobs up to the state."""
+        self._victims.sync(stirred, now)
+
+    @property
+    def again_at(self) -> float:
+        """When somebody next may be ended who may not be now."""
+        return self._victims.ripe_at
+
+    def find(self, job: Job, shape: Shape, now: float) -> tuple[Place, list[Job]] | None:
+        """A place for the job, and who has to leave for it."""
+        reach = self.strategy.reach(job)
+        if reach is None:
+            return None
+        offers = self._of(shape.part, reach)
+        freed: list[Freed] = []
+        for loss, row in self._promising(offers, shape, now):
+            if len(freed) >= shape.nodes and loss * _SAME >= freed[shape.nodes - 1].loss:
+                break
+            found = self._free(row, shape.part, offers, loss, now)
+            if found is None:
+                offers.rule_out(row)
+            else:
+                freed.append(found)
+                freed.sort(key=lambda each: (each.loss, each.row))
+        if len(freed) < shape.nodes:
+            return None
+        chosen = sorted(freed[: shape.nodes], key=lambda each: each.row)
+        return self._settle(shape, [each.row for each in chosen], self._needed(shape.part, chosen, now))
+
+    def _of(self, part: Part, reach: float) -> Offers:
+        offers = self._offers.get((part, reach))
+        if offers is None:
+            if len(self._offers) >= CLASSES_KEPT:
+                self._offers.clear()
+            offers = self._offers[part, reach] = Offers(part, reach, self._victims, self._placer)
+        return offers
+
+    @staticmethod
+    def _promising(offers: Offers, shape: Shape, now: float) -> Iterator[tuple[float, int]]:
+        """Rows by the least they could lose; among equals the first name."""
+        losses = offers.losses(now)
+        for _ in range(min(len(losses), shape.nodes + MOST_NODES)):
+            row = int(losses.argmin())
+            loss = float(losses[row])
+            if loss == np.inf:
+                return
+            yield loss, row
+            losses[row] = np.inf
+
+    def _free(self, row: int, part: Part, offers: Offers, least: float, now: float) -> Freed | None:
+        """The victims on one node that lose least, out of those that are enough."""
+        nodes, jobs = self._state.nodes, self._state.jobs
+        node, codes = nodes.rows[row], frozenset(nodes.columns.model_codes(part.models))
+        loss = {
+            job: jobs[job].unsaved(now) * _GPU_HOUR
+            for job in offers.willing(row, now)
+            if self._reachable(job)
+        }
+
+        def enough(victims: Iterable[int]) -> bool:
+            return self._room(node, victims).holds(part, codes)
+
+        chosen: list[int] = []
+        waiting = iter(loss)
+        while not enough(chosen):
+            following = next(waiting, None)
+            if following is None:
+                return None
+            chosen.append(following)
+        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):
+            without = [job for job in chosen if job != victim]
+            if enough(without):
+                chosen = without
+        total = sum(loss[job] for job in chosen)
+        if total > least * _SAME:
+            cheaper = next((each for each in _by_loss(loss, total) if enough(each)), None)
+            chosen = chosen if cheaper is None else list(cheaper)
+        if not self._kept(part, row, chosen):
+            return None
+        return Freed(sum(loss[job] for job in chosen), row, tuple(chosen))
+
+    def _reachable(self, job: int) -> bool:
+        """Can all of it be told to stop?"""
+        nodes = self._state.nodes.by_name
+        return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
+
+    def _room(self, node: Node, victims: Iterable[int]) -> Room:
+        """What the node has when these have left."""
+        room = room_of(self._state.nodes, node.row)
+        for victim in victims:
+            allocation = node.held.get(victim)
+            if allocation is not None:
+                room.give(node, allocation, 1)
+        return room
+
+    def _kept(self, part: Part, row: int, victims: Iterable[int]) -> bool:
+        """Do the filters keep the node when these have left? Asked of the columns as they would be then."""
+        columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
+        room = self._room(node, victims)
+        before = columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row].copy()
+        columns.cpu_free[row], columns.memory_free[row] = room.cpu_milli, room.memory_mib
+        if room.gpus:
+            columns.gpu_free[row] = room.gpus
+        try:
+            rows = np.array([row], dtype=np.intp)
+            return bool(kept(part, columns, rows, concerned(part, self._placer.pipeline))[0])
+        finally:
+            columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row] = before
+
+    def _needed(self, part: Part, chosen: list[Freed], now: float) -> list[Job]:
+        """Of all victims those without whom some node would not do: one may hold something on several."""
+        jobs = self._state.jobs
+        victims = sorted({job for each in chosen for job in each.victims})
+        if len(chosen) > 1:
+            for victim in sorted(victims, key=lambda job: (-jobs[job].unsaved(now), job)):
+                without = [job for job in victims if job != victim]
+                if all(self._kept(part, each.row, without) for each in chosen):
+                    victims = without
+        return [jobs[job] for job in victims]
+
+    def _settle(self, shape: Shape, rows: list[int], victims: list[Job]) -> tuple[Place, list[Job]]:
+        nodes, leaving = self._state.nodes.rows, [job.id for job in victims]
+        got = [self._placer.allocate(shape.part, nodes[row], self._room(nodes[row], leaving)) for row in rows]
+        quality = quality_of([choice for _, choice in got])
+        return Place(tuple(allocation for allocation, _ in got), quality), victims
+
+
+def _by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
+    """Sets of jobs that lose less than so much together, least first; not for ever."""
+    jobs = sorted(loss, key=lambda job: (loss[job], job))
+    heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
+    for _ in range(MOST_SETS):
+        if not heap or heap[0][0] * _SAME >= below:
+            return
+        total, chosen = heapq.heappop(heap)
+        yield tuple(jobs[at] for at in chosen)
+        last = chosen[-1]
+        if last + 1 < len(jobs):
+            following = loss[jobs[last + 1]]
+            heapq.heappush(heap, (total + following, (*chosen, last + 1)))
+            heapq.heappush(heap, (total - loss[jobs[last]] + following, (*chosen[:-1], last + 1)))

@@ -1,0 +1,1 @@
+"""Preemption strategies: for whom running jobs may be ended."""

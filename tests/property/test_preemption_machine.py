@@ -1,0 +1,111 @@
+"""The same thousands of steps where some may have others ended: nobody is ended in vain, nor for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from controller.core import inputs
+from controller.core.events import JobEnded, JobPlaced, PreemptionDropped, PreemptionPlanned
+from controller.core.plugin import Guards
+from controller.plugins.preemption.priority import Priority
+from tests.property.test_engine_machine import EngineMachine
+from tests.worlds import PIPELINE, spec
+from wire.words import JobState
+
+GUARDS = Guards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
+
+
+class PreemptionMachine(EngineMachine):
+    pipeline = replace(PIPELINE, strategies=(Priority(gap=20),), guards=GUARDS)
+
+    @rule(
+        gpus=st.sampled_from([0.5, 1, 2, 4, 8, 16]),
+        priority=st.sampled_from([0, 20, 40]),
+        count=st.integers(1, 6),
+        minutes=st.sampled_from([0.0, 25.0, 60.0]),
+    )
+    def fill(self, gpus: float, priority: int, count: int, minutes: float) -> None:
+        """Some come who are less important, start if they can, and run for a while."""
+        nodes = 2 if gpus == 16 else None
+        for _ in range(count):
+            self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "bo"))
+        self.tick(0.0)
+        for key, status in list(self.agents.alive.items()):
+            if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
+                begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.world.now)
+                self.world.tell(inputs.AgentReported(key[0], begun))
+                self.agents.obey(self.world)
+        self.world.now += minutes
+
+    @rule(gpus=st.sampled_from([0.5, 1, 4, 8, 16, 24]), priority=st.sampled_from([50, 75, 100]))
+    def hurry(self, gpus: float, priority: int) -> None:
+        """Somebody important comes."""
+        nodes = int(gpus) // 8 if gpus > 8 else None
+        self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
+        self.world.tick()
+        if priority < 100:  # else the agents take their time
+            self.agents.obey(self.world)
+
+    @rule()
+    def agents_tell(self) -> None:
+        """What ended on nodes that can be reached becomes known."""
+        for key, status in list(self.agents.alive.items()):
+            if status.ended_at is not None and key[0] in self.agents.up:
+                self.world.tell(inputs.AgentReported(key[0], status))
+                self.agents.obey(self.world)
+        self.tick(1.0)
+
+    @precondition(lambda self: self.world.state.jobs)
+    @rule(data=st.data(), hold=st.booleans())
+    def preempt(self, data: st.DataObject, hold: bool) -> None:
+        """An operator has one ended."""
+        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
+        self.world.tell(inputs.Preempt(job, "root", hold))
+        self.agents.obey(self.world)
+
+    @invariant()
+    def who_made_room_for_a_job_did_so_for_its_start(self) -> None:
+        """After a plan the job starts in that very place, unless it is let go for a reason from outside."""
+        planned: dict[int, PreemptionPlanned] = {}
+        for event in self.world.events:
+            if isinstance(event, PreemptionPlanned):
+                assert event.job not in planned
+                planned[event.job] = event
+            elif isinstance(event, JobPlaced) and event.job in planned:
+                assert event.allocations == planned.pop(event.job).allocations
+            elif isinstance(event, PreemptionDropped):
+                assert event.why.split()[0] in ("cancelled", "held", "node", "a")
+                del planned[event.job]
+            elif isinstance(event, JobEnded):
+                assert event.job not in planned
+        assert set(planned) == set(self.world.state.claims)
+
+    @invariant()
+    def only_the_less_important_are_ended_and_not_too_often(self) -> None:
+        times: dict[int, int] = {}
+        recent: list[float] = []
+        for event in self.world.events:
+            if isinstance(event, PreemptionPlanned):
+                priority = self.world.job(event.job).spec.priority
+                assert event.victims
+                for victim in event.victims:
+                    assert self.world.job(victim.job).spec.priority <= priority - 20
+                    times[victim.job] = times.get(victim.job, 0) + 1
+                    recent.append(event.at)
+        assert all(count <= GUARDS.max_per_job for count in times.values())
+        for at in recent:
+            assert sum(at - GUARDS.window_s < other <= at for other in recent) <= GUARDS.rate
+
+    def finish(self) -> None:
+        """In the end nothing is kept for anybody, and everything has run."""
+        super().finish()
+        assert not self.world.state.claims
+        assert all(job.state is not JobState.PREEMPTED for job in self.world.state.jobs.values())
+
+
+PreemptionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestPreemptionMachine = PreemptionMachine.TestCase
