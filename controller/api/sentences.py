@@ -59,9 +59,22 @@ def _attempt_exited(facts: Facts) -> str:
 
 
 def _stop_requested(facts: Facts) -> str:
+    if facts["reason"] == "preempted":
+        return f"job {facts['job']} makes room: preempted by {facts['by']}"
     if facts["reason"] == "user":
         return f"{facts['by']} cancelled job {facts['job']}"
     return f"job {facts['job']} is being stopped: {facts['reason'].replace('_', ' ')} ({facts['by']})"
+
+
+def _preemption_planned(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    victims = ", ".join(str(each["job"]) for each in facts["victims"])
+    lost = sum(each["gpu_hours"] for each in facts["victims"])
+    return f"job {facts['job']} gets {nodes} from job {victims}: {lost:.1f} GPU-hours lost"
+
+
+def _job_preempted(facts: Facts) -> str:
+    return f"job {facts['job']} was preempted by {facts['by']}: {facts['gpu_hours']:.1f} GPU-hours lost"
 
 
 def _job_requeued(facts: Facts) -> str:
@@ -109,6 +122,11 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     ),
     "AttemptExited": _attempt_exited,
     "StopRequested": _stop_requested,
+    "PreemptionPlanned": _preemption_planned,
+    "PreemptionDropped": lambda facts: (
+        f"no room is kept for job {facts['job']} any more{_because(facts['why'])}"
+    ),
+    "JobPreempted": _job_preempted,
     "JobRequeued": _job_requeued,
     "JobEnded": _job_ended,
     "NodeAdded": _node_added,

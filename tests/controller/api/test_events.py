@@ -39,6 +39,27 @@ TOLD: list[tuple[Event, str]] = [
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
     (events.StopRequested(7, 1.0, Reason.USER, "bob"), "bob cancelled job 7"),
+    (
+        events.StopRequested(7, 1.0, Reason.PREEMPTED, "job 9", 61.0),
+        "job 7 makes room: preempted by job 9",
+    ),
+    (
+        events.PreemptionPlanned(
+            9,
+            1.0,
+            (Allocation("a", 1, 1), Allocation("b", 1, 1)),
+            50,
+            (events.Victim(7, 2.5), events.Victim(8, 0.75)),
+            "priority",
+            61.0,
+        ),
+        "job 9 gets a, b from job 7, 8: 3.2 GPU-hours lost",
+    ),
+    (
+        events.PreemptionDropped(9, 1.0, "node a is away"),
+        "no room is kept for job 9 any more: node a is away",
+    ),
+    (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
     (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
     (events.JobRequeued(7, 1.0, 1, Reason.NODE_LOST), "job 7 is queued again: node lost"),
     (events.JobEnded(7, 1.0, JobState.COMPLETED, Reason.NONE, code=0), "job 7 is COMPLETED"),

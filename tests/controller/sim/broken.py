@@ -143,7 +143,8 @@ class StartsHeldJobs(Engine):
     def handle(self, given: Input, now: float) -> Decision:
         decision = super().handle(given, now)
         if isinstance(given, inputs.Hold) and decision.events:
-            self.state.enqueue(self.state.jobs[given.job])
+            job = self.state.jobs[given.job]
+            self.state.queue.add(job.id, job.ask, (*self.state.order.rank(job), job.id))
         return decision
 
 
