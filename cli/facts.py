@@ -121,6 +121,12 @@ def of_why(why: Why) -> str:
     lines = [why.sentence]
     if why.position is not None:
         lines.append(f"place {why.position} in the queue")
+    if why.receipt:
+        lines.append(f"{sum(each.points for each in why.receipt):.3f} points:")
+        lines += [
+            f"  {each.points:10.3f} = {each.factor:.4f} × {each.weight:g} {each.name.replace('_', ' ')}"
+            for each in why.receipt
+        ]
     lines += [
         f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
     ]

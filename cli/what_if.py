@@ -15,7 +15,7 @@ from cli.output import Column, Format, Output, Table
 from cli.selection import Jobs, select
 from cli.submit import JOB_SETTINGS, JobCommand, Words
 from cli.tables import RED, YELLOW
-from wire.api import Shift, WhatIf, WhatIfAnswer
+from wire.api import ShareWeight, Shift, WhatIf, WhatIfAnswer
 from wire.client import Client
 from wire.text import duration
 
@@ -62,6 +62,16 @@ def drain(nodes: Nodes, output: Output = Format.TABLE) -> int:
 def resume(nodes: Nodes, output: Output = Format.TABLE) -> int:
     """Who would start sooner if these nodes took work again?"""
     return _answer(WhatIf(resume=tuple(nodes)), output)
+
+
+@app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada 0.5"))
+def share(
+    name: Annotated[str, typer.Argument(metavar="SHARE", help="Organisation, project, or project/user.")],
+    weight: Annotated[float, typer.Argument(metavar="WEIGHT", help="Against those beside it; 1 is usual.")],
+    output: Output = Format.TABLE,
+) -> int:
+    """Who would start sooner and who later if this share had another weight?"""
+    return _answer(WhatIf(shares=(ShareWeight(name, weight),)), output)
 
 
 def _answer(asked: WhatIf, output: Format) -> int:

@@ -102,7 +102,7 @@ class Daemon:
         """Begin anew from what the store has: at the start, and after a commit that did not happen."""
         loaded = self.store.load()
         self._probe = Batch((), (), tuple(loaded.nodes))
-        state = State(self._pipeline.order, self.config.controller.keep_ended)
+        state = State(self._pipeline.order, self.config.controller.keep_ended, self._pipeline.sharing)
         there = restore(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
         state.next_job = max(state.next_job, loaded.next_job)
         self.engine = Engine(self._pipeline, state)

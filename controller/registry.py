@@ -15,6 +15,7 @@ from controller.config import (
     Config,
     ConfigProblem,
     ConfigRefused,
+    FairShareSection,
     Key,
     Source,
     nearest,
@@ -23,6 +24,8 @@ from controller.config import (
 )
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
+from controller.core.ranked import ranked
+from controller.core.shares import Sharing
 
 METHODS = {
     "filter": ("keep", "concerns", "explain"),
@@ -54,8 +57,9 @@ def build_pipeline(config: Config) -> Pipeline:
         rules = build_rules(config)
     except ConfigRefused as refused:
         problems.extend(refused.problems)
+    second = make("order", section.then.name, section.then.options, "then") if section.then else None
     pipeline = Pipeline(
-        order=make("order", section.order.name, section.order.options, "order"),
+        order=ranked(make("order", section.order.name, section.order.options, "order"), second),
         filters=tuple(
             make("filter", each.name, each.options, "filters", index)
             for index, each in enumerate(section.filters)
@@ -67,6 +71,7 @@ def build_pipeline(config: Config) -> Pipeline:
         picker=make("picker", section.picker.name, section.picker.options, "picker"),
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
+        sharing=_sharing(config.fair_share),
         depth=section.backfill_depth,
         rules=rules,
         strategies=_strategies(config, problems),
@@ -106,6 +111,19 @@ def _strategies(config: Config, problems: list[ConfigProblem]) -> tuple[Any, ...
         except ConfigRefused as refused:
             problems.extend(refused.problems)
     return tuple(made)
+
+
+def _sharing(section: FairShareSection) -> Sharing:
+    return Sharing(
+        section.half_life_s,
+        section.window_s,
+        section.billing,
+        section.charge == "dominant",
+        section.held_hours,
+        {name: tuple(projects) for name, projects in section.organisations.items()},
+        section.weights,
+        section.soft_limits,
+    )
 
 
 def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:

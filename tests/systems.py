@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -127,6 +130,12 @@ class System:
                 holder = record.holder(str(path))
                 found += [processes.process(holder)] if holder is not None else []
         return found
+
+    def corral(self, *words: str) -> str:
+        """What a command of ours prints; it must go well."""
+        environment = {**os.environ, "CORRAL_URL": f"unix://{self.socket}"}
+        command = [sys.executable, "-P", "-m", "cli", *words]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
     # --- jobs ---
 

@@ -94,7 +94,7 @@ class World:
     sent: list[SendToNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.pipeline, State(self.pipeline.order))
+        self.engine = Engine(self.pipeline, State(self.pipeline.order, sharing=self.pipeline.sharing))
 
     @property
     def state(self) -> State:

@@ -159,6 +159,16 @@ class FilterLoss:
 
 
 @dataclass(frozen=True)
+class Points:
+    """One line of a receipt: a factor from 0 to 1 times its weight."""
+
+    name: str
+    factor: float
+    weight: float
+    points: float
+
+
+@dataclass(frozen=True)
 class Why:
     """The one dominant reason in a sentence, the nodes lost per filter, the place in the queue."""
 
@@ -167,6 +177,8 @@ class Why:
     losses: tuple[FilterLoss, ...] = ()
     position: Optional[int] = None
     fitting: int = 0
+    receipt: tuple[Points, ...] = ()
+    """What the job's place in the queue is made of; the sum of the points, in this order, decides."""
 
 
 @dataclass(frozen=True)
@@ -183,13 +195,47 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class ShareWeight:
+    """What an organisation, a project or a user (`project/user`) weighs against those beside it."""
+
+    share: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class ShareView:
+    """A place in the tree of shares. `used` is what counts now, in billing units; `held` is used per hour."""
+
+    path: tuple[str, ...]
+    share: str
+    weight: float
+    part: float
+    """Of all weights beside it."""
+    used: float
+    held: float
+    factor: float
+    """1 if it used nothing; halved by each fair share used, at every level."""
+    beyond: bool = False
+    """Past a soft limit, of its own or above it."""
+
+
+@dataclass(frozen=True)
+class ShareList:
+    """Everybody who has a share, from the top down."""
+
+    shares: tuple[ShareView, ...]
+    at: float
+
+
+@dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy, in this order: submits, cancels, drains, resumes."""
+    """Changes to try on a copy, in this order: shares, cancels, drains, resumes, submits."""
 
     submit: tuple[JobSpec, ...] = ()
     cancel: tuple[int, ...] = ()
     drain: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
+    shares: tuple[ShareWeight, ...] = ()
 
 
 @dataclass(frozen=True)

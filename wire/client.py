@@ -26,6 +26,8 @@ from wire.api import (
     QuotaChange,
     QuotaList,
     QuotaView,
+    ShareList,
+    ShareWeight,
     StreamBatch,
     SubmitRequest,
     Submitted,
@@ -170,6 +172,14 @@ class Client:
     def remove_node(self, name: str) -> NodeView:
         """No such node any more; what it was."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
+
+    def shares(self) -> ShareList:
+        """Who may have how much, and who had it."""
+        return self._get(ShareList, "/v1/shares")
+
+    def set_share(self, share: str, weight: float) -> ShareList:
+        """Give an organisation, a project or a `project/user` another weight."""
+        return self._post(ShareList, "/v1/shares", ShareWeight(share, weight))
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional
 
 from wire.conditions import NO_RESTART, Restart, condition_problems
-from wire.words import PRIORITIES, WHOLE_GPU
+from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,11 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         need(storable(text), where, "must be Unicode text without NUL")
     need(bool(spec.project), "project", "must not be empty")
     need(bool(spec.queue), "queue", "must not be empty")
-    need(0 <= spec.priority <= 100, "priority", "must lie between 0 and 100")
+    need(
+        0 <= spec.priority <= HIGHEST_PRIORITY,
+        "priority",
+        f"must lie between 0 and {HIGHEST_PRIORITY}",
+    )
     need(0 < spec.cpu_milli <= 10_000_000, "cpu_milli", "must be positive (1000 is one core)")
     need(0 < spec.memory_mib <= 1 << 30, "memory_mib", "must be positive")
     need(_whole_or_share(spec.gpus), "gpus", "must be a whole number, or a share of one GPU such as 0.25")

@@ -83,6 +83,8 @@ PRIORITIES: Final[dict[str, int]] = {
     "SCAVENGER": 0,
 }
 
+HIGHEST_PRIORITY: Final = 100
+
 WHOLE_GPU: Final = 1000
 """GPU-milli of one whole GPU."""
 

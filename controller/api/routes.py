@@ -5,7 +5,19 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from controller.api import cluster, events, forecasts, hosts, jobs, logs, nodes, openapi, quotas, stream
+from controller.api import (
+    cluster,
+    events,
+    forecasts,
+    hosts,
+    jobs,
+    logs,
+    nodes,
+    openapi,
+    quotas,
+    shares,
+    stream,
+)
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
@@ -27,6 +39,8 @@ from wire.api import (
     QuotaChange,
     QuotaList,
     QuotaView,
+    ShareList,
+    ShareWeight,
     SubmitRequest,
     Submitted,
     WhatIf,
@@ -93,6 +107,8 @@ ROUTES = (
     Route("GET", "/v1/quotas", quotas.listing, QuotaList),
     Route("POST", "/v1/quotas/{scope}/{name}/set", quotas.change, QuotaView, QuotaChange, refuses=(413, 507)),
     Route("POST", "/v1/quotas/{scope}/{name}/unset", quotas.unset, QuotaView, refuses=(404, 507)),
+    Route("GET", "/v1/shares", shares.listing, ShareList),
+    Route("POST", "/v1/shares", shares.weigh, ShareList, ShareWeight, refuses=(507,)),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(
         "GET",

@@ -138,4 +138,5 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "GpuHealthRecorded": _gpu_health,
     "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
     "QuotaUnset": lambda facts: f"{facts['by']} took back the quota set for {facts['scope']} {facts['name']}",
+    "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} the weight {facts['weight']:g}",
 }

@@ -2,13 +2,21 @@
 
 from controller.config.load import load, problem_at, problem_of, render
 from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
-from controller.config.sections import Config, NodeSection, Plugin, SchedulerSection, WeightedPlugin
+from controller.config.sections import (
+    Config,
+    FairShareSection,
+    NodeSection,
+    Plugin,
+    SchedulerSection,
+    WeightedPlugin,
+)
 from controller.config.source import Key, Source
 
 __all__ = [
     "Config",
     "ConfigProblem",
     "ConfigRefused",
+    "FairShareSection",
     "Key",
     "NodeSection",
     "Plugin",

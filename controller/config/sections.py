@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -52,6 +53,17 @@ def _ssh(text: str) -> str:
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 NodeName = Annotated[str, AfterValidator(hosts.node_name)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _resource(name: str) -> str:
+    if name not in ("cpu", "memory", "gpu") and not name.startswith("gpu."):
+        raise ValueError(f'there is no {name!r} to bill; "cpu", "memory", "gpu", or a model as "gpu.H100"')
+    return name
+
+
+Resource = Annotated[str, AfterValidator(_resource)]
+Billing = Annotated[float, Field(ge=0, le=1e12)]
+Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class Section(BaseModel):
@@ -147,10 +159,35 @@ class WeightedPlugin(BaseModel):
         return {"weight": self.weight, **self.options} if self.options else self.weight
 
 
+class FairShareSection(Section):
+    """How use is counted, and who may have how much of it."""
+
+    half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
+    window_s: float | None = Field(None, ge=60, le=315_360_000)
+    billing: dict[Resource, Billing] = {"gpu": 1.0}
+    charge: Literal["sum", "dominant"] = "sum"
+    held_hours: float = Field(1.0, ge=0, le=1_000)
+    organisations: dict[Name, list[Name]] = {}
+    weights: dict[Name, Weight] = {}
+    soft_limits: dict[Name, Billing] = {}
+
+    @field_validator("organisations")
+    @classmethod
+    def _one_place_each(cls, found: dict[str, list[str]]) -> dict[str, list[str]]:
+        seen = dict.fromkeys(found, "is an organisation itself")
+        for organisation, projects in found.items():
+            for project in projects:
+                if project in seen:
+                    raise ValueError(f"the project {project!r} of {organisation!r} {seen[project]}")
+                seen[project] = f"is one of {organisation!r} already"
+        return found
+
+
 class SchedulerSection(Section):
     """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
 
     order: Plugin = Plugin(name="priority")
+    then: Plugin | None = None
     backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] = "easy"
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
@@ -288,6 +325,7 @@ class Config(BaseSettings):
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
     preemption: PreemptionSection = PreemptionSection()
+    fair_share: FairShareSection = FairShareSection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

@@ -30,6 +30,13 @@ def _move(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
     job.state, job.reason, job.detail = new, reason, detail
 
 
+def _stop_charging(state: State, job: Job, at: float) -> None:
+    """The attempt is over as a whole; until then its tenant pays for all of it."""
+    if job.placed_at is not None:
+        state.shares.use(state.tenant(job), -job.charge, at)
+        job.charge = 0.0
+
+
 def _job_queued(state: State, event: events.JobQueued) -> None:
     job = Job(
         id=event.job,
@@ -46,6 +53,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
     )
     state.index(job)
     state.accounts.wait(job)
+    state.shares.open(state.tenant(job))
     if state.nodes.demand.arrive(job.ask.part):
         state.nodes.reappraise()
     if job.ready:
@@ -84,8 +92,13 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
+    sharing = state.shares.sharing
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
+        job.charge += sharing.charge(
+            allocation, state.nodes.models(allocation.node) if sharing.by_model else {}
+        )
+    state.shares.use(state.tenant(job), job.charge, event.at)
     state.expect(job)
     state.accounts.place(job, event.allocations)
 
@@ -168,6 +181,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     _move(job, JobState.QUEUED, event.reason, event.detail)
     state.unexpect(job)
     state.accounts.finish(job, again=True)
+    _stop_charging(state, job, event.at)
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, None
@@ -183,6 +197,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     _move(job, event.state, event.reason, event.detail)
     _unclaim(state, job)
     state.unexpect(job)
+    _stop_charging(state, job, event.at)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
@@ -246,6 +261,10 @@ def _quota_unset(state: State, event: events.QuotaUnset) -> None:
     state.quotas.edit((event.scope, event.name), None)
 
 
+def _share_set(state: State, event: events.ShareSet) -> None:
+    state.shares.reweigh(event.share, event.weight)
+
+
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobQueued: _job_queued,
     events.JobHeld: _job_held,
@@ -269,4 +288,5 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.GpuHealthRecorded: _gpu_health_recorded,
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
+    events.ShareSet: _share_set,
 }

@@ -12,8 +12,9 @@ from controller.core.placement import Place, Placer
 from controller.core.plan import Plan
 from controller.core.plugin import Backfill
 from controller.core.preemption import Preemption
-from controller.core.queue import Entry, Lane
+from controller.core.queue import Entry, Lane, Placing
 from controller.core.shadow import Shadow, cast_shadow
+from controller.core.standing import placing
 from controller.core.state import State
 
 Step = JobPlaced | PreemptionPlanned | PreemptionDropped
@@ -33,6 +34,8 @@ class Cycle:
         self.head: Entry | None = None
         pipeline = placer.pipeline
         self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
+        self.placing: Placing | None = None
+        """Where entries stand in this pass, if their order moves."""
         self._plan = Plan(state, placer)
         self._seen = (-1, -1)
         self._shadow: Shadow | None = None
@@ -49,6 +52,7 @@ class Cycle:
         queue.fresh.clear()
         if not len(queue):
             return
+        self.placing = placing(self.state, now)
         if self.mode is Backfill.CONSERVATIVE:
             yield from self._make_room(now)
             yield from self._as_planned(now)
@@ -93,7 +97,8 @@ class Cycle:
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""
         while self.placer.pipeline.strategies and len(self.state.queue):
-            _, job = min(head for lane in self.state.queue if (head := lane.head()) is not None)
+            heads = (head for lane in self.state.queue if (head := lane.head()) is not None)
+            _, job = min(heads, key=self.place)
             found = self.state.jobs[job]
             plan = None if self.placer.find(found.ask) is not None else self.preemption.plan(found, now)
             if plan is None:
@@ -101,17 +106,25 @@ class Cycle:
             yield plan
 
     def _nothing_changed(self, fresh: list[int]) -> bool:
-        head, queue = self.head, self.state.queue
-        return (
-            head is not None
-            and head[1] in queue
-            and queue.entry(head[1]) == head
-            and self._seen == (self.state.nodes.gains, self.state.nodes.layout)
-            and all(queue.entry(job) > head for job in fresh)
-        )
+        head, queue, place = self.head, self.state.queue, self.place
+        if (
+            head is None
+            or head[1] not in queue
+            or queue.entry(head[1]) != head
+            or self._seen != (self.state.nodes.gains, self.state.nodes.layout)
+        ):
+            return False
+        if self.placing is None:
+            return all(queue.entry(job) > head for job in fresh)
+        standing = place(head)  # new jobs are in lanes as well
+        return all(place(first) >= standing for lane in queue if (first := lane.head()) is not None)
+
+    def place(self, entry: Entry) -> Entry:
+        """Where an entry stands in this pass."""
+        return entry if self.placing is None else self.placing(entry)
 
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
-        entries = list(heapq.merge(*self.state.queue))
+        entries = list(heapq.merge(*self.state.queue, key=self.placing))
         self._plan.update(entries[: self.placer.pipeline.depth], now)
         for job, place in self._plan.due(now):
             if self.placer.takes(self.state.jobs[job].ask, place):
@@ -119,12 +132,15 @@ class Cycle:
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""
-        lanes = {head: lane for lane in self.state.queue if (head := lane.head()) is not None}
-        heads = list(lanes)
+        lanes = {head[1]: lane for lane in self.state.queue if (head := lane.head()) is not None}
+        heads = [(self.place(head), head) for lane in lanes.values() if (head := lane.head()) is not None]
         heapq.heapify(heads)
         while heads:
-            head = heads[0]
-            lane = lanes.pop(head)
+            standing, head = heads[0]
+            if self.placing is not None and (standing := self.placing(head)) > heads[0][0]:
+                heapq.heapreplace(heads, (standing, head))  # others of its tenant have started meanwhile
+                continue
+            lane = lanes.pop(head[1])
             place = self.find(lane)
             step = self._plan_room(head[1], now) if place is None else self.placed(head[1], place, now)
             if step is None:
@@ -135,8 +151,8 @@ class Cycle:
             if following is None:
                 heapq.heappop(heads)
             else:
-                lanes[following] = lane
-                heapq.heapreplace(heads, following)
+                lanes[following[1]] = lane
+                heapq.heapreplace(heads, (self.place(following), following))
 
     def _plan_room(self, job: int, now: float) -> PreemptionPlanned | None:
         return self.preemption.plan(self.state.jobs[job], now) if self.placer.pipeline.strategies else None
@@ -147,8 +163,8 @@ class Cycle:
         for lane in self.state.queue:
             ask = lane.ask
             if ask.nodes is not None and not most.may_hold(ask.part):
-                lane.blocked_at = gains
-            elif lane.blocked_at != gains:
+                lane.hope.blocked_at = gains
+            elif lane.hope.blocked_at != gains:
                 yield lane
 
     def _behind(self, walks: Iterable[Walk]) -> Iterator[JobPlaced]:
@@ -158,7 +174,10 @@ class Cycle:
         waiting = [(key, number, walk) for number, walk in enumerate(walks) if (key := walk.advance())]
         heapq.heapify(waiting)
         while waiting:
-            _, number, walk = waiting[0]
+            key, number, walk = waiting[0]
+            if self.placing is not None and (standing := walk.key()) > key:
+                heapq.heapreplace(waiting, (standing, number, walk))
+                continue
             placed = walk.place()
             if placed is not None:
                 yield placed
@@ -172,7 +191,7 @@ class Cycle:
         """A place for the first of a class; without one the class is blocked until room appears."""
         place = self.placer.find(lane.ask)
         if place is None:
-            lane.blocked_at = self.state.nodes.gains
+            lane.hope.blocked_at = self.state.nodes.gains
         return place
 
     def placed(self, job: int, place: Place, now: float) -> JobPlaced:

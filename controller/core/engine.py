@@ -21,6 +21,7 @@ from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.records import JUST_STARTED
 from controller.core.restarts import restarted
+from controller.core.shares import share_problem
 from controller.core.state import State
 from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
@@ -339,6 +340,13 @@ class Engine:
             self._record(events.NodeWentAway(name, now, JUST_STARTED))
         return Accepted()
 
+    def _set_share(self, given: inputs.SetShare, now: float) -> Reply:
+        wrong = share_problem(given.share, given.weight)
+        if wrong is not None:
+            return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows what there is.")
+        self._record(events.ShareSet(now, given.share, given.weight, given.by))
+        return Accepted()
+
     # --- time ---
 
     @property
@@ -389,5 +397,6 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.GpuReported: Engine._gpu_reported,
     inputs.LinkWentDown: Engine._link_went_down,
     inputs.ControllerStarted: Engine._controller_started,
+    inputs.SetShare: Engine._set_share,
     inputs.Tick: Engine._tick,
 }

@@ -44,7 +44,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something happened that concerns no single job or node."""
+    """Something happened to the cluster as a whole."""
 
     at: float
 
@@ -264,6 +264,15 @@ class QuotaUnset(ClusterEvent):
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShareSet(ClusterEvent):
+    """An organisation, project or user (`project/user`) has another weight."""
+
+    share: str
+    weight: float
+    by: str
+
+
 Event = (
     JobQueued
     | JobHeld
@@ -287,6 +296,7 @@ Event = (
     | GpuHealthRecorded
     | QuotaSet
     | QuotaUnset
+    | ShareSet
 )
 
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from controller.core.columns import ALL, Columns
@@ -11,6 +13,7 @@ from controller.core.keeper import kept_out
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
+from controller.core.standing import placing, receipt_of
 from controller.core.state import State
 from wire.api import FilterLoss, Why
 from wire.text import counted, duration
@@ -29,21 +32,26 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(job.wait.gates[0], kept_out(job, now))
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
-    position = state.queue.ahead(job.id) + 1
+    why = _why_waiting(state, placer, promise, job, now)
+    position = state.queue.ahead(job.id, placing(state, now)) + 1
+    return replace(why, position=position, receipt=receipt_of(state, job, now))
+
+
+def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     if not len(state.nodes):
-        return Why(Reason.NO_NODES, "no node has joined yet", position=position)
+        return Why(Reason.NO_NODES, "no node has joined yet")
     shape = placer.shape(job.ask)
     part = shape.part if shape else job.ask.part
     need = shape.nodes if shape else job.ask.nodes or 1
     found, fitting = losses(placer, part, state.nodes.columns)
     if fitting >= need:
-        return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, position, fitting)
+        return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
     if found:
         dominant = max(found, key=lambda loss: loss.lost)
         sentence += f": {dominant.message}"
-    return Why(Reason.RESOURCES, sentence, found, position, fitting)
+    return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
 
 
 def reason_of(state: State, job: Job) -> Reason:
@@ -57,7 +65,7 @@ def reason_of(state: State, job: Job) -> Reason:
     if job.id in state.queue.fresh:
         return job.reason
     lane = state.queue.lane(job.id)
-    blocked = lane is not None and lane.blocked_at == state.nodes.gains
+    blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains
     return Reason.RESOURCES if blocked else Reason.PRIORITY
 
 

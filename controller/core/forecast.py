@@ -42,7 +42,7 @@ class Forecast:
 
 def fork(engine: Engine) -> Engine:
     """A copy that may be decided on without consequences."""
-    state = State(engine.state.order, engine.state.keep_ended)
+    state = State(engine.state.order, engine.state.keep_ended, engine.pipeline.sharing)
     rows = [job_row(job, with_spec=True) for job in engine.state.live()]
     restore(state, rows, [node_row(node) for node in engine.state.nodes], notes_of(engine.state))
     state.next_job = engine.state.next_job

@@ -152,6 +152,15 @@ class ControllerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class SetShare:
+    """Give an organisation, project or user (`project/user`) a weight from now on."""
+
+    share: str
+    weight: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time to place what can be placed."""
 
@@ -173,6 +182,7 @@ Input = (
     | GpuReported
     | LinkWentDown
     | ControllerStarted
+    | SetShare
     | Tick
 )
 

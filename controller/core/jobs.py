@@ -59,6 +59,8 @@ class Job:
     """Members that hold something now."""
     quality: int | None = None
     placed_at: float | None = None
+    charge: float = 0.0
+    """What the attempt costs its tenant, in units per hour."""
     started_at: float | None = None
     ended_at: float | None = None
     stopping: Reason | None = None
@@ -96,6 +98,11 @@ class Job:
     def ready_at(self) -> float:
         """Since when only its turn and a place have kept it from starting."""
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
+
+    @property
+    def priority(self) -> int:
+        """0 to 100, higher is sooner."""
+        return self.spec.priority
 
     @property
     def limit(self) -> float:

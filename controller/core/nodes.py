@@ -210,6 +210,10 @@ class Nodes:
         self.layout += 1
         self.gains += 1
 
+    def models(self, name: str) -> dict[str, str]:
+        """The model of each GPU of a node."""
+        return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
+
     def hold(self, job: int, allocation: Allocation) -> None:
         """Take what the allocation names out of the node's room."""
         node = self.by_name[allocation.node]

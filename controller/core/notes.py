@@ -1,18 +1,28 @@
-"""What is neither a job nor a node, to rows and back: quotas that were set, and what tenants have spent."""
+"""What is neither a job nor a node, to rows and back: quotas, shares, and what tenants have used."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from controller.core.accounts import Key
-from controller.core.events import AttemptExited, Event, QuotaSet, QuotaUnset
+from controller.core.events import (
+    AttemptExited,
+    Event,
+    JobEnded,
+    JobPlaced,
+    JobRequeued,
+    QuotaSet,
+    QuotaUnset,
+    ShareSet,
+)
 from controller.core.rows import NoteRow
+from controller.core.shares import Path
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
 from wire.quota import Quota
 
-QUOTA, SPENT = "quota", "spent"
+QUOTA, SPENT, SHARE, USAGE = "quota", "spent", "share", "usage"
 
 
 def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
@@ -26,7 +36,16 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
                 spent.update((account.key, None) for account in state.accounts.of(job.user, job.spec))
         elif isinstance(event, QuotaSet | QuotaUnset):
             quotas[event.scope, event.name] = None
-    return [*(_quota_note(state, key) for key in quotas), *(_spent_note(state, key) for key in spent)]
+    used = dict.fromkeys(path for event in events for path in _used(state, event))
+    used.update(dict.fromkeys(state.shares.fresh))
+    state.shares.fresh.clear()
+    shares = dict.fromkeys(event.share for event in events if isinstance(event, ShareSet))
+    return [
+        *(_quota_note(state, key) for key in quotas),
+        *(_spent_note(state, key) for key in spent),
+        *(_share_note(state, name) for name in shares),
+        *(_usage_note(state, path) for path in used),
+    ]
 
 
 def notes_of(state: State) -> list[NoteRow]:
@@ -35,18 +54,29 @@ def notes_of(state: State) -> list[NoteRow]:
     return [
         *(_quota_note(state, key) for key in state.quotas.edits),
         *(_spent_note(state, key) for key in spent),
+        *(_share_note(state, name) for name in state.shares.live),
+        *(_usage_note(state, path) for path in state.shares.accounts),
     ]
 
 
 def recall(state: State, notes: Iterable[NoteRow]) -> None:
     """Fill a state from notes; kinds of other versions are passed over."""
-    for note in notes:
+    for note in sorted(
+        notes, key=lambda note: note.kind != SHARE
+    ):  # weights first: accounts open with theirs
         scope, _, name = note.name.partition("/")
         body = json.loads(note.body or "null")
         if note.kind == QUOTA:
             state.quotas.edit((scope, name), decode(Quota, body, f"notes[{note.name}]"))
         elif note.kind == SPENT:
             state.accounts.account((scope, name)).remember({int(hour): part for hour, part in body.items()})
+        elif note.kind == SHARE:
+            state.shares.live[note.name] = body
+        elif note.kind == USAGE:
+            path = tuple(json.loads(note.name))
+            state.shares.open(path)
+            state.shares.accounts[path].usage.load(body)
+    state.shares.fresh.clear()
 
 
 def _quota_note(state: State, key: Key) -> NoteRow:
@@ -57,3 +87,19 @@ def _quota_note(state: State, key: Key) -> NoteRow:
 def _spent_note(state: State, key: Key) -> NoteRow:
     spent = {str(hour): part for hour, part in state.accounts.account(key).spent.items()}
     return NoteRow(SPENT, "/".join(key), dumps(spent) if spent else None)
+
+
+def _share_note(state: State, name: str) -> NoteRow:
+    return NoteRow(SHARE, name, dumps(state.shares.live[name]))
+
+
+def _usage_note(state: State, path: Path) -> NoteRow:
+    return NoteRow(USAGE, dumps(list(path)), dumps(state.shares.accounts[path].usage.dump()))
+
+
+def _used(state: State, event: Event) -> Iterator[Path]:
+    """The accounts whose use an event changes."""
+    if isinstance(event, JobPlaced | JobRequeued | JobEnded):
+        tenant = state.tenant(state.jobs[event.job])
+        for depth in range(len(tenant) + 1):
+            yield tenant[:depth]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Walk:
     """Goes through the waiting jobs of one class, and starts those that may pass."""
 
-    __slots__ = ("_cycle", "_entries", "_gains", "_job", "_lane", "_long", "_now", "_shape", "_too_long")
+    __slots__ = ("_cycle", "_entries", "_entry", "_gains", "_lane", "_long", "_now", "_shape", "_too_long")
 
     def __init__(self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float) -> None:
         self._cycle = cycle
@@ -25,7 +25,7 @@ class Walk:
         self._now = now
         self._gains = cycle.state.nodes.gains
         self._shape = cycle.placer.shape(lane.ask)
-        self._job = 0
+        self._entry: Entry = ((), 0)
         self._long = False
         self._too_long = False
         if cycle.mode is Backfill.EASY_SJBF:
@@ -37,10 +37,10 @@ class Walk:
 
     def _blocked(self) -> bool:
         """Nothing of this class fits now, whoever it is."""
-        if self._lane.blocked_at == self._gains or self._shape is None:
+        if self._lane.hope.blocked_at == self._gains or self._shape is None:
             return True
         if not self._cycle.state.nodes.most.may_hold(self._shape.part):
-            self._lane.blocked_at = self._gains
+            self._lane.hope.blocked_at = self._gains
             return True
         return False
 
@@ -58,9 +58,15 @@ class Walk:
                 window = cycle.window(cycle.promise(self._now), self._now)
             self._long = limit > window
             if not (self._long and self._too_long):
-                self._job = entry[1]
-                return (limit if cycle.mode is Backfill.EASY_SJBF else 0.0), entry
+                self._entry = entry
+                return self.key()
         return None
+
+    def key(self) -> tuple[float, Entry]:
+        """The current job's place among those of all walks."""
+        shortest = self._cycle.mode is Backfill.EASY_SJBF
+        limit = self._cycle.state.jobs[self._entry[1]].limit if shortest else 0.0
+        return limit, self._cycle.place(self._entry)
 
     def place(self) -> JobPlaced | None:
         """Start the current job, unless it finds no place or would break the promise."""
@@ -74,4 +80,4 @@ class Walk:
                 self._too_long = True
             elif shape is not None:
                 promise.take(cycle.placer, shape.part, place)
-        return None if place is None else cycle.placed(self._job, place, self._now)
+        return None if place is None else cycle.placed(self._entry[1], place, self._now)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
+from controller.core.shares import Sharing
 
 if TYPE_CHECKING:
     from controller.core.jobs import Job
@@ -125,6 +126,7 @@ class Pipeline:
     picker: Picker
     backfill: Backfill = Backfill.EASY
     max_delay_s: float = 0.0
+    sharing: Sharing = field(default_factory=Sharing)
     depth: int | None = None
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""
     rules: Rules = NO_RULES

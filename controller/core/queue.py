@@ -1,25 +1,39 @@
-"""The jobs that wait, by class. Adding, removing and looking at the first cost O(log n) or a memmove."""
+"""The jobs that wait, by class and group. Adding, removing, looking at the first: O(log n) or a memmove."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 
 from controller.core.requests import Ask
 
 Rank = tuple[float, ...]
 Entry = tuple[Rank, int]
+Group = tuple[Hashable, ...]
+"""Jobs of one group keep their places among each other for as long as they wait."""
+Placing = Callable[[Entry], Entry]
+"""An entry with its place among all that wait, at one moment; None where that is the entry itself."""
+
+
+@dataclass(slots=True)
+class Hope:
+    """Whether a class may fit somewhere; shared by its lanes."""
+
+    blocked_at: int = -1
+    """`Nodes.gains` when the class last did not fit: until that grows, it still does not."""
+    lanes: int = 0
 
 
 class Lane:
-    """The waiting jobs of one class, best rank first. Removed ones are stepped over until compaction."""
+    """The waiting jobs of one class and group, best rank first. Removed ones are stepped over for a while."""
 
-    __slots__ = ("_entries", "_first", "_ranks", "ask", "blocked_at")
+    __slots__ = ("_entries", "_first", "_ranks", "ask", "group", "hope")
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, group: Group, hope: Hope) -> None:
         self.ask = ask
-        self.blocked_at = -1
-        """`Nodes.gains` when the class last did not fit: until that grows, it still does not."""
+        self.group = group
+        self.hope = hope
         self._entries: list[Entry] = []
         self._first = 0
         self._ranks: dict[int, Rank] = {}
@@ -51,6 +65,11 @@ class Lane:
                 return entries[at]
         return None
 
+    def before(self, place: Entry, placing: Placing) -> int:
+        """How many stand before this place; places only grow along a lane."""
+        live = list(self)
+        return bisect_left(live, place, key=placing)
+
     def add(self, job: int, rank: Rank) -> None:
         """Put the job in its place."""
         self._ranks[job] = rank
@@ -76,9 +95,10 @@ class Queue:
     """All lanes; a job is in at most one."""
 
     def __init__(self) -> None:
-        self.lanes: dict[Ask, Lane] = {}
+        self.lanes: dict[tuple[Ask, Group], Lane] = {}
         self.fresh: list[int] = []
         """Jobs that came since the last cycle looked: when nothing else changed, only they matter."""
+        self._hopes: dict[Ask, Hope] = {}
         self._lane_of: dict[int, Lane] = {}
 
     def __len__(self) -> int:
@@ -90,11 +110,13 @@ class Queue:
     def __iter__(self) -> Iterator[Lane]:
         return iter(self.lanes.values())
 
-    def add(self, job: int, ask: Ask, rank: Rank) -> None:
+    def add(self, job: int, ask: Ask, rank: Rank, group: Group = ()) -> None:
         """The job waits from now on."""
-        lane = self.lanes.get(ask)
+        lane = self.lanes.get((ask, group))
         if lane is None:
-            lane = self.lanes[ask] = Lane(ask)
+            hope = self._hopes.setdefault(ask, Hope())
+            hope.lanes += 1
+            lane = self.lanes[ask, group] = Lane(ask, group, hope)
         lane.add(job, rank)
         self._lane_of[job] = lane
         self.fresh.append(job)
@@ -106,7 +128,10 @@ class Queue:
             return
         lane.remove(job)
         if not len(lane):
-            del self.lanes[lane.ask]
+            del self.lanes[lane.ask, lane.group]
+            lane.hope.lanes -= 1
+            if not lane.hope.lanes:
+                del self._hopes[lane.ask]
 
     def lane(self, job: int) -> Lane | None:
         """The lane the job waits in."""
@@ -116,7 +141,10 @@ class Queue:
         """The place of a waiting job, comparable with every other."""
         return self._lane_of[job].rank(job), job
 
-    def ahead(self, job: int) -> int:
+    def ahead(self, job: int, placing: Placing | None = None) -> int:
         """How many waiting jobs stand before this one."""
-        place = self.entry(job)
-        return sum(entry < place for lane in self.lanes.values() for entry in lane)
+        entry = self.entry(job)
+        if placing is None:
+            return sum(other < entry for lane in self.lanes.values() for other in lane)
+        place = placing(entry)
+        return sum(lane.before(place, placing) for lane in self.lanes.values())

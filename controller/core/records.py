@@ -76,6 +76,7 @@ class JobRecord:
     """None: as of a job that came and was never kept out of the queue."""
     preemption: PreemptionRecord | None = None
     """None: of a job that neither makes room nor has room made for it, and never made any."""
+    charge: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.checkpoint,
         None if job.wait is FRESH or job.wait == FRESH else job.wait,
         _preemption_record(job),
+        job.charge,
     )
     return JobRow(
         id=job.id,
@@ -192,6 +194,7 @@ def job_of(row: JobRow) -> Job:
         stop_by=preemption.stop_by,
         yields_to=preemption.yields_to,
         preemptions=preemption.history,
+        charge=record.charge,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job
@@ -235,6 +238,7 @@ def restore(
 
     Gives the nodes that are there by their rows: ControllerStarted tells the journal that they are not.
     """
+    recall(state, notes)
     there = []
     recall(state, notes)
     for row in nodes:
@@ -262,6 +266,7 @@ def restore(
     for job in map(job_of, jobs):
         state.index(job)
         state.accounts.resume(job)
+        state.shares.open(state.tenant(job))
         state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ from controller.core.plugin import Order
 from controller.core.queue import Queue
 from controller.core.quotas import Quotas, Rules
 from controller.core.requests import Ask, ask_of
+from controller.core.shares import Path, Shares, Sharing
+from controller.core.standing import Moving
 from wire.spec import JobSpec
 
 NO_SPEC = JobSpec(command=())
@@ -22,8 +25,9 @@ NO_SPEC = JobSpec(command=())
 class State:
     """Mutated by apply() alone. Ended jobs stay until `keep_ended` newer ones have ended."""
 
-    def __init__(self, order: Order, keep_ended: int = 10_000) -> None:
+    def __init__(self, order: Order, keep_ended: int = 10_000, sharing: Sharing | None = None) -> None:
         self.order = order
+        self.shares = Shares(sharing or Sharing())
         self.keep_ended = keep_ended
         self.jobs: dict[int, Job] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
@@ -42,6 +46,7 @@ class State:
         """Jobs by (array, index)."""
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
+        self._capacity = (-1, 0.0)
         self._asked = (NO_SPEC, ask_of(NO_SPEC))
 
     def ask(self, spec: JobSpec) -> Ask:
@@ -54,7 +59,21 @@ class State:
         """A queued, unheld job waits in the place its rank gives it, unless room is kept for it."""
         if not job.ready:
             return
-        self.queue.add(job.id, job.ask, (*self.order.rank(job), job.id))
+        order = self.order
+        group = order.group(job, self.tenant(job)) if isinstance(order, Moving) else ()
+        self.queue.add(job.id, job.ask, (*order.rank(job), job.id), group)
+
+    def tenant(self, job: Job) -> Path:
+        """Whose job it is, in the tree of shares."""
+        return self.shares.path(job.spec.project, job.user)
+
+    @property
+    def capacity(self) -> float:
+        """What all nodes together can give, in billing units per hour."""
+        if self._capacity[0] != self.nodes.layout:
+            charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
+            self._capacity = self.nodes.layout, math.fsum(charges)
+        return self._capacity[1]
 
     def adopt(self, rules: Rules) -> None:
         """The rules that hold from now on; called before anything is decided."""

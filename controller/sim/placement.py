@@ -139,7 +139,7 @@ def run(task: Task, progress: Callable[[int], None] | None = None) -> Trial:
 
 def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
     """An engine whose nodes have all said hello and are idle."""
-    engine = Engine(pipeline, State(pipeline.order, keep_ended=0))
+    engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
     for name, facts in cluster.nodes.items():
         engine.handle(AgentSaidHello(name, Hello(name, "virtual", name, "virtual", facts)), 0.0)
     return engine

@@ -177,7 +177,7 @@ def simulate(task: Task, progress: Progress | None = None) -> tuple[Simulation, 
 def _simulation(same_second: SameSecond, pipeline: Pipeline, lives: Lives) -> Simulation:
     kind = OneByOne if same_second is SameSecond.SC15 else Simulation
     # What has ended is kept by `lives`; the engine need not remember it.
-    return kind(Engine(pipeline, State(pipeline.order, keep_ended=0)), lives.witness)
+    return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), lives.witness)
 
 
 def foreseen(work: Work) -> Work:

@@ -240,7 +240,10 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", ","], "--compare names no policy"),
         ([SMALL, "--compare", "fcfs,easy,fcfs"], "--compare: 'fcfs' is there 2 times"),
         ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare names whole policies"),
-        ([SMALL, "--order", "best"], "--order: 'best' is none of fifo, priority, shortest"),
+        (
+            [SMALL, "--order", "best"],
+            "--order: 'best' is none of aging, fair, fifo, multifactor, priority, shortest",
+        ),
         ([SMALL, "--backfill", "all"], "--backfill: 'all' is none of none, easy,"),
         ([SMALL, "--same-second", "never"], "--same-second: 'never' is none of house, sc15"),
         ([SMALL, "--zero-runs", "eat"], "--zero-runs: 'eat' is none of drop, keep, second"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,10 +14,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.config import Source
+from controller.core.apply import apply
 from controller.core.columns import ABSENT, ALL, Columns
+from controller.core.events import JobQueued
 from controller.core.jobs import Job
 from controller.core.plugin import Filter, Order, Picker, Scorer
 from controller.core.requests import Part, ask_of
+from controller.core.standing import Moving, placing
+from controller.core.state import State
 from controller.registry import METHODS, installed, make_plugin
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU
@@ -177,6 +182,28 @@ def test_an_order_ranks_jobs_by_numbers_that_stay(
     assert len(ranks[0]) == len(ranks[1])
     assert [plugin.rank(job) for job in jobs] == ranks
     assert jobs == before
+
+
+@pytest.mark.parametrize("plugin", [each for each in plugins("order") if isinstance(each.values[0], Moving)])
+@given(
+    asked=st.lists(st.tuples(specs, st.sampled_from("ab"), st.floats(0, 1e6)), min_size=2, max_size=6),
+    later=st.floats(0, 1e7),
+)
+def test_a_moving_order_keeps_the_places_within_a_group(
+    plugin: Moving, asked: list[tuple[JobSpec, str, float]], later: float
+) -> None:
+    state, at = State(cast(Order, plugin)), 1e9
+    for number, (spec, user, wait) in enumerate(asked, 1):
+        at += wait
+        apply(state, JobQueued(number, at, replace(spec, hold=False), user))
+    moment = placing(state, at + later)
+    assert moment is not None
+    for lane in state.queue:
+        places = [moment(entry) for entry in lane]
+        assert places == sorted(places)
+        numbers = [part for rank, _ in places for part in rank]
+        assert all(isinstance(part, int | float) and not math.isnan(part) for part in numbers)
+        assert places == [moment(entry) for entry in lane]
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -16,4 +16,4 @@ class Priority:
 
     def rank(self, job: Job) -> tuple[float, ...]:
         """Lower is first."""
-        return (-job.spec.priority,)
+        return (-job.priority,)

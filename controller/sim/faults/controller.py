@@ -44,7 +44,7 @@ class Store:
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
         self.notes: dict[tuple[str, str], NoteRow] = {}
-        self.folded = State(pipeline.order, keep_ended=1_000_000)
+        self.folded = State(pipeline.order, 1_000_000, pipeline.sharing)
         self.folded.adopt(pipeline.rules)
 
     def commit(self, state: State, events: tuple[Event, ...]) -> None:
@@ -76,6 +76,8 @@ class Store:
         if wrong:
             raise PromiseBroken("check() finds the state healthy", "; ".join(wrong))
         self._compare(state.jobs, state.nodes.by_name, state)
+        if state.shares.accounts != self.folded.shares.accounts:
+            raise PromiseBroken(NINE, "what tenants have used is not what the journal adds up to")
         if [*heapq.merge(*state.queue)] != [*heapq.merge(*self.folded.queue)]:
             raise PromiseBroken(NINE, "the queue is not in the order the journal gives it")
 
@@ -126,7 +128,7 @@ class Controller:
         self._begin()
 
     def _begin(self) -> None:
-        state = State(self._pipeline.order, self._keep_ended)
+        state = State(self._pipeline.order, self._keep_ended, self._pipeline.sharing)
         there = self.store.load(state, self._keep_ended)
         self.engine = self._make(self._pipeline, state)
         self._inbox: list[tuple[Input, Answer | None]] = [(ControllerStarted(there), None)] if there else []

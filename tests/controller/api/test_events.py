@@ -13,6 +13,7 @@ from tests.controller.api.house import House
 from tests.worlds import facts, spec
 from wire.frames import GpuHold
 from wire.hosts import HostSpec
+from wire.quota import Quota
 from wire.words import GpuHealth, JobState, Reason
 
 TOLD: list[tuple[Event, str]] = [
@@ -82,6 +83,9 @@ TOLD: list[tuple[Event, str]] = [
         events.GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),
         "GPU GPU-1 of node a is cordoned: Xid 79",
     ),
+    (events.QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
+    (events.QuotaUnset(1.0, "user", "ada", "root"), "root took back the quota set for user ada"),
+    (events.ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
 ]
 
 
@@ -97,7 +101,7 @@ def test_every_kind_of_event_has_its_sentence() -> None:
 
 def test_a_kind_of_the_future_is_told_by_its_name() -> None:
     assert sentence("JobBumped", {"job": 7}) == "job 7: job bumped"
-    assert sentence("RackCaughtFire", {}) == "node : rack caught fire"
+    assert sentence("RackCaughtFire", {}) == "cluster: rack caught fire"
 
 
 async def test_the_journal_page_by_page(house: House) -> None:

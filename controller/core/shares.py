@@ -1,0 +1,180 @@
+"""Who may use how much, and who did: organisations, their projects, the projects' users."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.events import Allocation
+from controller.core.usage import Fading, Windowed
+from wire.frames import GpuHold, NodeFacts
+from wire.spec import storable
+from wire.words import WHOLE_GPU
+
+Path = tuple[str, ...]
+"""From the top: (organisation, project, user), or (project, user) for a project of no organisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How use is counted and shared; the defaults are those of an empty scheduler.toml."""
+
+    half_life_s: float = 86_400.0
+    window_s: float | None = None
+    """Count what lies within, whole, and nothing older; instead of the half-life."""
+    billing: Mapping[str, float] = field(default_factory=lambda: {"gpu": 1.0})
+    """Units per hour of a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or one of a model (`gpu.H100`)."""
+    dominant: bool = False
+    """Only the resource that costs most counts, not the sum of all."""
+    held_hours: float = 1.0
+    """What a tenant holds counts as if it had been used for so long already."""
+    organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The projects of each."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By organisation, project, or `project/user`; 1 where nothing is said."""
+    soft: Mapping[str, float] = field(default_factory=dict)
+    """Units beyond which a tenant's jobs come after everybody else's."""
+
+    @property
+    def by_model(self) -> bool:
+        """Does it matter which GPUs they are?"""
+        return any(name.startswith("gpu.") for name in self.billing)
+
+    def usage(self) -> Fading | Windowed:
+        """Nothing used yet."""
+        return Fading(self.half_life_s) if self.window_s is None else Windowed(self.window_s)
+
+    def charge_whole(self, facts: NodeFacts) -> float:
+        """Units per hour for all that a node has."""
+        held = tuple(GpuHold(gpu.uuid, WHOLE_GPU) for gpu in facts.gpus)
+        models = {gpu.uuid: gpu.model for gpu in facts.gpus}
+        return self.charge(Allocation("", facts.cpu_milli, facts.memory_mib, held), models)
+
+    def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
+        """Units per hour for what is held on one node; `models` by GPU."""
+        billing = self.billing
+        gpu = sum(
+            billing.get(f"gpu.{models.get(each.uuid, '')}", billing.get("gpu", 0.0)) * each.milli / WHOLE_GPU
+            for each in allocation.gpus
+        )
+        parts = (
+            billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
+            billing.get("memory", 0.0) * allocation.memory_mib / 1024,
+            gpu,
+        )
+        return max(parts) if self.dominant else sum(parts)
+
+
+HEAVIEST = 1_000_000.0
+
+
+def share_problem(name: str, weight: float) -> tuple[str, str] | None:
+    """What is wrong with a weight that somebody wants to set, and where."""
+    if not 0 < weight <= HEAVIEST:
+        return "weight", f"must be above 0 and at most {HEAVIEST:,.0f}"
+    parts = name.split("/")
+    if not storable(name) or len(name) > 400 or len(parts) > 2 or not all(parts):
+        return "share", "must be an organisation, a project, or a project/user"
+    return None
+
+
+@dataclass(slots=True)
+class Account:
+    """One place in the tree."""
+
+    path: Path
+    usage: Fading | Windowed
+    weight: float = 1.0
+    below: Counter[float] = field(default_factory=Counter)
+    """The accounts right below, by weight."""
+
+    @property
+    def weights(self) -> float:
+        """What the weights right below add up to, in whatever order they came."""
+        return math.fsum(weight * count for weight, count in self.below.items())
+
+
+class Shares:
+    """The tree. An account comes with the first job of its tenant and stays."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self.accounts: dict[Path, Account] = {(): Account((), sharing.usage())}
+        self.live: dict[str, float] = {}
+        """Weights that operators have set; they beat those of scheduler.toml."""
+        self.fresh: list[Path] = []
+        """Accounts that have no row yet."""
+        self._home = {name: name for name in sharing.organisations}
+        for organisation, projects in sharing.organisations.items():
+            self._home.update(dict.fromkeys(projects, organisation))
+
+    def path(self, project: str, user: str) -> Path:
+        """Where a tenant stands."""
+        home = self._home.get(project)
+        return (project, user) if home is None else (home, project, user)
+
+    def name(self, path: Path) -> str:
+        """What an account is called: an organisation or project by its name, a user as `project/user`."""
+        return "/".join(path[1:] if len(path) > 1 and path[0] in self.sharing.organisations else path)
+
+    def open(self, path: Path) -> None:
+        """The tenant has an account from now on, and everybody above it."""
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in self.accounts:
+                account = Account(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
+                self.accounts[path[:depth]] = account
+                self.accounts[path[: depth - 1]].below[account.weight] += 1
+                self.fresh.append(path[:depth])
+
+    def _weight(self, path: Path) -> float:
+        name = self.name(path)
+        return self.live.get(name, self.sharing.weights.get(name, 1.0))
+
+    def use(self, path: Path, rate: float, now: float) -> None:
+        """A tenant, and everybody above it, uses so much more (or less) per hour."""
+        for depth in range(len(path) + 1):
+            self.accounts[path[:depth]].usage.change(rate, now)
+
+    def reweigh(self, name: str, weight: float) -> None:
+        """An operator has set a weight."""
+        self.live[name] = weight
+        for path, account in self.accounts.items():
+            if path and self.name(path) == name:
+                below = self.accounts[path[:-1]].below
+                below[account.weight] -= 1
+                account.weight = weight
+                below[weight] += 1
+
+    def used(self, path: Path, now: float) -> float:
+        """Units that count: those used, and those held for a while already."""
+        usage = self.accounts[path].usage
+        return usage.total(now) + self.sharing.held_hours * usage.rate
+
+    def fairness(self, path: Path, now: float) -> tuple[float, ...]:
+        """weight / (usage + 1) of everybody on the way down: the higher, the sooner."""
+        return tuple(
+            self.accounts[path[:depth]].weight / (self.used(path[:depth], now) + 1.0)
+            for depth in range(1, len(path) + 1)
+        )
+
+    def factor(self, path: Path, capacity: float, now: float) -> float:
+        """1 for who used nothing; halved by each fair share of the cluster used, at every level.
+
+        `capacity` is what the whole cluster can give, in units per hour.
+        """
+        shares_used = 0.0
+        for depth in range(1, len(path) + 1):
+            account, siblings = self.accounts[path[:depth]], self.accounts[path[: depth - 1]].weights
+            fair = capacity * account.usage.longest_h * account.weight / siblings
+            shares_used += self.used(account.path, now) / fair if fair > 0 else 0.0
+        return math.exp2(-shares_used)
+
+    def beyond(self, path: Path, now: float) -> bool:
+        """Has the tenant, or anybody above it, passed a soft limit?"""
+        soft = self.sharing.soft
+        return bool(soft) and any(
+            self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
+            for depth in range(1, len(path) + 1)
+        )

@@ -1,0 +1,73 @@
+"""Where a waiting job stands among all others at one moment, for orders that move with time and use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from controller.core.queue import Entry, Group, Placing
+from controller.core.shares import Path
+from wire.api import Points
+
+if TYPE_CHECKING:
+    from controller.core.jobs import Job
+    from controller.core.state import State
+
+
+class View:
+    """What an order may look at: the moment, who used how much, and how large the cluster is."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.shares = state.shares
+        self.now = now
+        self._state = state
+
+    def path(self, job: Job) -> Path:
+        """Where the job's tenant stands in the tree of shares."""
+        return self._state.tenant(job)
+
+    @cached_property
+    def gpus(self) -> int:
+        """GPUs of the whole cluster."""
+        return int(self._state.nodes.columns.gpu_count.sum())
+
+    @cached_property
+    def capacity(self) -> float:
+        """What the whole cluster can give, in billing units per hour."""
+        return self._state.capacity
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """An order in which places change while jobs wait: with age, or with what others use meanwhile."""
+
+    def group(self, job: Job, tenant: Path) -> Group:
+        """Jobs of one class and group keep their places among each other: by rank, then by submit order."""
+        ...
+
+    def place(self, job: Job, view: View) -> tuple[float, ...]:
+        """The job's place at this moment; lower is first. Starting jobs must not better anybody's."""
+        ...
+
+
+def receipt_of(state: State, job: Job, now: float) -> tuple[Points, ...]:
+    """What the job's place is made of, if its order counts points."""
+    receipt = getattr(state.order, "receipt", None)
+    if receipt is None:
+        return ()
+    found: tuple[Points, ...] = receipt(job, View(state, now))
+    return found
+
+
+def placing(state: State, now: float) -> Placing | None:
+    """Places at this moment, or None if the order never moves: then entries compare as they are."""
+    order, jobs = state.order, state.jobs
+    if not isinstance(order, Moving):
+        return None
+    moving, view = order, View(state, now)
+
+    def place(entry: Entry) -> Entry:
+        rank, job = entry
+        return (*moving.place(jobs[job], view), *rank), job
+
+    return place

@@ -1,0 +1,221 @@
+"""Whose turn it is: stories for every order that moves with age and use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from controller.core import inputs
+from controller.core.apply import apply
+from controller.core.events import JobPlaced, body_of, event_of
+from controller.core.plugin import Backfill, Order
+from controller.core.ranked import ranked
+from controller.core.shares import Sharing
+from controller.core.standing import receipt_of
+from controller.core.state import State
+from controller.plugins.orders.aging import Aging
+from controller.plugins.orders.fair import Fair
+from controller.plugins.orders.fifo import Fifo
+from controller.plugins.orders.multifactor import Multifactor
+from controller.plugins.orders.priority import Priority
+from controller.plugins.orders.shortest import Shortest
+from tests.worlds import PIPELINE, World, spec
+
+HOUR = 3600.0
+
+
+@dataclass
+class Row:
+    """One waiting job: who submits it, when (hours before now), and how."""
+
+    user: str
+    hours: float = 0.0
+    priority: int = 50
+    gpus: int = 8
+    project: str = "default"
+    limit_h: float | None = None
+
+
+def world_of(order: Order, sharing: Sharing | None = None, backfill: Backfill = Backfill.EASY) -> World:
+    """One node of eight GPUs."""
+    world = World(replace(PIPELINE, order=order, backfill=backfill, sharing=sharing or Sharing()))
+    world.join("gpu01")
+    return world
+
+
+def starts(world: World, rows: list[Row]) -> list[str]:
+    """The users in the order in which their jobs start, each job an hour long."""
+    now = world.now + 1000 * HOUR
+    names = {}
+    world.tell(inputs.Drain("gpu01", "root", ""))
+    for row in sorted(rows, key=lambda row: -row.hours):
+        world.now = now - row.hours * HOUR
+        limit = None if row.limit_h is None else row.limit_h * HOUR
+        asked = spec(row.gpus, priority=row.priority, project=row.project, time_limit_s=limit)
+        names[world.submit(asked, row.user)] = row.user
+    world.now = now
+    world.tell(inputs.Resume("gpu01", "root"))
+    seen = []
+    while len(seen) < len(rows):
+        placed = [start.job for start in world.tick()]
+        assert placed, "nothing starts any more"
+        seen += [names[job] for job in placed]
+        for job in placed:
+            world.start(job)
+        world.now += HOUR
+        for job in placed:
+            world.exit(job)
+    return seen
+
+
+STORIES: dict[str, tuple[Order, list[Row], str]] = {
+    "fair: users take turns, whoever submitted first": (
+        Fair(),
+        [Row("ada", 9), Row("ada", 8), Row("ada", 7), Row("bo", 2), Row("bo", 1)],
+        "ada bo ada bo ada",
+    ),
+    "fair: projects take turns, and within each its users": (
+        Fair(),
+        [Row("ada", 9, project="vision"), Row("ada", 8, project="vision"), Row("chen", 7, project="vision"),
+         Row("bo", 1, project="speech")],
+        "ada bo chen ada",
+    ),
+    "aging: an hour of waiting is a point of priority": (
+        Aging(per_hour=1.0, ceiling=70.0),
+        [Row("old", 21, priority=40), Row("new", 0, priority=60)],
+        "old new",
+    ),
+    "aging: not long enough yet": (
+        Aging(per_hour=1.0, ceiling=70.0),
+        [Row("old", 19, priority=40), Row("new", 0, priority=60)],
+        "new old",
+    ),
+    "aging: nobody rises above the ceiling": (
+        Aging(per_hour=1.0, ceiling=70.0),
+        [Row("old", 900, priority=40), Row("new", 0, priority=71)],
+        "new old",
+    ),
+    "aging: above the ceiling priority alone counts": (
+        Aging(per_hour=1.0, ceiling=70.0),
+        [Row("old", 900, priority=80), Row("new", 0, priority=90)],
+        "new old",
+    ),
+    "multifactor: priority counts most": (
+        Multifactor(priority=1000, age=100, fair_share=0, size=0),
+        [Row("old", 100, priority=50), Row("new", 0, priority=75)],
+        "new old",
+    ),
+    "multifactor: unless age does": (
+        Multifactor(priority=100, age=1000, fair_share=0, size=0),
+        [Row("old", 100, priority=50), Row("new", 0, priority=75)],
+        "old new",
+    ),
+    "multifactor: a user who has just had a turn stands back": (
+        Multifactor(priority=0, age=0, fair_share=1, size=0),
+        [Row("ada", 2), Row("ada", 1), Row("bo", 0)],
+        "ada bo ada",
+    ),
+    "multifactor: large before small": (
+        Multifactor(priority=0, age=0, fair_share=0, size=1),
+        [Row("small", 5, gpus=5), Row("large", 0, gpus=8)],
+        "large small",
+    ),
+    "priority, then fair": (
+        ranked(Priority(), Fair()),
+        [Row("ada", 9), Row("ada", 8), Row("bo", 1), Row("chen", 0, priority=75)],
+        "chen ada bo ada",
+    ),
+    "priority, then the shortest": (
+        ranked(Priority(), Shortest()),
+        [Row("long", 9, limit_h=5), Row("short", 1, limit_h=2), Row("urgent", 0, priority=75, limit_h=9)],
+        "urgent short long",
+    ),
+    "fair, then the shortest": (
+        ranked(Fair(), Shortest()),
+        [Row("ada", 9, limit_h=5), Row("ada", 8, limit_h=2), Row("bo", 1, limit_h=3)],
+        "ada bo ada",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backfill", [Backfill.NONE, Backfill.EASY, Backfill.CONSERVATIVE])
+@pytest.mark.parametrize("story", STORIES)
+def test_whose_turn_it_is(story: str, backfill: Backfill) -> None:
+    order, rows, expected = STORIES[story]
+    assert " ".join(starts(world_of(order, backfill=backfill), rows)) == expected
+
+
+def test_weights_decide_how_often_a_turn_comes() -> None:
+    sharing = Sharing(weights={"big": 3}, held_hours=0.0, half_life_s=1e9)
+    rows = [Row("x", 50 - turn, project="big") for turn in range(12)]
+    rows += [Row("y", 50 - turn, project="small") for turn in range(12)]
+    first = starts(world_of(Fair(), sharing), rows)[:12]
+    assert 8 <= first.count("x") <= 9
+
+
+def test_past_a_soft_limit_a_tenant_comes_after_everybody() -> None:
+    sharing = Sharing(soft={"default/ada": 10.0})
+    rows = [Row("ada", 9), Row("ada", 8), Row("ada", 7)]
+    rows += [Row("bo", 3 - turn / 2) for turn in range(6)]
+    assert " ".join(starts(world_of(Fair(), sharing), rows)) == "ada bo ada bo bo bo bo bo ada"
+
+
+def test_in_one_cycle_everybody_starts_a_part() -> None:
+    world = world_of(Fair())
+    jobs = {world.submit(spec(1), user): user for user in ("ada",) * 8 + ("bo",) * 8}
+    placed = [jobs[start.job] for start in world.tick()]
+    assert sorted(placed) == ["ada"] * 4 + ["bo"] * 4
+
+
+def test_a_share_set_live_counts_from_the_next_decision_on() -> None:
+    world = world_of(Fair(), Sharing(held_hours=0.0))
+    for user, project in (("ada", "vision"), ("bo", "speech")):
+        job = world.submit(spec(8, project=project), user)
+        world.tick()
+        world.start(job)
+        world.now += HOUR
+        world.exit(job)
+    ada, bo = (world.submit(spec(8, project=project), user) for user, project in
+               (("ada", "vision"), ("bo", "speech")))  # fmt: skip
+    assert world.state.queue.ahead(ada, None) == 0
+    world.tell(inputs.SetShare("speech", 4.0, "root"))
+    placed = [start.job for start in world.tick()]
+    assert placed == [bo]
+
+
+@pytest.mark.parametrize("order", [Multifactor(), ranked(Multifactor(), Fifo())])
+def test_the_receipt_is_what_decides_and_can_be_worked_out_again_from_the_journal(order: Order) -> None:
+    world = world_of(order)
+    rows = [Row("ada", 30), Row("bo", 20, priority=75), Row("ada", 10, gpus=4), Row("chen", 1, priority=51)]
+    starts(world, rows)
+    folded = State(order, sharing=world.pipeline.sharing)
+    receipts = 0
+    for event in world.events:
+        if isinstance(event, JobPlaced):
+            waiting = {
+                entry[1]: receipt_of(folded, folded.jobs[entry[1]], event.at)
+                for lane in folded.queue
+                for entry in lane
+            }
+            totals = {job: sum(each.points for each in receipt) for job, receipt in waiting.items()}
+            assert totals[event.job] == max(totals.values())
+            receipts += len(waiting)
+        apply(folded, event_of(type(event).__name__, body_of(event)))
+    assert receipts >= len(rows)
+
+
+def test_explain_shows_the_receipt_and_the_place_that_follows_from_it() -> None:
+    world = world_of(Multifactor())
+    world.submit(spec(8, time_limit_s=HOUR))
+    world.tick()
+    ada = world.submit(spec(8, priority=75), "ada")
+    bo = world.submit(spec(8, priority=100), "bo")
+    world.tick()
+    whys = {job: world.engine.explain(world.job(job), world.now) for job in (ada, bo)}
+    assert {job: why.position for job, why in whys.items()} == {bo: 1, ada: 2}
+    assert [each.name for each in whys[ada].receipt] == ["priority", "age", "fair_share", "size"]
+    for job, why in whys.items():
+        assert sum(each.points for each in why.receipt) == sum(
+            each.points for each in receipt_of(world.state, world.job(job), world.now)
+        )

@@ -1,0 +1,41 @@
+"""Fair share through the whole system: who used less comes first, and a kill -9 forgets nothing of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.systems import System
+from wire.spec import JobSpec
+from wire.words import JobState
+
+
+def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["scheduler"] = {"order": {"name": "multifactor", "age": 0.0}}
+    system.start()
+    whole = JobSpec(("sleep", "600"), gpus=8, project="vision", cpu_milli=1000, memory_mib=64)
+    with system.client() as client:
+        first = client.submit(whole).ids[0]
+        system.until(lambda: system.jobs()[first].state is JobState.RUNNING, "the first job runs")
+        again = client.submit(whole).ids[0]
+        other = client.submit(JobSpec(("true",), gpus=8, project="speech")).ids[0]
+        client.set_share("vision", 2.0)
+    system.kill()
+    system.start()
+    with system.client() as client:
+        shares = {each.share: each for each in client.shares().shares}
+        assert (shares["vision"].weight, shares["vision"].held) == (2.0, 8.0)
+        assert shares["vision"].used >= 8.0  # what is held counts as used for an hour already
+        whys = {job: client.explain(job).why for job in (again, other)}
+        assert [whys[job].position for job in (other, again)] == [1, 2]
+        for why in whys.values():
+            assert [each.name for each in why.receipt] == ["priority", "age", "fair_share", "size"]
+            assert all(each.points == each.factor * each.weight for each in why.receipt)
+        told = system.corral("explain", str(again))
+        assert "fair share" in told
+        listed = json.loads(system.corral("shares", "-o", "json"))
+        assert {each["share"] for each in listed["shares"]} >= {"vision", "speech"}
+        client.cancel(first)
+        system.until(lambda: system.jobs()[other].state is JobState.COMPLETED, "the other comes first")
+        client.cancel(again)
