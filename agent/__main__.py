@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import checkup, host, tree
+from agent import cgroups, checkup, host, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
@@ -23,7 +23,9 @@ from agent.orders import Accounts
 from agent.simulated import SimulatedGpus
 from agent.spool import Spool, SpoolUnusable
 from wire import VERSION
+from wire.codec import decode
 from wire.frames import Hello, NodeFacts
+from wire.policy import USUAL, JobPolicy
 
 _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -46,14 +48,16 @@ def main() -> int:
         print(f"agent: {error}", file=sys.stderr)
         return 1
     _allow_many_files()
-    node = Node(spool, channel, Accounts(options.run_as_self), found, gpus, options.keep)
+    accounts, policy, offered = Accounts(options.run_as_self), options.jobs, options.cpus or found.cpus
+    groups = cgroups.find(policy.limits, cgroups.tag_of(options.name, spool.root))
+    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered)
     try:
         node.adopt()
     except OSError as error:
         print(f"agent: the spool directory {spool.root} cannot be used: {error}", file=sys.stderr)
         return 1
     facts = NodeFacts(
-        cpu_milli=(options.cpus or found.cpus) * 1000,
+        cpu_milli=offered * 1000,
         memory_mib=options.memory or found.memory_mib,
         gpus=gpus.facts,
         numa_nodes=gpus.numa_nodes or max(1, len(found.numa)),
@@ -62,10 +66,17 @@ def main() -> int:
         driver=gpus.driver,
         cuda=gpus.cuda,
         numa=found.nodes,
+        handling={
+            "user": accounts.describe(),
+            "limits": groups.describe(),
+            "end": groups.describe_end(),
+            "binding": node.cores.describe(),
+        },
     )
     hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
     with suppress(KeyboardInterrupt):  # somebody tries it by hand
         node.serve(hello)
+    groups.tidy()
     return 0
 
 
@@ -95,7 +106,15 @@ def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
     parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
     parser.add_argument("--check", action="store_true", help="tell what this host is like, as JSON")
+    parser.add_argument("--jobs", default=USUAL, type=_policy, metavar="JSON", help="how to run jobs")
     return parser.parse_args(told)
+
+
+def _policy(text: str) -> JobPolicy:
+    try:
+        return decode(JobPolicy, json.loads(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _find_gpus(description: str, node: str) -> Gpus:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 from wire.frames import NumaFacts
 
@@ -18,6 +18,9 @@ class Host:
     memory_mib: int
     numa: dict[int, list[int]]
     nodes: tuple[NumaFacts, ...] = ()
+    all_cpus: tuple[int, ...] = ()
+    siblings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """CPUs that are threads of one core, by each of them."""
 
     def cpus_of(self, nodes: Sequence[int]) -> list[int]:
         """The CPUs of these NUMA nodes; none, which means no binding, unless the host knows all of them."""
@@ -35,7 +38,18 @@ def look(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Host:
         listed = (folder / "cpulist").read_text(encoding="ascii").strip()
         numa[number] = [cpu for cpu in cpu_list(listed) if cpu in usable]
         nodes.append(NumaFacts(number, listed, _numa_memory_mib(folder), _distances(folder)))
-    return Host(len(usable), _memory_mib(proc / "meminfo"), numa, tuple(nodes))
+    siblings = {cpu: tuple(cpu_list(_siblings(sys, cpu))) for cpu in usable}
+    return Host(
+        len(usable), _memory_mib(proc / "meminfo"), numa, tuple(nodes), tuple(sorted(usable)), siblings
+    )
+
+
+def _siblings(sys: Path, cpu: int) -> str:
+    try:
+        path = sys / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return str(cpu)
 
 
 def cpu_list(text: str) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import marshal
 
+from agent.group import Part
+
 HEAD = 4
 
 
@@ -20,6 +22,9 @@ class Launch:
         cwd: str = "/",
         user: tuple[int, int, list[int]] | None = None,
         cpus: list[int] | None = None,
+        numa: list[int] | None = None,
+        groups: list[Part] | None = None,
+        memory_mib: int = 0,
         limit_s: float | None = None,
         grace_s: float = 0.0,
         warn: tuple[int, float] | None = None,
@@ -36,6 +41,9 @@ class Launch:
         self.cwd = cwd
         self.user = user
         self.cpus = cpus or []
+        self.numa = numa or []
+        self.groups = groups or []
+        self.memory_mib = memory_mib
         self.limit_s = limit_s
         self.grace_s = grace_s
         self.warn = warn

@@ -6,19 +6,22 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
 from agent import instructions, record
 from agent.attempts import Attempts
+from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
+from agent.cores import Cores
 from agent.cradle import Cradle
 from agent.gpus import Gpus
 from agent.host import Host
 from agent.instructions import Instruction
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
-from agent.orders import Accounts, CannotRun, prepare
+from agent.orders import Accounts, CannotRun, Preparation
 from agent.record import Unreadable
 from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
@@ -35,6 +38,7 @@ from wire.frames import (
     Stop,
     StopReading,
 )
+from wire.policy import JobPolicy
 
 AUDIT_S = 60.0 if PIDFD else 1.0
 RETRY_S = 5.0
@@ -48,15 +52,24 @@ class Node:
     """Everything the agent does, from its first look at the spool to its end."""
 
     def __init__(
-        self, spool: Spool, channel: Channel, accounts: Accounts, host: Host, gpus: Gpus, keep: int
+        self,
+        spool: Spool,
+        channel: Channel,
+        accounts: Accounts,
+        host: Host,
+        gpus: Gpus,
+        keep: int,
+        policy: JobPolicy,
+        cgroups: Cgroups,
+        offered: int,
     ) -> None:
         self.loop = Loop()
         self.spool = spool
         self.channel = channel
-        self.accounts = accounts
-        self.host = host
         self.gpus = gpus
         self.attempts = Attempts(keep)
+        self.cores = Cores(host, policy.bind, offered, self.attempts.over)
+        self.preparation = Preparation(accounts, self.cores, cgroups, policy)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.polling = False
         self.cradle = Cradle(spool.fifo, spool.root / "nursery.log")
@@ -92,7 +105,11 @@ class Node:
             self.attempts.adopt(found, settled=True)
         for found in self.spool.unsettled():
             key = (found.status.job, found.status.attempt)
-            self.attempts.adopt(self._trusted(key, found), self.spool.holder(key))
+            holder = self.spool.holder(key)
+            self.attempts.adopt(self._trusted(key, found), holder)
+            if holder is not None:
+                with suppress(OSError):
+                    self.cores.adopt(key, sorted(os.sched_getaffinity(holder)))
 
     def serve(self, hello: Hello) -> None:
         """Say hello, resume, and go on until the controller is gone."""
@@ -234,11 +251,11 @@ class Node:
         if self.attempts.over(key) is not False:
             return  # ended or forgotten while this was waiting
         try:
-            launch = prepare(name_of(key), place, self.attempts.order(key), self.accounts, self.host)
+            launch = self.preparation.launch(key, place, self.attempts.order(key))
         except CannotRun as error:
             if self._conclude(key, f"launch_failed: {error}"):
                 return
-            launch = prepare(name_of(key), place, None, self.accounts, self.host)
+            launch = self.preparation.launch(key, place, None)
         self.cradle.hand_over(launch)
 
     def _give_up(self, give_up: instructions.GiveUp) -> None:

@@ -9,9 +9,12 @@ import time
 from dataclasses import dataclass, field
 
 from agent import environment
-from agent.host import Host
+from agent.cgroups import Cgroups
+from agent.cores import Cores
 from agent.launch import Launch
+from agent.spool import Key, name_of
 from wire.frames import Start
+from wire.policy import JobPolicy
 
 _REMEMBER_S = 60.0
 
@@ -45,6 +48,12 @@ class Accounts:
             self._known[user] = (time.monotonic() + _REMEMBER_S, account)
         return account
 
+    def describe(self) -> str:
+        """As whom jobs run here, in words for people."""
+        if os.geteuid() == 0 and not self.run_as_self:
+            return "whoever submitted the job"
+        return f"{_own_account(os.geteuid()).name}, whoever submitted the job"
+
     def _find(self, user: str) -> Account:
         own = os.geteuid()
         if self.run_as_self or own != 0:
@@ -68,23 +77,41 @@ def _own_account(uid: int) -> Account:
     return Account(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
 
-def prepare(key: str, place: str, order: Start | None, accounts: Accounts, host: Host) -> Launch:
-    """Make ready for the nursery; without an order there is only something to end."""
-    if order is None:
-        return Launch(key, place)
-    account = accounts.of(order.user)
-    cpus = host.cpus_of(order.numa)
+@dataclass
+class Preparation:
+    """All that turns orders into launches on this host."""
+
+    accounts: Accounts
+    cores: Cores
+    cgroups: Cgroups
+    policy: JobPolicy
+
+    def launch(self, key: Key, place: str, order: Start | None) -> Launch:
+        """Make ready for the nursery; without an order there is only something to end."""
+        name = name_of(key)
+        groups = self.cgroups.parts(name, order, self.policy.max_processes)
+        if order is None:
+            return Launch(name, place, groups=groups)
+        account = self.accounts.of(order.user)
+        cpus, numa = self.cores.choose(key, order)
+        launch = launch_of(name, place, order, account, max(1, order.cpu_milli // 1_000))
+        launch.cpus, launch.numa, launch.groups = cpus, numa, groups
+        return launch
+
+
+def launch_of(key: str, place: str, order: Start, account: Account, cpus: int) -> Launch:
+    """What the order says, looked up."""
     cwd = order.workdir or environment.home(account)
     saved = environment.of_checkpoints(order, cwd)
     return Launch(
         key,
         place,
         argv=list(order.command),
-        env={**environment.shared(order, account, place, max(1, order.cpu_milli // 1000)), **saved},
+        env={**environment.shared(order, account, place, cpus), **saved},
         tasks=environment.of_tasks(order),
         cwd=cwd,
         user=account.switch,
-        cpus=cpus,
+        memory_mib=order.memory_mib,
         limit_s=order.time_limit_s,
         grace_s=order.grace_s,
         warn=(_number(order.warn_signal), order.warn_s) if order.warn_signal else None,

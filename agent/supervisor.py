@@ -12,6 +12,8 @@ import signal
 import time
 
 from agent import checkpoints, record, tree
+from agent.binding import bind
+from agent.group import Group
 from agent.job import NotStarted, complain, start
 from agent.launch import Launch
 
@@ -29,6 +31,7 @@ class Supervisor:
         self.launch = launch
         self.hints = hints
         self.boot = boot
+        self.group = Group(launch.groups)
         self.descriptor = -1
         self.end = 0
         self.unsaid = b""
@@ -86,10 +89,13 @@ class Supervisor:
         self._conclude()
 
     def _start(self) -> None:
-        if self.launch.cpus:
-            os.sched_setaffinity(0, self.launch.cpus)
+        try:
+            bind(self.launch.cpus, self.launch.numa)
+            self.group.make()
+        except OSError as error:
+            raise NotStarted(f"cannot hold the job to its CPUs and memory: {error}") from None
         for task in self.launch.tasks:
-            self.tasks[start(self.launch, self.launch.argv, task)] = None
+            self.tasks[self._fork(self.launch.argv, task)] = None
         first = next(iter(self.tasks))
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
@@ -98,6 +104,16 @@ class Supervisor:
         started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
+
+    def _fork(self, argv: list[str], task: dict[str, str]) -> int:
+        """Start a process in the attempt's control groups."""
+        try:
+            self.group.enter()
+            return start(self.launch, argv, task)
+        except OSError as error:
+            raise NotStarted(f"cannot enter its control group: {error}") from None
+        finally:
+            self.group.leave()
 
     def _reap(self) -> bool:
         """Collect the dead; False once nothing of the attempt is left, which the kernel proves."""
@@ -150,6 +166,7 @@ class Supervisor:
             self._begin_ending(self.launch.grace_s)
         if self.kill_at is not None and now >= self.kill_at:
             self.sure = self.sure and None not in self.tasks.values()
+            self.group.kill()
             tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
             self.kill_at = now + self.pause
             self.pause = min(self.pause * 2, _SWEEPS[1])
@@ -196,9 +213,8 @@ class Supervisor:
             self.heard = self._tell_listeners(launch.checkpoint_signal)
         if launch.checkpoint_command:
             try:
-                self.saver = start(
-                    launch, launch.checkpoint_command, {"CORRAL_JOB_PID": str(min(self.tasks))}
-                )
+                first = str(next(iter(self.tasks)))
+                self.saver = self._fork(launch.checkpoint_command, {"CORRAL_JOB_PID": first})
             except NotStarted as error:
                 complain(launch, f"no checkpoint was made: {error}")
         if not self.heard and self.saver is None:
@@ -226,6 +242,9 @@ class Supervisor:
             number = os.WTERMSIG(self.status)
         elif self.status is not None:
             code = os.WEXITSTATUS(self.status)
+        if not self.why and self.status and self.group.overran():
+            self.why = f"out_of_memory: it needed more than its {self.launch.memory_mib} MiB"
+        self.group.remove()
         lines = [record.ended(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)]
         saved = self._saved()
         if saved is not None:
@@ -249,6 +268,7 @@ class Supervisor:
         empty = 0
         while empty < 2:  # one look at /proc may miss a process that is just being forked
             pids = tree.strays(self.launch.place, self.launch.key, leader, ticks)
+            pids += self.group.members()
             empty = 0 if pids else empty + 1
             tree.send([below for pid in pids for below in tree.descendants(pid)] + pids, signal.SIGKILL)
             time.sleep(self.pause)

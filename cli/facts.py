@@ -10,7 +10,7 @@ from wire.api import Held, JobDetail, JobView, NodeView, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
 from wire.spec import JobSpec, gpus_text
-from wire.text import counted, duration, memory
+from wire.text import counted, duration, memory, plain
 from wire.words import WHOLE_GPU, priority_name
 
 Facts = list[tuple[str, str]]
@@ -98,6 +98,7 @@ def of_node(node: NodeView) -> Facts:
         ("labels", _pairs(node.labels)),
         ("jobs", ", ".join(map(str, node.jobs))),
         ("agent", node.version),
+        *((f"jobs: {topic}", plain(text)) for topic, text in node.handling.items()),
     ]
 
 

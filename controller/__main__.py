@@ -100,7 +100,9 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
-    options = AgentOptions(node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self)
+    options = AgentOptions(
+        node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self, jobs=daemon.config.jobs.policy
+    )
     return LocalLink(name, daemon.config.spool(name), python=node.python, agent=options)
 
 

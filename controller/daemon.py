@@ -64,7 +64,7 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
-        self.hosts = Hosts(config.state_dir)
+        self.hosts = Hosts(config.state_dir, config.jobs.policy)
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.engine: Engine
         self.seq = 0

@@ -331,6 +331,7 @@ class NodeView:
     why: str = ""
     since: Optional[float] = None
     version: str = ""
+    handling: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()

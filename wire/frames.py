@@ -59,6 +59,8 @@ class NodeFacts:
     driver: str = ""
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
+    handling: Mapping[str, str] = field(default_factory=dict)
+    """How jobs are run there, in words by topic: as which user, held to their limits by what, and so on."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Reason(str, enum.Enum):
     LAUNCH_FAILED = "launch_failed"
     NODE_LOST = "node_lost"
     SUPERVISOR_LOST = "supervisor_lost"
+    OUT_OF_MEMORY = "out_of_memory"
     MEMBER_FAILED = "member_failed"
     BEGIN = "begin"
     BACKOFF = "backoff"

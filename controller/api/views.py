@@ -115,6 +115,7 @@ def node_view(
         why=node.why,
         since=node.since or None,
         version=node.version,
+        handling=node.facts.handling,
         driver=node.facts.driver,
         cuda=node.facts.cuda,
         numa=node.facts.numa,

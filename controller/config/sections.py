@@ -25,7 +25,9 @@ from pydantic_settings import (
 
 from controller.config.source import DELIMITER, PREFIX, Source
 from wire import hosts, places
+from wire.codec import decode
 from wire.hosts import HostSpec
+from wire.policy import JobPolicy
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
@@ -241,6 +243,19 @@ class PreemptionSection(Section):
     window_s: float = Field(3_600.0, gt=0, le=31_536_000)
 
 
+class JobsSection(Section):
+    """How agents run jobs, whatever these ask."""
+
+    limits: Literal["auto", "none"] = "auto"
+    bind: Literal["cores", "numa", "none"] = "cores"
+    max_processes: int = Field(16_384, ge=16, le=4_000_000)
+
+    @property
+    def policy(self) -> JobPolicy:
+        """As agents are told."""
+        return decode(JobPolicy, self.model_dump())
+
+
 class NodeSection(Section):
     """One host. What is left out is what the host itself reports."""
 
@@ -326,6 +341,7 @@ class Config(BaseSettings):
     quota: QuotaSection = QuotaSection()
     preemption: PreemptionSection = PreemptionSection()
     fair_share: FairShareSection = FairShareSection()
+    jobs: JobsSection = JobsSection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

@@ -12,6 +12,7 @@ _BY_WHY = {
     "refused": Reason.LAUNCH_FAILED,
     "node_lost": Reason.NODE_LOST,
     "supervisor_lost": Reason.SUPERVISOR_LOST,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
 }
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wire.codec import dumps, encode
+from wire.policy import USUAL, JobPolicy
+
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
@@ -16,6 +19,7 @@ class AgentOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     keep: int | None = None
     run_as_self: bool = False
+    jobs: JobPolicy = USUAL
 
     def arguments(self, name: str, spool: str) -> list[str]:
         """The agent's command line."""
@@ -23,6 +27,8 @@ class AgentOptions:
         for option, value in (("--cpus", self.cpus), ("--memory", self.memory), ("--keep", self.keep)):
             if value is not None:
                 made += [option, str(value)]
+        if self.jobs != USUAL:
+            made += ["--jobs", dumps(encode(self.jobs))]
         for key, text in self.labels.items():
             made += ["--label", f"{key}={text}"]
         return [*made, "--run-as-self"] if self.run_as_self else made

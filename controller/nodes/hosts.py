@@ -11,25 +11,27 @@ from controller.nodes.ssh import SshHost, SshLink
 from controller.nodes.sshconnector import SshConnector
 from wire.api import Preflight
 from wire.hosts import HostSpec, read_address
+from wire.policy import USUAL, JobPolicy
 
 
 class Hosts:
     """One per controller."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, jobs: JobPolicy = USUAL) -> None:
+        self.jobs = jobs
         self.known = KnownHosts(state_dir / "known_hosts")
         self.connector = SshConnector(self.known)
 
     def link(self, name: str, host: HostSpec) -> SshLink:
         """The link to a node's agent, not yet open."""
-        return SshLink(name, read_host(host), self.connector)
+        return SshLink(name, read_host(host, self.jobs), self.connector)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Ask a host everything; nothing is pinned."""
         return await preflight(name, read_host(host), self.connector, host_key)
 
 
-def read_host(host: HostSpec) -> SshHost:
+def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:
     """As links want it."""
     return SshHost(
         read_address(host.ssh),
@@ -37,5 +39,5 @@ def read_host(host: HostSpec) -> SshHost:
         host.python or "python3",
         host.spool,
         host.address,
-        AgentOptions(host.gpus, host.cpus, host.memory, run_as_self=host.run_as_self),
+        AgentOptions(host.gpus, host.cpus, host.memory, run_as_self=host.run_as_self, jobs=jobs),
     )

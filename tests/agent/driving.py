@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent import cgroups
 from agent.record import holder
 from wire.frames import (
     AttemptStatus,
@@ -215,3 +216,7 @@ def end_all(spool: Path) -> None:
         return not pids
 
     eventually(sweep)
+    found = cgroups.find("auto", cgroups.tag_of("gpu01", spool.absolute()))
+    for parent in filter(None, [found.whole, *found.parents.values()]):
+        for place, _, _ in os.walk(parent, topdown=False):
+            os.rmdir(place)

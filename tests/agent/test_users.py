@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.host import Host
-from agent.orders import Accounts, CannotRun, prepare
+from agent.orders import Accounts, CannotRun
 from tests.agent.driving import Driven
-from wire.frames import Start
 
 Run = Callable[..., Driven]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
@@ -171,19 +169,3 @@ def test_what_is_no_text_at_all_is_refused_in_words(run: Run) -> None:
     assert "cannot run" in agent.ended(1).why
     agent.kill()
     assert run().hello().attempts[0].why == agent.ended(1).why
-
-
-def test_cpus_follow_the_sockets() -> None:
-    host = Host(cpus=4, memory_mib=1, numa={0: [0, 1], 1: [2, 3]})
-    order = Start(1, 1, ("true",), "x", 1, 1, numa=(1,))
-    assert prepare("1.1", "/place", order, Accounts(run_as_self=True), host).cpus == [2, 3]
-
-
-def test_a_bound_job_may_use_only_its_cpus(run: Run) -> None:
-    if not Path("/sys/devices/system/node/node0/cpulist").exists():
-        pytest.skip("this host does not tell its NUMA nodes")
-    agent = run()
-    agent.start(1, "grep", "Cpus_allowed_list", "/proc/self/status", numa=(0,))
-    agent.ended(1)
-    cpus = Path("/sys/devices/system/node/node0/cpulist").read_text().strip()
-    assert agent.log(1).decode().split()[1] == cpus

@@ -1,0 +1,183 @@
+"""Which control groups this host lets us use: v2 where it is delegated to us, v1 controllers, or none."""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.group import Part
+from wire.frames import Start
+
+WANTED = ("cpu", "memory", "pids")
+_PERIOD_US = 100_000
+
+
+@dataclass
+class Cgroups:
+    """Where groups of attempts are made, by controller; `whole` is for v2, where one group has them all."""
+
+    whole: str = ""
+    parents: dict[str, str] = field(default_factory=dict)
+    homes: dict[str, str] = field(default_factory=dict)
+    limited: tuple[str, ...] = ()
+    kills: bool = False
+    why: str = ""
+
+    def parts(self, key: str, order: Start | None, max_processes: int) -> list[Part]:
+        """The groups of one attempt; without an order only to find and end who is in them."""
+        settings = (
+            {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
+        )
+        if self.whole:
+            every = [each for name in self.limited for each in settings.get(name, [])]
+            return [(f"{self.whole}/{key}", f"{self.homes['']}/cgroup.procs", every)]
+        return [
+            (f"{parent}/{key}", f"{self.homes[name]}/cgroup.procs", settings.get(name, []))
+            for name, parent in self.parents.items()
+        ]
+
+    def _settings(self, order: Start, max_processes: int) -> dict[str, list[tuple[str, str]]]:
+        quota = str(max(1_000, order.cpu_milli * _PERIOD_US // 1_000))
+        memory, processes = str(order.memory_mib << 20), ("pids.max", str(max_processes))
+        if self.whole:
+            return {
+                "cpu": [("cpu.max", f"{quota} {_PERIOD_US}")],
+                "memory": [("memory.max", memory), ("memory.oom.group", "1")],
+                "pids": [processes],
+            }
+        return {
+            "cpu": [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", quota)],
+            "memory": [("memory.limit_in_bytes", memory)],
+            "pids": [processes],
+        }
+
+    def tidy(self) -> None:
+        """Take away what holds no attempt."""
+        for place in [self.whole] if self.whole else self.parents.values():
+            with suppress(OSError):
+                os.rmdir(place)
+
+    def describe(self) -> str:
+        """What holds jobs to what they asked for, in words for people."""
+        if not self.limited:
+            return f"none: {self.why}"
+        return f"{', '.join(self.limited)} by cgroup {'v2' if self.whole else 'v1'}"
+
+    def describe_end(self) -> str:
+        """How the end of a job is made sure."""
+        return "cgroup.kill, and no process left" if self.kills else "process tree, and no process left"
+
+
+def find(mode: str, tag: str, proc: Path = Path("/proc")) -> Cgroups:
+    """What can be used, made ready; `tag` keeps the groups of several agents on a host apart."""
+    if mode == "none":
+        return Cgroups(why='[jobs] limits is "none"')
+    mounts, own = _mounts(proc), _own(proc)
+    if "" in mounts:
+        found = _take_v2(mounts[""], own.get("", "/"), tag)
+        if found is not None:
+            return found
+    return _take_v1(mounts, own, tag)
+
+
+def tag_of(node: str, spool: Path) -> str:
+    """A name for this agent's groups that the next agent on the same spool has, too."""
+    return f"{node}-{crc32(os.fsencode(spool)):08x}"
+
+
+def _mounts(proc: Path) -> dict[str, str]:
+    """Mount points by controller; "" is v2."""
+    found: dict[str, str] = {}
+    for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():
+        _, place, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            found.setdefault("", place)
+        elif kind == "cgroup":
+            for name in set(options.split(",")) & set(WANTED):
+                found.setdefault(name, place)
+    return found
+
+
+def _own(proc: Path) -> dict[str, str]:
+    """Our own group by controller; "" is v2."""
+    found = {}
+    for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            found[name] = path.rstrip("/")
+    return found
+
+
+def _take_v2(mount: str, own: str, tag: str) -> Cgroups | None:
+    """All of it from v2: at the top as root, as container engines do, else in a group delegated to us."""
+    for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
+        known = _words(f"{base}/cgroup.controllers")
+        if "memory" not in known or not os.access(base, os.W_OK):
+            continue
+        home = mount + own
+        limited = tuple(name for name in WANTED if name in known)
+        try:
+            if base != mount:
+                home = _step_aside(base)
+            _enable(base, limited)
+            place = _folder(base, "corral", tag, enable=limited)
+            return Cgroups(place, {"": place}, {"": home}, limited, os.path.exists(f"{place}/cgroup.kill"))
+        except OSError:
+            if home != mount + own:
+                with suppress(OSError):
+                    Path(base, "cgroup.procs").write_text("0")
+                    os.rmdir(home)
+    return None
+
+
+def _step_aside(base: str) -> str:
+    """A group that hands on controllers may hold no processes itself."""
+    home = f"{base}/corral-agent"
+    os.makedirs(home, exist_ok=True)
+    Path(home, "cgroup.procs").write_text("0", encoding="ascii")
+    return home
+
+
+def _enable(folder: str, names: tuple[str, ...]) -> None:
+    missing = set(names) - set(_words(f"{folder}/cgroup.subtree_control"))
+    if missing:
+        text = " ".join(f"+{name}" for name in sorted(missing))
+        Path(folder, "cgroup.subtree_control").write_text(text, encoding="ascii")
+
+
+def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> Cgroups:
+    """Each controller by itself; a bare v2 beside them still ends whole groups."""
+    found, why = Cgroups(), "this host has no control groups"
+    for name in (*WANTED, ""):
+        if name not in mounts:
+            continue
+        base = mounts[name] + own.get(name, "")
+        try:
+            place = _folder(base, "corral", tag)
+        except OSError as error:
+            why = f"{base}/corral cannot be made: {error.strerror}"
+            continue
+        found.parents[name], found.homes[name] = place, base
+    found.limited = tuple(name for name in WANTED if name in found.parents)
+    found.kills = os.path.exists(f"{found.parents.get('', '')}/cgroup.kill")
+    found.why = why
+    return found
+
+
+def _folder(base: str, *names: str, enable: tuple[str, ...] = ()) -> str:
+    for name in names:
+        base = f"{base}/{name}"
+        os.makedirs(base, exist_ok=True)
+        if enable:
+            _enable(base, enable)
+    return base
+
+
+def _words(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").split()
+    except OSError:
+        return []

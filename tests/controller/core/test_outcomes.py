@@ -1,0 +1,34 @@
+"""What a job came to, told by what ended its processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds import World, spec
+from wire.words import JobState, Reason
+
+MORE = "it needed more than its 100 MiB"
+
+
+@pytest.mark.parametrize(
+    ("why", "code", "number", "reason", "detail"),
+    [
+        ("", 3, None, Reason.EXIT_NONZERO, "exit code 3"),
+        ("", None, 11, Reason.SIGNAL, "killed by signal 11"),
+        (f"out_of_memory: {MORE}", None, 9, Reason.OUT_OF_MEMORY, MORE),
+        # A child was ended for want of memory, and the program noticed by itself.
+        (f"out_of_memory: {MORE}", 1, None, Reason.OUT_OF_MEMORY, MORE),
+    ],
+)
+def test_a_failure_says_why(
+    why: str, code: int | None, number: int | None, reason: Reason, detail: str
+) -> None:
+    world = World()
+    world.join("a")
+    job = world.submit(spec(1))
+    world.tick()
+    world.start(job)
+    world.exit(job, code, why=why, signal=number)
+    ended = world.job(job)
+    assert (ended.state, ended.reason, ended.detail) == (JobState.FAILED, reason, detail)
+    assert (ended.code, ended.signal) == (code, number)
