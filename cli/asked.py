@@ -46,6 +46,23 @@ class Asked:
     select: Annotated[
         list[str], _option("--select", "KEY=VALUE", "Only nodes with this label; may be repeated.")
     ] = field(default_factory=list)
+    affinity: Annotated[
+        list[str],
+        _option(
+            "--affinity",
+            "TERM",
+            "Only nodes whose labels meet it: 'zone in a,b', 'zone not in a', 'disk exists', 'disk missing', "
+            "'cores > 64'; may be repeated.",
+        ),
+    ] = field(default_factory=list)
+    prefer: Annotated[
+        list[str],
+        _option("--prefer", "TERM", "Rather nodes that meet it: 'zone in a', or 'zone in a weight 80'."),
+    ] = field(default_factory=list)
+    tolerate: Annotated[
+        list[str],
+        _option("--tolerate", "TAINT", "Bear a taint: gpu=big:NoSchedule, gpu=big, gpu, or '*' for all."),
+    ] = field(default_factory=list)
     env: Annotated[
         list[str], _option("--env", "KEY[=VALUE]", "Set a variable, or pass one on; may be repeated.")
     ] = field(default_factory=list)
@@ -140,6 +157,8 @@ def _table() -> dict[str, Wish]:
     }
 
 
+_TERMS = ("affinity", "prefer")
+_ADD_UP = ("select", "env", "tolerate", *_TERMS)
 WISHES = _table()
 BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
 
@@ -156,24 +175,23 @@ def from_flags(asked: Asked) -> Layer:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """What stands in CORRAL_SUBMIT_… variables; where a flag repeats, the values are separated by spaces."""
+    """What stands in CORRAL_SUBMIT_… variables; spaces separate what a flag repeats, semicolons terms."""
     found: dict[str, list[Given]] = {}
     for wish in WISHES.values():
         variable = ENVIRONMENT + wish.name.upper()
         value = environment.get(variable, "")
         if value:
-            found[wish.name] = [
-                Given(text, variable) for text in (value.split() if wish.repeats else [value])
-            ]
+            texts = value.split(";" if wish.name in _TERMS else None) if wish.repeats else [value]
+            found[wish.name] = [Given(text, variable) for text in texts]
     return found
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """The strongest word on everything; labels and variables add up, the strongest last."""
+    """The strongest word on everything; what adds up stands together, the strongest last."""
     found = {name: list(given) for name, given in strongest.items()}
     for layer in weaker:
         for name, given in layer.items():
-            if name in ("select", "env"):
+            if name in _ADD_UP:
                 found[name] = [*given, *found.get(name, [])]
             else:
                 found.setdefault(name, list(given))

@@ -56,7 +56,9 @@ def of_spec(spec: JobSpec) -> Facts:
         ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
         ("cpus", f"{cores(spec.cpu_milli)} per node"),
         ("memory", f"{memory(spec.memory_mib)} per node"),
-        ("only nodes", _pairs(spec.selector)),
+        ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
+        ("rather nodes", _lines(*spec.preferences)),
+        ("tolerates", _lines(*spec.tolerations)),
         ("environment", _pairs(spec.env)),
         ("begin", clock(spec.begin_at) if spec.begin_at else ""),
         ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
@@ -96,6 +98,7 @@ def of_node(node: NodeView) -> Facts:
         ("numa nodes", "\n".join(map(_numa, node.numa)) or str(node.numa_nodes)),
         ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
         ("labels", _pairs(node.labels)),
+        ("taints", _lines(*node.taints)),
         ("jobs", ", ".join(map(str, node.jobs))),
         ("agent", node.version),
         *((f"jobs: {topic}", plain(text)) for topic, text in node.handling.items()),
@@ -157,6 +160,10 @@ def _held(held: Held) -> str:
     ]
     gpus = f"GPU {', '.join(whole + parts)}; " if held.gpus else ""
     return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}"
+
+
+def _lines(*given: object) -> str:
+    return "\n".join(plain(text, SHOWN) for each in given for text in str(each).splitlines() if text)
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:

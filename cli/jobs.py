@@ -10,6 +10,7 @@ from cli import script, units
 from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
 from cli.conditions import moment, restart_of
 from cli.exits import Mistake
+from wire.affinity import preference_of, term_of, toleration_of
 from wire.spec import JobSpec, gpus_text, problems
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ _FLAGS = {
     "memory_mib": "--memory",
     "gpu_models": "--gpu-model",
     "selector": "--select",
+    "preferences": "--prefer",
+    "tolerations": "--tolerate",
     "time_limit_s": "--time",
     "grace_s": "--grace",
     "begin_at": "--begin",
@@ -84,6 +87,9 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         gpu_models=tuple(_all(given, "gpu_model", str)),
         nodes=nodes,
         selector=dict(_all(given, "select", units.pair)),
+        affinity=tuple(_all(given, "affinity", term_of)),
+        preferences=tuple(_all(given, "prefer", preference_of)),
+        tolerations=tuple(_all(given, "tolerate", toleration_of)),
         env=dict(_all(given, "env", lambda text: _variable(text, environment))),
         workdir=_directory(_one(given, "workdir", str) or os.curdir),
         hold=bool(_one(given, "hold", _yes)),
@@ -170,6 +176,7 @@ def _check(spec: JobSpec) -> None:
 def flag_of(where: str) -> str:
     """The option that sets a field of the spec; nothing for what is no field."""
     field, _, key = where.partition(".")
+    field = field.partition("[")[0]
     if field == "env" and key:
         return f"--env {key!r}"
     if field == "command":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import complete, facts, joining
+from cli import complete, facts, joining, marks
 from cli.bulk import each
 from cli.commands import application, examples
 from cli.messages import note
@@ -30,7 +30,7 @@ app = application(invoke_without_command=True)
     epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show nodes and their GPUs; add, drain, resume and remove them. Without a command: list them."""
+    """Show nodes and their GPUs; add, drain, label, taint and remove them. Without a command: list them."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
@@ -85,6 +85,10 @@ app.command("add", epilog=joining.ADD_EXAMPLES)(joining.add)
 app.command("check", epilog=examples("corral nodes check gpu01"))(joining.check)
 app.command("trust", epilog=examples("corral nodes trust gpu01 --fingerprint SHA256:…"))(joining.trust)
 app.command("remove", epilog=examples("corral nodes remove gpu01 gpu02"))(joining.remove)
+app.command("taint", epilog=marks.TAINT_EXAMPLES)(marks.taint)
+app.command(
+    "label", epilog=examples("corral nodes label gpu01 rack=r2 disk=nvme", "corral nodes label gpu01 rack-")
+)(marks.label)
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:

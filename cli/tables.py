@@ -103,6 +103,7 @@ def node_table() -> Table[NodeView]:
             Column("NUMA", lambda node: str(node.numa_nodes), keep=9, right=True, wide=True),
             Column("VERSION", lambda node: node.version, keep=9, wide=True),
             Column("LABELS", _labels, keep=8, least=8, wide=True),
+            Column("TAINTS", lambda node: ",".join(node.taints), keep=8, least=8, wide=True),
             Column("WHY", lambda node: node.why, keep=6, least=8),
         ],
         name=lambda node: node.name,

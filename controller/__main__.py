@@ -19,6 +19,7 @@ from controller.registry import build_pipeline
 from controller.store.failures import StoreFailure
 from controller.store.store import Store
 from wire import places
+from wire.affinity import taint_of
 from wire.text import counted
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -68,7 +69,7 @@ async def _serve(daemon: Daemon) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stop)
     for name, node in nodes.items():
-        daemon.tell(AddNode(name, node.labels))
+        daemon.tell(AddNode(name, node.labels, taints=tuple(map(taint_of, node.taints))))
     links = _links(daemon)
     server = await serve(daemon)
     landing = asyncio.create_task(daemon.run())

@@ -18,22 +18,31 @@ from controller.core.notes import notes_of
 from controller.core.plugin import Pipeline, Weighted
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
+from controller.plugins.filters.affinity import Affinity as AffinityFilter
 from controller.plugins.filters.available import Available
 from controller.plugins.filters.capacity import Capacity
 from controller.plugins.filters.gpu import Gpu
 from controller.plugins.filters.selector import Selector
+from controller.plugins.filters.taints import Taints as TaintsFilter
 from controller.plugins.orders.priority import Priority
 from controller.plugins.pickers.tightest import Tightest
+from controller.plugins.scorers.affinity import Affinity
 from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
+from controller.plugins.scorers.taints import Taints
 from wire.api import Why
 from wire.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
 from wire.spec import JobSpec
 
 PIPELINE = Pipeline(
     order=Priority(),
-    filters=(Available(), Capacity(), Gpu(), Selector()),
-    scorers=(Weighted(Fit(), 30), Weighted(Load(), 20)),
+    filters=(Available(), Capacity(), Gpu(), Selector(), AffinityFilter(), TaintsFilter()),
+    scorers=(
+        Weighted(Fit(), 30),
+        Weighted(Load(), 20),
+        Weighted(Affinity(), 100),
+        Weighted(Taints(), 100),
+    ),
     picker=Tightest(),
 )
 

@@ -88,6 +88,14 @@ class Preflight:
 
 
 @dataclass(frozen=True)
+class NodeMarks:
+    """Labels and taints to set on a node, or with null to take away; a taint's name is `key:Effect`."""
+
+    labels: Mapping[str, Optional[str]] = field(default_factory=dict)
+    taints: Mapping[str, Optional[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Held:
     """What an attempt holds on one node; GPUs as (index, milli)."""
 
@@ -335,6 +343,7 @@ class NodeView:
     driver: str = ""
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

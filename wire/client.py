@@ -20,6 +20,7 @@ from wire.api import (
     JobView,
     NodeAction,
     NodeList,
+    NodeMarks,
     NodeRequest,
     NodeView,
     Preflight,
@@ -180,6 +181,10 @@ class Client:
     def set_share(self, share: str, weight: float) -> ShareList:
         """Give an organisation, a project or a `project/user` another weight."""
         return self._post(ShareList, "/v1/shares", ShareWeight(share, weight))
+
+    def mark(self, name: str, marks: NodeMarks) -> NodeView:
+        """Set labels and taints of a node, or take them away."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

@@ -55,6 +55,7 @@ class Reason(str, enum.Enum):
     PREEMPTED = "preempted"
     PREEMPTING = "preempting"
     GRACE = "grace"
+    EVICTED = "evicted"
 
 
 class NodeState(str, enum.Enum):

@@ -1,4 +1,4 @@
-"""Nodes: list, show, drain, resume; and their GPUs."""
+"""Nodes: list, show, drain, resume, mark; and their GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.api.views import node_view
 from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.core.nodes import Node
-from wire.api import GpuList, NodeAction, NodeList, NodeView
+from wire.api import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
 async def listing(call: Call) -> NodeList:
@@ -45,6 +45,15 @@ async def resume(call: Call) -> NodeView:
     call.need_operator("resume nodes")
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
+    return view(call, node)
+
+
+async def mark(call: Call) -> NodeView:
+    """Set labels and taints, or take them away; jobs that do not bear a NoExecute taint have to go."""
+    call.need_operator("label and taint nodes")
+    marks: NodeMarks = call.body
+    node = await call.node()
+    await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
     return view(call, node)
 
 

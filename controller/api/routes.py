@@ -33,6 +33,7 @@ from wire.api import (
     JobView,
     NodeAction,
     NodeList,
+    NodeMarks,
     NodeRequest,
     NodeView,
     Preflight,
@@ -109,6 +110,7 @@ ROUTES = (
     Route("POST", "/v1/quotas/{scope}/{name}/unset", quotas.unset, QuotaView, refuses=(404, 507)),
     Route("GET", "/v1/shares", shares.listing, ShareList),
     Route("POST", "/v1/shares", shares.weigh, ShareList, ShareWeight, refuses=(507,)),
+    Route("POST", "/v1/nodes/{node}/marks", nodes.mark, NodeView, NodeMarks, refuses=(404, 422, 507)),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(
         "GET",

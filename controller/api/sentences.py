@@ -63,6 +63,8 @@ def _stop_requested(facts: Facts) -> str:
         return f"job {facts['job']} makes room: preempted by {facts['by']}"
     if facts["reason"] == "user":
         return f"{facts['by']} cancelled job {facts['job']}"
+    if facts["reason"] == "evicted":
+        return f"job {facts['job']} has to leave: {facts['by']}"
     return f"job {facts['job']} is being stopped: {facts['reason'].replace('_', ' ')} ({facts['by']})"
 
 
@@ -99,6 +101,17 @@ def _node_joined(facts: Facts) -> str:
     return f"node {facts['node']} joined{what}"
 
 
+def _node_marked(facts: Facts) -> str:
+    changes = []
+    for kind in ("labels", "taints"):
+        for name, value in facts[kind].items():
+            key, colon, effect = name.rpartition(":") if kind == "taints" else (name, "", "")
+            equals = f"={value}" if value else ""
+            verb = "took away" if value is None else "set"
+            changes.append(f"{verb} the {kind[:-1]} {key}{equals}{colon}{effect}")
+    return f"{facts['by']} {', '.join(changes)} on node {facts['node']}"
+
+
 def _node_drained(facts: Facts) -> str:
     return f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}"
 
@@ -131,6 +144,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobEnded": _job_ended,
     "NodeAdded": _node_added,
     "NodeRemoved": lambda facts: f"{facts['by']} removed node {facts['node']}",
+    "NodeMarked": _node_marked,
     "NodeJoined": _node_joined,
     "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
     "NodeDrained": _node_drained,

@@ -99,7 +99,8 @@ def node_view(
         memory_mib=node.facts.memory_mib,
         memory_free_mib=int(columns.memory_free[row]),
         numa_nodes=node.facts.numa_nodes,
-        labels={**node.facts.labels, **node.labels},
+        labels=node.all_labels,
+        taints=tuple(map(str, node.taints)),
         gpus=tuple(
             _gpu_view(
                 node,

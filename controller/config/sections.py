@@ -25,6 +25,7 @@ from pydantic_settings import (
 
 from controller.config.source import DELIMITER, PREFIX, Source
 from wire import hosts, places
+from wire.affinity import taint_of
 from wire.codec import decode
 from wire.hosts import HostSpec
 from wire.policy import JobPolicy
@@ -49,6 +50,11 @@ def _address(text: str) -> str:
 def _ssh(text: str) -> str:
     if text:
         hosts.read_address(text)
+    return text
+
+
+def _taint(text: str) -> str:
+    taint_of(text)
     return text
 
 
@@ -185,6 +191,10 @@ class FairShareSection(Section):
         return found
 
 
+FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints")
+SCORERS = ("thrift", "affinity", "taints")
+
+
 class SchedulerSection(Section):
     """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
 
@@ -193,8 +203,8 @@ class SchedulerSection(Section):
     backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] = "easy"
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
-    filters: list[Plugin] = [Plugin(name=name) for name in ("available", "capacity", "gpu", "selector")]
-    scorers: dict[str, WeightedPlugin] = {"thrift": WeightedPlugin(weight=100)}
+    filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
+    scorers: dict[str, WeightedPlugin] = {name: WeightedPlugin(weight=100) for name in SCORERS}
     picker: Plugin = Plugin(name="thrift")
 
 
@@ -267,6 +277,7 @@ class NodeSection(Section):
     cpus: int | None = Field(None, ge=1, le=10_000)
     memory: Annotated[str, AfterValidator(hosts.memory)] | None = None
     labels: dict[str, str] = {}
+    taints: list[Annotated[str, AfterValidator(_taint)]] = []
     run_as_self: bool = False
     python: AbsolutePath = ""
     spool: AbsolutePath = ""

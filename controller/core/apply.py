@@ -10,6 +10,7 @@ from controller.core import events
 from controller.core.events import Event
 from controller.core.gates import FRESH, Wait, closed, opened
 from controller.core.jobs import Job, Member, newest
+from controller.core.marks import Marks
 from controller.core.nodes import Node
 from controller.core.state import State
 from controller.core.transitions import require
@@ -207,10 +208,17 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
 def _node_added(state: State, event: events.NodeAdded) -> None:
     node = state.nodes.get(event.node)
     if node is None:
-        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at, host=event.host))
+        marks = Marks(configured=event.taints)
+        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at, host=event.host, marks=marks))
     else:
         node.host = event.host
-        state.nodes.label(node, event.labels)
+        state.nodes.label(node, event.labels, replace(node.marks, configured=event.taints))
+
+
+def _node_marked(state: State, event: events.NodeMarked) -> None:
+    node = state.nodes.by_name[event.node]
+    known = {**node.facts.labels, **node.labels}
+    state.nodes.label(node, node.labels, node.marks.changed(event.labels, event.taints, known))
 
 
 def _node_removed(state: State, event: events.NodeRemoved) -> None:
@@ -281,6 +289,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobEnded: _job_ended,
     events.NodeAdded: _node_added,
     events.NodeRemoved: _node_removed,
+    events.NodeMarked: _node_marked,
     events.NodeJoined: _node_joined,
     events.NodeWentAway: _node_went_away,
     events.NodeDrained: _node_drained,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wire.affinity import Taint
 
 if TYPE_CHECKING:
     from controller.core.requests import Part
@@ -50,6 +52,7 @@ class Columns:
     gpu_free: Ints
     gpu_model: Ints
     gpu_count: Ints
+    taints: list[tuple[Taint, ...]] = field(default_factory=list)
     worth: Callable[[], Appraisal] | None = None
     """The appraisal of these nodes as they are now; None where nobody keeps one."""
 
@@ -84,4 +87,5 @@ def empty_columns(height: int, width: int) -> Columns:
         gpu_free=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_model=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_count=np.zeros(height, dtype=np.int64),
+        taints=[()] * height,
     )

@@ -11,11 +11,13 @@ from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event
+from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import starts_of
+from controller.core.marks import mark_problem
 from controller.core.outcome import PREEMPTED, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
@@ -132,6 +134,8 @@ class Engine:
             why = PREEMPTED
             grace = max(grace, self.pipeline.guards.grace_s)
             saving = job.spec.checkpoint_s if job.spec.saves else 0.0
+        elif job.stopping is Reason.EVICTED:
+            why, saving = "evicted", job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
 
     def _preempt(self, given: inputs.Preempt, now: float) -> Reply:
@@ -175,8 +179,12 @@ class Engine:
 
     def _add_node(self, given: inputs.AddNode, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
-        if node is None or (node.labels, node.host) != (given.labels, given.host):
-            self._record(events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by))
+        taints = node.marks.configured if node is not None else ()
+        if node is None or (node.labels, node.host, taints) != (given.labels, given.host, given.taints):
+            self._record(
+                events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints)
+            )
+            self._evict(given.node, now)
         return Accepted()
 
     def _remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
@@ -197,6 +205,23 @@ class Engine:
             self._unclaim(self.state.jobs[claimant], f"node {given.node} is removed", now)
         self._record(events.NodeRemoved(given.node, now, given.by))
         return Accepted()
+
+    def _mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
+        if self.state.nodes.get(given.node) is None:
+            return _no_such_node(given.node)
+        wrong = mark_problem(given.labels, given.taints)
+        if wrong is not None:
+            return Refusal("invalid", wrong[1], wrong[0])
+        self._record(events.NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
+        for claimant in sorted(self.state.nodes.by_name[given.node].claims):
+            self._unclaim(self.state.jobs[claimant], f"node {given.node} was marked", now)
+        self._evict(given.node, now)
+        return Accepted()
+
+    def _evict(self, node: str, now: float) -> None:
+        """Whoever does not bear the node's NoExecute taints has to go, and is queued again."""
+        for job, why in list(evicted(self.state, self.state.nodes.by_name[node])):
+            self._stop(job, Reason.EVICTED, why, now)
 
     def _drain(self, given: inputs.Drain, now: float) -> Reply:
         if self.state.nodes.get(given.node) is None:
@@ -320,7 +345,7 @@ class Engine:
             self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, told))
         else:
             outcome = outcome_of(job, now)
-            self._record(restarted(job, outcome) or outcome)
+            self._record(requeued(job, outcome) or restarted(job, outcome) or outcome)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         if self.state.nodes.get(given.node) is None:
@@ -388,6 +413,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Preempt: Engine._preempt,
     inputs.AddNode: Engine._add_node,
     inputs.RemoveNode: Engine._remove_node,
+    inputs.MarkNode: Engine._mark_node,
     inputs.Drain: Engine._drain,
     inputs.Resume: Engine._resume,
     inputs.SetQuota: Engine._set_quota,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wire.affinity import Taint
 from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, GpuHold, NodeFacts
 from wire.hosts import HostSpec
@@ -196,6 +197,7 @@ class NodeAdded(NodeEvent):
     labels: Mapping[str, str] = field(default_factory=dict)
     host: HostSpec | None = None
     by: str = ""
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,15 @@ class NodeRemoved(NodeEvent):
     """The node is none of this cluster's any more. What ran there had ended."""
 
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarked(NodeEvent):
+    """Somebody set or took away labels or taints; None takes away, a taint's name is `key:Effect`."""
+
+    by: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +300,7 @@ Event = (
     | JobEnded
     | NodeAdded
     | NodeRemoved
+    | NodeMarked
     | NodeJoined
     | NodeWentAway
     | NodeDrained

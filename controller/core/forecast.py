@@ -98,5 +98,6 @@ def _end(engine: Engine, job: Job, moment: float) -> None:
     """All processes of a job have returned."""
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
     for member in job.running:
-        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=0, why=why)
+        code = 9 if job.stopping is Reason.EVICTED else 0
+        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)
         engine.handle(AgentReported(member.allocation.node, over), moment)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from controller.core.effects import Effect
 from controller.core.events import Event
+from wire.affinity import Taint
 from wire.frames import AttemptStatus, Hello
 from wire.hosts import HostSpec
 from wire.quota import Quota
@@ -64,6 +65,7 @@ class AddNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     host: HostSpec | None = None
     by: str = ""
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,16 @@ class RemoveNode:
 
     node: str
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkNode:
+    """Set labels and taints of a node, or take them away (None); a taint's name is `key:Effect`."""
+
+    node: str
+    by: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,7 @@ Input = (
     | Preempt
     | AddNode
     | RemoveNode
+    | MarkNode
     | Drain
     | Resume
     | SetQuota

@@ -10,8 +10,10 @@ import numpy as np
 from controller.core.columns import ABSENT, Columns, empty_columns
 from controller.core.demand import Demand
 from controller.core.events import Allocation
+from controller.core.marks import Marks
 from controller.core.requests import Part
 from controller.core.worth import Worth
+from wire.affinity import Taint
 from wire.frames import GpuFacts, GpuHold, NodeFacts
 from wire.hosts import HostSpec
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
@@ -43,6 +45,17 @@ class Node:
     """Jobs that hold something here and are being ended, with the job that has a claim on it."""
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
+    marks: Marks = field(default_factory=Marks)
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """What the agent reports, beneath what the configuration says, beneath what operators set."""
+        return self.marks.over_labels({**self.facts.labels, **self.labels})
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """What the configuration says, beneath what operators set."""
+        return self.marks.over_taints()
 
     @property
     def state(self) -> NodeState:
@@ -182,9 +195,9 @@ class Nodes:
         self.unseen -= not node.boot_id
         self._renew(stale=True)
 
-    def label(self, node: Node, labels: Mapping[str, str]) -> None:
-        """The configuration gave a node other labels."""
-        node.labels = dict(labels)
+    def label(self, node: Node, labels: Mapping[str, str], marks: Marks) -> None:
+        """The configuration or an operator gave a node other labels or taints."""
+        node.labels, node.marks = dict(labels), marks
         if not self._stale:
             self._write(node)
         self._renew()
@@ -310,7 +323,8 @@ class Nodes:
     def _write(self, node: Node) -> None:
         columns, row, facts = self._columns, node.row, node.facts
         node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
-        columns.labels[row] = {**facts.labels, **node.labels, "node": node.name}
+        columns.labels[row] = {**node.all_labels, "node": node.name}
+        columns.taints[row] = node.taints
         columns.open[row] = node.up and not node.drained
         columns.cpu_total[row] = facts.cpu_milli
         columns.memory_total[row] = facts.memory_mib

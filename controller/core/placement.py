@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from controller.core.columns import ALL, Bools, Columns, Floats, Rows
 from controller.core.events import Allocation
 from controller.core.gpus import NO_GPUS, Choice, choose_gpus, quality_of
 from controller.core.nodes import Node, Nodes
-from controller.core.plugin import Filter, Pipeline
+from controller.core.plugin import Filter, Pipeline, Weighted
 from controller.core.requests import Ask, Part
 from controller.core.room import Room, room_of
 
@@ -44,22 +44,30 @@ class Ranking:
     """
 
     __slots__ = (
+        "_asked",
         "_edition",
         "_filters",
         "_fits",
         "_fits_at",
+        "_lasting",
         "_nodes",
         "_part",
         "_scorers",
         "_scores",
         "_scores_at",
+        "_static",
     )
 
     def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
         self._part = part
         self._nodes = nodes
-        self._filters = concerned(part, pipeline)
+        filters = concerned(part, pipeline)
+        self._filters = [each for each in filters if not is_static(each)]
+        self._static = [each for each in filters if is_static(each)]
         self._scorers = pipeline.scorers
+        self._asked: list[Weighted] = []
+        """The scorers that have something to say."""
+        self._lasting: tuple[int, Bools | None, Bools | None] = (-1, None, None)
         self._fits: Bools = np.empty(0, dtype=np.bool_)
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
@@ -76,6 +84,24 @@ class Ranking:
             return ALL
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
+    def _by_nature(self) -> Bools | None:
+        """What the static filters keep, asked once a layout; None if there are none."""
+        nodes = self._nodes
+        columns = nodes.columns  # laid out first: that may raise the layout
+        if self._lasting[0] != nodes.layout:
+            mask = kept(self._part, columns, ALL, self._static) if self._static else None
+            idle = kept(self._part, nodes.idle, ALL, self._filters)
+            self._lasting = nodes.layout, mask, idle if mask is None else idle & mask
+        return self._lasting[1]
+
+    @property
+    def possible(self) -> Bools:
+        """True for every node that could hold the part if nobody were on it."""
+        self._by_nature()
+        found = self._lasting[2]
+        assert found is not None
+        return found
+
     @property
     def fits(self) -> Bools:
         """True for every node that can hold the part now."""
@@ -83,6 +109,10 @@ class Ranking:
         if rows is not None:
             nodes = self._nodes
             mask = kept(self._part, nodes.columns, rows, self._filters)
+            if self._static:
+                lasting = self._by_nature()
+                assert lasting is not None
+                mask = mask & lasting[rows]
             if isinstance(rows, slice):
                 self._fits = mask
             else:
@@ -102,6 +132,7 @@ class Ranking:
         if rows is not None:
             nodes, fits = self._nodes, self.fits
             if isinstance(rows, slice):
+                self._asked = asked(self._part, nodes.columns, self._scorers)
                 self._scores = np.full(len(fits), NO)
                 fitting = np.flatnonzero(fits)
             else:
@@ -109,7 +140,7 @@ class Ranking:
                 fitting = rows[fits[rows]]
             if len(fitting):
                 total: Floats = np.zeros(len(fitting))
-                for each in self._scorers:
+                for each in self._asked:
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
             self._scores_at = (nodes.layout, nodes.changes)
@@ -146,6 +177,21 @@ def concerned(part: Part, pipeline: Pipeline) -> list[Filter]:
     return [each for each in pipeline.filters if each.concerns(part)]
 
 
+def is_static(plugin: Filter) -> bool:
+    """Does the filter look only at what nodes have by nature?"""
+    return bool(getattr(plugin, "static", False))
+
+
+def asked(part: Part, columns: Columns, scorers: Sequence[Weighted]) -> list[Weighted]:
+    """The scorers to which not all nodes are alike."""
+    found = []
+    for each in scorers:
+        concerns = getattr(each.scorer, "concerns", None)
+        if concerns is None or concerns(part, columns):
+            found.append(each)
+    return found
+
+
 class Placer:
     """Finds places. Remembers only what can be worked out again from the nodes."""
 
@@ -178,19 +224,26 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: Ask) -> Shape | None:
-        idle = self.nodes.idle
+        """Taints count, for work goes elsewhere; without an elsewhere, they may be taken away again."""
+        if not len(self.nodes):
+            return None
+        found = self._fewest(ask, lambda part: self.ranking(part).possible)
+        if found is None and any(self.nodes.columns.taints):
+            bare = replace(self.nodes.idle, taints=[()] * len(self.nodes))
+            return self._fewest(ask, lambda part: kept(part, bare, ALL, concerned(part, self.pipeline)))
+        return found
+
+    def _fewest(self, ask: Ask, holds: Callable[[Part], Bools]) -> Shape | None:
         counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1) if ask.nodes is None else (ask.nodes,)
         for count in counts:
             part = ask.split(count)
-            if part is None or not idle.height:
-                continue
-            if int(np.count_nonzero(kept(part, idle, ALL, concerned(part, self.pipeline)))) >= count:
+            if part is not None and int(np.count_nonzero(holds(part))) >= count:
                 return Shape(part, count)
         return None
 
     def possible(self, part: Part) -> Bools:
         """Nodes that take work now and could hold the part if they were empty."""
-        return kept(part, self.nodes.idle, ALL, concerned(part, self.pipeline)) & self.nodes.columns.open
+        return self.ranking(part).possible & self.nodes.columns.open
 
     def find(self, ask: Ask) -> Place | None:
         """A place for the ask now, or None."""

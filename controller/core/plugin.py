@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Filter(Protocol):
-    """Says which nodes can hold a part at all. Deterministic; reads, never writes."""
+    """Says which nodes can hold a part at all. Deterministic; reads, never writes.
+
+    One with `static: ClassVar[bool] = True` answers from what nodes have by nature, their labels, taints and
+    GPUs: it is asked once a class until one of these changes, and not when jobs come and go.
+    """
 
     name: ClassVar[str]
 
@@ -35,7 +39,10 @@ class Filter(Protocol):
 
 
 class Scorer(Protocol):
-    """Says how good a node is for a part: 0..1, higher is better."""
+    """Says how good a node is for a part: 0..1, higher is better.
+
+    One with a method `concerns(part, nodes)` is not asked where that is False: all nodes are alike to it.
+    """
 
     name: ClassVar[str]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent
 from controller.core.gates import FRESH, Wait
 from controller.core.jobs import Job, Member
+from controller.core.marks import Marks
 from controller.core.nodes import Node
 from controller.core.notes import recall
 from controller.core.requests import ask_of
@@ -101,6 +102,7 @@ class NodeRecord:
     version: str
     health: tuple[GpuRecord, ...] = field(default=())
     host: HostSpec | None = None
+    marks: Marks = field(default_factory=Marks)
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
@@ -227,6 +229,7 @@ def node_row(node: Node) -> NodeRow:
         node.version,
         health,
         node.host,
+        node.marks,
     )
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
@@ -260,6 +263,7 @@ def restore(
                 version=record.version,
                 host=record.host,
                 health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
+                marks=record.marks,
             )
         )
     ended = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
+from wire.affinity import Preference, Term, Toleration
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, memory
 from wire.words import WHOLE_GPU
@@ -39,6 +40,9 @@ class Part(_Hashed):
     share: int = 0
     models: tuple[str, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     def __str__(self) -> str:
         gpus = counted(self.gpus, "GPU") if self.gpus else ""
@@ -80,6 +84,9 @@ def ask_of(spec: JobSpec) -> Ask:
             share=round(gpus * WHOLE_GPU) if gpus < 1 else 0,
             models=tuple(sorted(set(spec.gpu_models))),
             selector=tuple(sorted(spec.selector.items())),
+            affinity=spec.affinity,
+            preferences=spec.preferences,
+            tolerations=spec.tolerations,
         ),
         nodes,
     )

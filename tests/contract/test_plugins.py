@@ -23,12 +23,18 @@ from controller.core.requests import Part, ask_of
 from controller.core.standing import Moving, placing
 from controller.core.state import State
 from controller.registry import METHODS, installed, make_plugin
+from wire.affinity import preference_of, taint_of, term_of, toleration_of
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU
 
+TAINTS = [taint_of(text) for text in ("gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute")]
 MODELS = ["H100", "A100-SXM4-80GB", "L4"]
 LABELS = [{}, {"zone": "a"}, {"zone": "b", "disk": "nvme"}]
-ARRAYS = [each.name for each in dataclasses.fields(Columns) if each.name not in ("labels", "models", "worth")]
+ARRAYS = [
+    each.name
+    for each in dataclasses.fields(Columns)
+    if each.name not in ("labels", "models", "taints", "worth")
+]
 
 
 def plugins(kind: str) -> list[Any]:
@@ -70,6 +76,7 @@ def clusters(draw: st.DrawFn) -> Columns:
         gpu_free=free,
         gpu_model=model,
         gpu_count=np.array(counts, dtype=np.int64),
+        taints=[tuple(draw(st.sets(st.sampled_from(TAINTS)))) for _ in range(height)],
     )
 
 
@@ -81,6 +88,13 @@ specs = st.builds(
     gpus=st.one_of(st.integers(0, 16).map(float), st.sampled_from([0.25, 0.5])),
     gpu_models=st.sampled_from([(), ("H100",), ("A100", "L4"), ("V100",)]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
+    affinity=st.sampled_from(
+        [(), (term_of("zone in a,c"),), (term_of("zone exists"), term_of("disk missing"))]
+    ),
+    preferences=st.sampled_from([(), (preference_of("zone in a"), preference_of("disk exists weight 20"))]),
+    tolerations=st.sampled_from(
+        [(), (toleration_of("*"),), (toleration_of("gpu=big"), toleration_of("old"))]
+    ),
     priority=st.integers(0, 100),
     time_limit_s=st.none() | st.floats(1, 1e6),
 )
@@ -103,9 +117,16 @@ def read_only(columns: Columns) -> Columns:
     return frozen
 
 
+def full(columns: Columns) -> Columns:
+    """The same nodes with nothing left on them."""
+    none = {name: np.minimum(getattr(columns, name), 0) for name in ("cpu_free", "memory_free", "gpu_free")}
+    return dataclasses.replace(columns, open=np.zeros_like(columns.open), **none)
+
+
 def same(left: Columns, right: Columns) -> bool:
     arrays = all(np.array_equal(getattr(left, name), getattr(right, name)) for name in ARRAYS)
-    return arrays and left.labels == right.labels and left.models == right.models
+    lists = (left.labels, left.models, left.taints) == (right.labels, right.models, right.taints)
+    return arrays and lists
 
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
@@ -121,6 +142,8 @@ def test_a_filter_answers_for_every_row_and_for_each_by_itself(
     assert kept.shape == (columns.height,)
     assert np.array_equal(plugin.keep(part, shown, ALL), kept)
     assert np.array_equal(plugin.keep(part, shown, rows), kept[rows])
+    if getattr(plugin, "static", False):  # then what jobs hold makes no difference
+        assert np.array_equal(plugin.keep(part, full(shown), ALL), kept)
     assert same(shown, columns)
 
 

@@ -16,6 +16,7 @@ from controller.core.jobs import NEVER
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
+from wire.affinity import preference_of, term_of, toleration_of
 from wire.conditions import Restart, RestartWhen
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop
 from wire.hosts import HostSpec
@@ -37,6 +38,9 @@ SPECS = st.builds(
     cpu_milli=st.sampled_from([500, 1000, 30_000]),
     priority=st.sampled_from([0, 50, 75]),
     hold=st.booleans(),
+    tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),
+    affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
+    preferences=st.sampled_from([(), (preference_of("node in c"),)]),
 ) | st.builds(
     spec,
     gpus=st.sampled_from([0, 2, 8, 16]),
@@ -202,6 +206,17 @@ class EngineMachine(RuleBasedStateMachine):
     def drain(self, name: str, drain: bool) -> None:
         self.world.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
 
+    @rule(
+        name=st.sampled_from(NODES),
+        taint=st.sampled_from(["broken:NoExecute", "gpu:NoSchedule", "old:PreferNoSchedule"]),
+        value=st.sampled_from(["", "x", None, None]),
+        disk=st.sampled_from(["nvme", None]),
+    )
+    def mark(self, name: str, taint: str, value: str | None, disk: str | None) -> None:
+        """An operator sets a label and a taint, or takes them away; who does not bear NoExecute has to go."""
+        self.world.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
+        self.agents.obey(self.world)
+
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 7), health=st.sampled_from(GpuHealth))
     def gpu_falls_ill(self, name: str, index: int, health: GpuHealth) -> None:
         self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", health, "xid"))
@@ -262,6 +277,8 @@ class EngineMachine(RuleBasedStateMachine):
         for name in NODES:
             self.hello(name)
             self.world.tell(inputs.Resume(name, "root"))
+            none = dict.fromkeys(self.world.state.nodes.by_name[name].marks.taints)
+            self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, none))
             for index in range(8):
                 self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", GpuHealth.OK))
         for _ in range(8 * len(self.world.state.jobs) + 8):

@@ -86,8 +86,8 @@ class NodeCard(Pane):
         if node.driver:
             load.append((f"   driver {plain(node.driver, 24)}", "faint"))
         labels = "  ".join(plain(f"{name}={value}", 60) for name, value in sorted(node.labels.items()))
-        lines = [head, load]
-        return [*lines, [(f" {labels}", "faint")]] if labels else lines
+        taints = "  ".join(plain(taint, 60) for taint in node.taints)
+        return [head, load, *([(f" {text}", "faint")] for text in (labels, taints) if text)]
 
     def _group(self, gpus: Sequence[GpuView], width: int) -> list[list[Piece]]:
         if not gpus:

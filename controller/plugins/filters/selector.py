@@ -16,6 +16,7 @@ class Selector:
     """Keeps nodes whose labels equal every pair of the selector; `node` is the node's own name."""
 
     name: ClassVar[str] = "selector"
+    static: ClassVar[bool] = True
 
     def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
         """True where every label matches."""

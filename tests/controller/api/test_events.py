@@ -62,6 +62,10 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
     (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
+    (
+        events.StopRequested(7, 1.0, Reason.EVICTED, "taint x:NoExecute of a"),
+        "job 7 has to leave: taint x:NoExecute of a",
+    ),
     (events.JobRequeued(7, 1.0, 1, Reason.NODE_LOST), "job 7 is queued again: node lost"),
     (events.JobEnded(7, 1.0, JobState.COMPLETED, Reason.NONE, code=0), "job 7 is COMPLETED"),
     (
@@ -76,6 +80,10 @@ TOLD: list[tuple[Event, str]] = [
     (events.NodeRemoved("a", 1.0, "bob"), "bob removed node a"),
     (events.NodeJoined("a", 1.0, facts("a", gpus=8), "boot"), "node a joined with 8 × H100"),
     (events.NodeJoined("a", 1.0, facts("a", gpus=0), "boot"), "node a joined"),
+    (
+        events.NodeMarked("a", 1.0, "bob", {"rack": "r1", "disk": None}, {"gpu:NoSchedule": "big"}),
+        "bob set the label rack=r1, took away the label disk, set the taint gpu=big:NoSchedule on node a",
+    ),
     (events.NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),
     (events.NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
     (events.NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
