@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import cgroups, checkup, host, tree
+from agent import cgroups, checkup, host, lease, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
@@ -73,7 +73,15 @@ def main() -> int:
             "binding": node.cores.describe(),
         },
     )
-    hello = Hello(options.name, VERSION, spool.boot_id, uuid.uuid4().hex, facts, node.attempts.unsettled())
+    hello = Hello(
+        options.name,
+        VERSION,
+        spool.boot_id,
+        uuid.uuid4().hex,
+        facts,
+        node.attempts.unsettled(),
+        lease.clock(),
+    )
     with suppress(KeyboardInterrupt):  # somebody tries it by hand
         node.serve(hello)
     groups.tidy()

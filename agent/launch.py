@@ -32,6 +32,7 @@ class Launch:
         checkpoint_signal: int = 0,
         checkpoint_dir: str = "",
         checkpoint_keep: int = 0,
+        lease_s: float | None = None,
     ) -> None:
         self.key = key
         self.place = place
@@ -51,6 +52,7 @@ class Launch:
         self.checkpoint_signal = checkpoint_signal
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_keep = checkpoint_keep
+        self.lease_s = lease_s
 
     def pack(self) -> bytes:
         """Length and content, as `take` reads them."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
-from agent import instructions, record
+from agent import instructions, lease, record
 from agent.attempts import Attempts
 from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
@@ -95,7 +95,7 @@ class Node:
             Settle: lambda settle: self._do(self.attempts.settle(settle)),
             ReadLog: self.logs.read,
             StopReading: lambda each: self.logs.stop(each.request),
-            Ping: lambda ping: channel.send(Pong(ping.beat)),
+            Ping: self._answer,
             Leave: self._leave,
         }
 
@@ -147,6 +147,14 @@ class Node:
                 print(f"agent: passed over a {type(frame).__name__} frame", file=sys.stderr)
             else:
                 obey(frame)
+
+    def _answer(self, ping: Ping) -> None:
+        if ping.heard is not None:
+            try:
+                self.spool.renew(ping.heard)
+            except OSError as error:  # leases run out then, which is what they are for
+                print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
+        self.channel.send(Pong(ping.beat, lease.clock()))
 
     def _leave(self, _: Leave) -> None:
         raise Gone

@@ -119,6 +119,7 @@ def launch_of(key: str, place: str, order: Start, account: Account, cpus: int) -
         checkpoint_signal=_number(order.checkpoint_signal),
         checkpoint_dir=saved.get("CORRAL_CHECKPOINT_DIR", ""),
         checkpoint_keep=order.checkpoint_keep,
+        lease_s=order.lease_s,
     )
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent import record
+from agent import lease, record
 from agent.record import Unreadable
 from wire.codec import Malformed
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
@@ -68,6 +68,8 @@ class Spool:
         self._attempts = f"{self.root}/attempts"
         self._settled = f"{self.root}/settled"
         self.hints = -1
+        self._lease = -1
+        self._heard = float("-inf")
         self._lock = -1
 
     def open(self, patience_s: float = 5.0, *, replace: bool = False) -> None:
@@ -79,6 +81,7 @@ class Spool:
             if not self.fifo.is_fifo():
                 self.fifo.unlink(missing_ok=True)
                 os.mkfifo(self.fifo, 0o600)
+            self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -122,6 +125,12 @@ class Spool:
                     return
 
     # --- writing ---
+
+    def renew(self, heard: float) -> None:
+        """Leases count from this moment of our clock, unless from a later one already."""
+        if heard > self._heard:
+            self._heard = heard
+            lease.renew(self._lease, self.boot_id, heard)
 
     def keep(self, key: Key, order: Start | None, *facts: bytes) -> None:
         """Write an order down, with room for what will become of it; raises OSError if that fails."""

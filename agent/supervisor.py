@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from agent import checkpoints, record, tree
+from agent import checkpoints, lease, record, tree
 from agent.binding import bind
 from agent.group import Group
 from agent.job import NotStarted, complain, start
@@ -41,6 +41,7 @@ class Supervisor:
         self.cpu_s = 0.0
         self.rss_mib = 0
         self.warn_at: float | None = None
+        self.lease_at: float | None = None
         self.limit_at: float | None = None
         self.term_at: float | None = None
         self.kill_at: float | None = None
@@ -76,6 +77,7 @@ class Supervisor:
         tree.become_subreaper(self.launch.key)
         self._write(record.line("claimed", os.getpid()))
         self._read_stop()
+        self._heed_lease()
         if self.why:
             self._conclude()
             return
@@ -142,7 +144,7 @@ class Supervisor:
     def _wait(self) -> None:
         """Sleep until a child dies, a stop is ordered or a moment has come; see to the last two."""
         retry_at = time.monotonic() + _RETRY_S if self.unsaid else None
-        planned = (self.warn_at, self.limit_at, self.term_at, self.kill_at, retry_at)
+        planned = (self.warn_at, self.lease_at, self.limit_at, self.term_at, self.kill_at, retry_at)
         moments = [moment for moment in planned if moment is not None]
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
@@ -160,6 +162,8 @@ class Supervisor:
         if self.term_at is not None and now >= self.term_at:
             self.sure = self.sure and self.saver is None
             self._begin_ending(self.grace_s)
+        if self.lease_at is not None and now >= self.lease_at:
+            self._heed_lease()
         if self.limit_at is not None and now >= self.limit_at:
             self.limit_at = None
             self.why = self.why or "time_limit"
@@ -170,6 +174,20 @@ class Supervisor:
             tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
             self.kill_at = now + self.pause
             self.pause = min(self.pause * 2, _SWEEPS[1])
+
+    def _heed_lease(self) -> None:
+        """Is the lease over, or when might it be? Renewals in between are found out then."""
+        self.lease_at = None
+        if self.launch.lease_s is None:
+            return
+        spool = os.path.dirname(os.path.dirname(self.launch.place))
+        left = lease.renewed(spool, self.boot) + self.launch.lease_s - lease.clock()
+        if left > 0:
+            self.lease_at = time.monotonic() + left
+            return
+        self.why = self.why or lease.OVER
+        if self.tasks:
+            self._begin_ending(self.launch.grace_s)
 
     def _begin_ending(self, grace_s: float) -> None:
         """SIGTERM to everything now, SIGKILL when the grace is over; a later order may shorten the grace."""

@@ -125,6 +125,12 @@ class Asked:
     restart_codes: Annotated[
         str | None, _option("--restart-codes", "CODES", "Only after these exit codes: 75,130-137.")
     ] = None
+    on_node_lost: Annotated[
+        str | None,
+        _option(
+            "--on-node-lost", "POLICY", "If its node is not heard of: wait, requeue-after-lease, manual."
+        ),
+    ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
 
 

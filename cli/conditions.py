@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from cli import units
 from cli.exits import Mistake
-from wire.conditions import MAX_CODES, MAX_RESTARTS, Restart, RestartWhen
+from wire.conditions import MAX_CODES, MAX_RESTARTS, OnNodeLost, Restart, RestartWhen
 from wire.spec import array_indices
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -33,6 +33,15 @@ def moment(text: str, now: float | None = None) -> float:
     except (ValueError, OverflowError):
         example = "18:30, 2030-05-01, 2030-05-01T08:00 or +2h"
         raise ValueError(f"{text!r} is not a moment; write {example}") from None
+
+
+def on_node_lost(text: str) -> OnNodeLost:
+    """What becomes of a job whose node is lost."""
+    try:
+        return OnNodeLost(text)
+    except ValueError:
+        words = ", ".join(each.value for each in OnNodeLost)
+        raise ValueError(f"cannot read {text!r}; there are {words}") from None
 
 
 def restart_of(policy: str | None, delay: str | None, codes: str | None) -> Restart | None:

@@ -64,6 +64,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
         ("gives up", f"after {duration(spec.start_within_s)} without a place" if spec.start_within_s else ""),
         ("restart", of_restart(spec.restart)),
+        ("node lost", _node_lost(spec)),
         ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
         ("grace", duration(spec.grace_s)),
         ("saves", _saves(spec)),
@@ -74,6 +75,13 @@ def of_spec(spec: JobSpec) -> Facts:
         ("array", spec.array or ""),
         ("held", "yes" if spec.hold else ""),
     ]
+
+
+def _node_lost(spec: JobSpec) -> str:
+    if spec.on_node_lost is None:
+        return ""
+    lease = f", which is {duration(spec.lease_s)}" * (spec.lease_s is not None)
+    return spec.on_node_lost.value + lease
 
 
 def of_restart(restart: Restart) -> str:

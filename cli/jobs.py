@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cli import script, units
 from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
-from cli.conditions import moment, restart_of
+from cli.conditions import moment, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.spec import JobSpec, gpus_text, problems
@@ -71,6 +71,7 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "restart": restart_of(
             *(_one(given, name, str) for name in ("restart", "restart_delay", "restart_codes"))
         ),
+        "on_node_lost": _one(given, "on_node_lost", on_node_lost),
         "checkpoint_command": _one(given, "checkpoint_command", units.words),
         "checkpoint_signal": _one(given, "checkpoint_signal", units.signal),
         "checkpoint_dir": _one(given, "checkpoint_dir", _directory),

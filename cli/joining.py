@@ -23,7 +23,6 @@ from wire.api import Check, NodeRequest, NodeView, Preflight
 from wire.client import Client, Refused
 from wire.hosts import HostSpec
 from wire.text import plain
-from wire.words import NodeState
 
 AT_ONCE = 16
 """Hosts looked at together; the controller has a limit of its own."""
@@ -41,7 +40,7 @@ HostsFile = Annotated[
         "--hosts-file", metavar="FILE", help="Lines of NAME [ADDRESS] [KEY=VALUE]…; # begins a comment."
     ),
 ]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Take the host keys that are shown, and ask nothing.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: host keys are taken as they are shown.")]
 Fingerprint = Annotated[
     str,
     typer.Option(
@@ -139,6 +138,23 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
         write_json(done)
     for node in done:
         note(f"node {node.name}: removed")
+    return refusals[0] if refusals else 0
+
+
+def lost(names: Names, yes: Yes = False) -> int:
+    """Declare that nothing runs on nodes any more: you have looked, or pulled the plug.
+
+    Jobs whose on_node_lost is manual or requeue-after-lease start anew elsewhere at once, all others end as
+    failed. If they do run on after all, they run twice.
+    """
+    if not yes and sys.stdin.isatty():
+        question = f"Does nothing run on {', '.join(names)} any more? [y/N]"
+        print(plain(question, 500), end=" ", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+            return FAILED
+    done, refusals = each(dict.fromkeys(names), Client().declare_lost)
+    for node in done:
+        note(f"node {node.name}: declared lost")
     return refusals[0] if refusals else 0
 
 
@@ -257,17 +273,17 @@ def _join(request: NodeRequest) -> int:
     try:
         node = client.add_node(request)
         deadline = time.monotonic() + JOIN_S
-        while node.state is NodeState.AWAY and time.monotonic() < deadline:
+        while node.state.away and time.monotonic() < deadline:
             time.sleep(0.1)
             node = client.node(request.name)
     except Refused as refused:
         return refusal(refused.problem)
     note(f"node {node.name}: {_joined(node)}")
-    return 0 if node.state is not NodeState.AWAY else FAILED
+    return 0 if not node.state.away else FAILED
 
 
 def _joined(node: NodeView) -> str:
-    if node.state is NodeState.AWAY:
+    if node.state.away:
         return f"added, and not there yet: {node.why}"
     models = sorted({gpu.model for gpu in node.gpus})
     gpus = ", ".join(f"{sum(gpu.model == model for gpu in node.gpus)} × {model}" for model in models)

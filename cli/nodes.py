@@ -84,6 +84,7 @@ def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE)
 app.command("add", epilog=joining.ADD_EXAMPLES)(joining.add)
 app.command("check", epilog=examples("corral nodes check gpu01"))(joining.check)
 app.command("trust", epilog=examples("corral nodes trust gpu01 --fingerprint SHA256:…"))(joining.trust)
+app.command("lost", epilog=examples("corral nodes lost gpu01"))(joining.lost)
 app.command("remove", epilog=examples("corral nodes remove gpu01 gpu02"))(joining.remove)
 app.command("taint", epilog=marks.TAINT_EXAMPLES)(marks.taint)
 app.command(

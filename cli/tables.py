@@ -25,7 +25,12 @@ _JOB_COLOURS = {
     JobState.FAILED: RED,
     JobState.CANCELLED: FAINT,
 }
-_NODE_COLOURS = {NodeState.UP: GREEN, NodeState.DRAINED: YELLOW, NodeState.AWAY: RED}
+_NODE_COLOURS = {
+    NodeState.UP: GREEN,
+    NodeState.DRAINED: YELLOW,
+    NodeState.SUSPECT: YELLOW,
+    NodeState.DOWN: RED,
+}
 
 
 def clock(at: float | None, now: float | None = None) -> str:

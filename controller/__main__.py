@@ -101,10 +101,13 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
+    config, ping_s = daemon.config, daemon.config.scheduler.heartbeat_s
     options = AgentOptions(
-        node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self, jobs=daemon.config.jobs.policy
+        node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self, jobs=config.jobs.policy
     )
-    return LocalLink(name, daemon.config.spool(name), python=node.python, agent=options)
+    return LocalLink(
+        name, config.spool(name), python=node.python, agent=options, ping_s=ping_s, silence_s=3 * ping_s
+    )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
 from controller.core.inputs import Input, Refusal, Reply, Tick
 from controller.core.jobs import NEVER
+from controller.core.losses import overdue
 from controller.core.notes import noted
 from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
@@ -46,6 +47,7 @@ MAX_BATCH = 2_000
 CYCLE_SHARE = 0.5
 """At most this part of the time goes to cycles, however long one takes."""
 FULL_PAUSE_S = 1.0
+SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
 
 log = logging.getLogger("corral.daemon")
@@ -64,7 +66,10 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
-        self.hosts = Hosts(config.state_dir, config.jobs.policy)
+        self.hosts = Hosts(config.state_dir, config.jobs.policy, config.scheduler.heartbeat_s)
+        self._silent: dict[str, float] = {}
+        """Since when a node has not been heard of, by the clock that nobody sets."""
+        self._counting: asyncio.TimerHandle | None = None
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.engine: Engine
         self.seq = 0
@@ -136,6 +141,8 @@ class Daemon:
 
     async def unlink(self, name: str) -> None:
         """Let a node's agent go, for good or before another link is opened to it."""
+        if name in self.links:
+            self._begin_silence(name)
         link = self.links.pop(name, None)
         self.samples.pop(name, None)
         self.processes.pop(name, None)
@@ -155,16 +162,34 @@ class Daemon:
         reply = await self.ask(inputs.RemoveNode(name, by))
         if not isinstance(reply, Refusal):
             await self.unlink(name)
+            self._silent.pop(name, None)
             self.hosts.known.forget(name)
         return reply
+
+    def _count_silence(self) -> None:
+        """Once a second while a node is away: is its silence long enough for something to be done?"""
+        now, losses = time.monotonic(), self._pipeline.losses
+        for name, since in self._silent.items():
+            node = self.state.nodes.get(name)
+            if node is not None and overdue(self.state, node, losses, now - since):
+                self.tell(inputs.NodeSilent(name, now - since))
+        loop = asyncio.get_running_loop()
+        self._counting = loop.call_later(SILENCE_STEP_S, self._count_silence) if self._silent else None
+
+    def _begin_silence(self, node: str) -> None:
+        self._silent.setdefault(node, time.monotonic())
+        if self._counting is None and not self._stopping:
+            self._count_silence()
 
     def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
         match frame:
             case Report(status):
                 self.tell(inputs.AgentReported(node, status))
             case Hello():
+                self._silent.pop(node, None)
                 self.tell(inputs.AgentSaidHello(node, frame))
             case LinkLost(why):
+                self._begin_silence(node)
                 self.tell(inputs.LinkWentDown(node, why))
             case GpuHealthChanged(uuid, health, why):
                 self.tell(inputs.GpuReported(node, uuid, health, why))
@@ -197,6 +222,8 @@ class Daemon:
 
     async def run(self) -> None:
         """Decide and commit until stop(); returns when all that came in is done."""
+        for node in self.state.nodes:
+            self._begin_silence(node.name)  # whoever was away before: how long, nobody can tell
         while self._inbox or not self._stopping:
             if not self._inbox and not self._cycle_due():
                 self._wake.clear()
@@ -219,6 +246,8 @@ class Daemon:
     def stop(self) -> None:
         """Take no more inputs; run() ends once the inbox is empty."""
         self._stopping = True
+        if self._counting is not None:
+            self._counting.cancel()
         self._wake.set()
 
     async def close(self) -> None:

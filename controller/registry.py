@@ -22,10 +22,12 @@ from controller.config import (
     problem_at,
     problem_of,
 )
+from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
 from controller.core.shares import Sharing
+from wire.conditions import OnNodeLost
 
 METHODS = {
     "filter": ("keep", "concerns", "explain"),
@@ -73,6 +75,9 @@ def build_pipeline(config: Config) -> Pipeline:
         max_delay_s=section.backfill_delay_s,
         sharing=_sharing(config.fair_share),
         depth=section.backfill_depth,
+        losses=Losses(
+            OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
+        ),
         rules=rules,
         strategies=_strategies(config, problems),
         guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),

@@ -12,7 +12,7 @@ from tui.paint import Piece, level
 from wire.api import GpuView, JobView, NodeView
 from wire.spec import gpus_text
 from wire.text import duration, plain
-from wire.words import WHOLE_GPU, GpuHealth, JobState, NodeState, Reason, priority_name
+from wire.words import WHOLE_GPU, GpuHealth, JobState, Reason, priority_name
 
 _QUIET_REASONS = (Reason.NONE, Reason.NEW)
 
@@ -87,7 +87,7 @@ def gpu_kind(gpu: GpuView) -> str:
 
 def gpu_map(node: NodeView) -> Sequence[Piece]:
     """The GPUs of a node, NUMA node by NUMA node: first what each is, then how hard each works."""
-    away = node.state is NodeState.AWAY
+    away = node.state.away
     kinds: list[Piece] = []
     loads: list[Piece] = []
     for _, group in groupby(by_numa(node), key=lambda gpu: gpu.numa):

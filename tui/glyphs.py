@@ -16,7 +16,7 @@ JOB: Final = {
     JobState.CANCELLED: "⊘",
 }
 HELD: Final = "‖"
-NODE: Final = {NodeState.UP: "▲", NodeState.DRAINED: "▽", NodeState.AWAY: "✗"}
+NODE: Final = {NodeState.UP: "▲", NodeState.DRAINED: "▽", NodeState.SUSPECT: "◌", NodeState.DOWN: "✗"}
 GPU: Final = {"busy": "■", "share": "◧", "free": "□", "sick": "✗"}
 LEVELS: Final = "▁▂▃▄▅▆▇█"
 MARK: Final = "◆"

@@ -186,6 +186,10 @@ class Client:
         """Set labels and taints of a node, or take them away."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
+    def declare_lost(self, name: str) -> NodeView:
+        """Vouch that nothing runs on a node any more."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
+
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""
         return self._get(ClusterView, "/v1/cluster")

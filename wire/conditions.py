@@ -24,6 +24,17 @@ class RestartWhen(str, enum.Enum):
     ALWAYS = "always"
 
 
+class OnNodeLost(str, enum.Enum):
+    """What becomes of a job whose node is not heard of any more."""
+
+    WAIT = "wait"
+    """It stays where it is until the node tells what became of it."""
+    REQUEUE = "requeue-after-lease"
+    """Its supervisor ends it when the lease is over; after that it starts anew, never before."""
+    MANUAL = "manual"
+    """It stays until an operator says that the node is lost; then it starts anew."""
+
+
 @dataclass(frozen=True)
 class Restart:
     """How often a job runs again by itself, and how long it waits before each time.

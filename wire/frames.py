@@ -113,6 +113,7 @@ class Hello:
     incarnation: str
     facts: NodeFacts
     attempts: tuple[AttemptStatus, ...] = ()
+    clock: Optional[float] = None
     protocol: int = PROTOCOL
 
 
@@ -190,9 +191,10 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class Pong:
-    """Answer to Ping."""
+    """Answer to Ping; `clock` is the host's own, as in Hello: seconds since it booted."""
 
     beat: int
+    clock: Optional[float] = None
 
 
 # --- controller to agent ---
@@ -227,6 +229,7 @@ class Start:
     workdir: Optional[str] = None
     time_limit_s: Optional[float] = None
     grace_s: float = 10.0
+    lease_s: Optional[float] = None
     checkpoint: Optional[Checkpoint] = None
     checkpoint_command: tuple[str, ...] = ()
     checkpoint_signal: str = ""
@@ -282,9 +285,13 @@ class StopReading:
 
 @dataclass(frozen=True)
 class Ping:
-    """Are you there? Renews the lease."""
+    """Are you there? Renews leases as of `heard`: what the host's clock said when we heard of it last.
+
+    That moment, and not the one when this arrives, counts: a network may hold it back for minutes.
+    """
 
     beat: int
+    heard: Optional[float] = None
 
 
 @dataclass(frozen=True)

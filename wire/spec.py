@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional
 
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
-from wire.conditions import NO_RESTART, Restart, condition_problems
+from wire.conditions import NO_RESTART, OnNodeLost, Restart, condition_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
@@ -18,7 +18,7 @@ class JobSpec:
     `cpu_milli` and `memory_mib` are per node, `gpus` is the total over all nodes:
     a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
     nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
-    could first have started.
+    could first have started. `lease_s` is not for asking: the controller writes down what holds for the job.
     """
 
     command: tuple[str, ...]
@@ -42,6 +42,8 @@ class JobSpec:
     deadline_at: Optional[float] = None
     start_within_s: Optional[float] = None
     restart: Restart = NO_RESTART
+    on_node_lost: Optional[OnNodeLost] = None
+    lease_s: Optional[float] = None
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False

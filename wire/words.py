@@ -63,7 +63,15 @@ class NodeState(str, enum.Enum):
 
     UP = "up"
     DRAINED = "drained"
-    AWAY = "away"
+    SUSPECT = "suspect"
+    """Not heard of for a short while; what runs there is believed to run."""
+    DOWN = "down"
+    """Not heard of for long, or never."""
+
+    @property
+    def away(self) -> bool:
+        """Is it not heard of?"""
+        return self in (NodeState.SUSPECT, NodeState.DOWN)
 
 
 class GpuHealth(str, enum.Enum):

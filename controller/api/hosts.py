@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.api.call import Call
 from controller.api.errors import Rejected
 from controller.api.nodes import view
+from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.nodes.knownhosts import readable
 from wire import api
@@ -60,6 +61,14 @@ async def remove(call: Call) -> NodeView:
     if isinstance(reply, Refusal):
         raise Rejected(reply)
     return before
+
+
+async def lost(call: Call) -> NodeView:
+    """Declare that nothing runs on a node any more: its jobs end, or start anew elsewhere."""
+    call.need_operator("declare nodes lost")
+    node = await call.node()
+    await call.ask(inputs.DeclareLost(node.name, call.caller.user))
+    return view(call, node)
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:

@@ -102,6 +102,7 @@ ROUTES = (
     Route(
         "POST", "/v1/nodes/{node}/remove", hosts.remove, NodeView, NodeAction, refuses=(404, 409, 413, 507)
     ),
+    Route("POST", "/v1/nodes/{node}/lost", hosts.lost, NodeView, NodeAction, refuses=(404, 409, 413, 507)),
     Route("GET", "/v1/nodes/{node}", nodes.show, NodeView, refuses=(404,)),
     Route("POST", "/v1/nodes/{node}/drain", nodes.drain, NodeView, NodeAction, refuses=(404, 507)),
     Route("POST", "/v1/nodes/{node}/resume", nodes.resume, NodeView, NodeAction, refuses=(404, 409, 507)),

@@ -147,6 +147,8 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "NodeMarked": _node_marked,
     "NodeJoined": _node_joined,
     "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
+    "NodeWentDown": lambda facts: f"node {facts['node']} is down: it has not been heard of for long",
+    "NodeDeclaredLost": lambda facts: f"{facts['by']} declared node {facts['node']} lost",
     "NodeDrained": _node_drained,
     "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
     "GpuHealthRecorded": _gpu_health,

@@ -203,9 +203,18 @@ class SchedulerSection(Section):
     backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] = "easy"
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
+    on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"
+    lease_s: float = Field(300.0, ge=1, le=86_400)
+    lease_margin_s: float = Field(30.0, ge=0, le=86_400)
+    down_after_s: float = Field(60.0, ge=0, le=86_400)
     filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
     scorers: dict[str, WeightedPlugin] = {name: WeightedPlugin(weight=100) for name in SCORERS}
     picker: Plugin = Plugin(name="thrift")
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often agents are asked whether they are there: several times in a lease."""
+        return min(5.0, self.lease_s / 6)
 
 
 class QueueSection(Section):

@@ -231,6 +231,7 @@ def _node_joined(state: State, event: events.NodeJoined) -> None:
         node = Node(event.node, {})
         state.nodes.insert(node)
     node.up, node.why, node.since = True, node.why if node.drained else "", event.at
+    node.down = False
     node.version = event.version
     state.nodes.equip(node, event.facts, event.boot_id)
 
@@ -241,6 +242,17 @@ def _node_went_away(state: State, event: events.NodeWentAway) -> None:
     if not node.drained:
         node.why = event.why
     state.nodes.refresh(node)
+
+
+def _node_went_down(state: State, event: events.NodeWentDown) -> None:
+    state.nodes.by_name[event.node].down = True
+
+
+def _node_declared_lost(state: State, event: events.NodeDeclaredLost) -> None:
+    node = state.nodes.by_name[event.node]
+    node.down = True
+    if not node.drained:
+        node.why = f"declared lost by {event.by}"
 
 
 def _node_drained(state: State, event: events.NodeDrained) -> None:
@@ -292,6 +304,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.NodeMarked: _node_marked,
     events.NodeJoined: _node_joined,
     events.NodeWentAway: _node_went_away,
+    events.NodeWentDown: _node_went_down,
+    events.NodeDeclaredLost: _node_declared_lost,
     events.NodeDrained: _node_drained,
     events.NodeResumed: _node_resumed,
     events.GpuHealthRecorded: _gpu_health_recorded,

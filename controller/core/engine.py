@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core import events, inputs
+from controller.core import events, inputs, losses
 from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
@@ -90,6 +90,7 @@ class Engine:
         spec = admit(self.pipeline.rules, given.spec, given.user)
         if isinstance(spec, Refusal):
             return spec
+        spec = losses.with_lease(self.pipeline.losses, spec)
         ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [0]
         refusal = (
             self.keeper.refusal(spec, now)
@@ -345,7 +346,9 @@ class Engine:
             self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, told))
         else:
             outcome = outcome_of(job, now)
-            self._record(requeued(job, outcome) or restarted(job, outcome) or outcome)
+            self._record(
+                requeued(job, outcome) or losses.anew(job, outcome) or restarted(job, outcome) or outcome
+            )
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         if self.state.nodes.get(given.node) is None:
@@ -359,6 +362,32 @@ class Engine:
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
         return Accepted()
+
+    def _node_silent(self, given: inputs.NodeSilent, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is None or node.up:
+            return Accepted()
+        if not node.down and given.for_s >= self.pipeline.losses.down_after_s:
+            self._record(events.NodeWentDown(given.node, now))
+        for job in list(losses.lost_jobs(self.state, node, self.pipeline.losses, given.for_s)):
+            self._lose(job, given.node, f"{given.node} is silent, and the lease is over", now)
+        return Accepted()
+
+    def _declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        if node is None:
+            return _no_such_node(given.node)
+        if node.up:
+            message = f"node {given.node} is {node.state.value}"
+            return Refusal("conflict", message, "node", "Drain it, and cancel or requeue its jobs.")
+        self._record(events.NodeDeclaredLost(given.node, now, given.by))
+        for number in sorted(node.held):
+            self._lose(self.state.jobs[number], given.node, f"{given.by} declared {given.node} lost", now)
+        return Accepted()
+
+    def _lose(self, job: Job, node: str, why: str, now: float) -> None:
+        """What the job had on this node is over, and nobody will ever say how."""
+        self._exited(job, AttemptStatus(job.id, job.attempt, why=f"node_lost: {why}"), node, now)
 
     def _controller_started(self, given: inputs.ControllerStarted, now: float) -> Reply:
         for name in given.nodes:
@@ -422,6 +451,8 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,
     inputs.LinkWentDown: Engine._link_went_down,
+    inputs.NodeSilent: Engine._node_silent,
+    inputs.DeclareLost: Engine._declare_lost,
     inputs.ControllerStarted: Engine._controller_started,
     inputs.SetShare: Engine._set_share,
     inputs.Tick: Engine._tick,

@@ -233,6 +233,18 @@ class NodeWentAway(NodeEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeWentDown(NodeEvent):
+    """It has been away for so long that nobody expects it back soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeclaredLost(NodeEvent):
+    """An operator vouches that nothing runs there any more; its jobs end, or start anew elsewhere."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDrained(NodeEvent):
     """No new work; what runs there ends by itself."""
 
@@ -303,6 +315,8 @@ Event = (
     | NodeMarked
     | NodeJoined
     | NodeWentAway
+    | NodeWentDown
+    | NodeDeclaredLost
     | NodeDrained
     | NodeResumed
     | GpuHealthRecorded

@@ -10,6 +10,7 @@ from controller.core.columns import ALL, Columns
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out
+from controller.core.losses import told
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -25,7 +26,7 @@ EXAMPLES = 3
 def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     """The dominant reason, and for a waiting job the nodes each filter took."""
     if job.state is not JobState.QUEUED:
-        return Why(job.reason, _told(job))
+        return Why(job.reason, _told(state, job))
     if job.held:
         return Why(Reason.HELD, "held: release it to let it start")
     if job.wait.gates:
@@ -132,11 +133,15 @@ def _making_room(state: State, job: Job, now: float) -> str:
     return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
 
 
-def _told(job: Job) -> str:
+def _told(state: State, job: Job) -> str:
     if job.detail:
         return job.detail
     if job.reason is Reason.GRACE:
         return f"makes room: preempted by {job.stopped_by}"
+    silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
+    silent = [node for node in silent if not node.up]
+    if silent:
+        return f"was on {silent[0].name}, which is not heard of: it {told(job, silent[0])}"
     nodes = ", ".join(job.members)
     sentences = {
         JobState.SCHEDULED: f"starting on {nodes}",

@@ -157,6 +157,22 @@ class LinkWentDown:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """Nobody has heard of a node for so long, by a clock that does not jump."""
+
+    node: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareLost:
+    """An operator vouches that nothing runs on the node any more."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerStarted:
     """The state was made from rows; these nodes were there before, and nobody has heard of them yet."""
 
@@ -194,6 +210,8 @@ Input = (
     | AgentReported
     | GpuReported
     | LinkWentDown
+    | NodeSilent
+    | DeclareLost
     | ControllerStarted
     | SetShare
     | Tick

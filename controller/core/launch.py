@@ -29,6 +29,7 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             workdir=spec.workdir,
             time_limit_s=spec.time_limit_s,
             grace_s=spec.grace_s,
+            lease_s=spec.lease_s,
             checkpoint=job.checkpoint,
             checkpoint_command=spec.checkpoint_command,
             checkpoint_signal=signal_name(spec.checkpoint_signal),

@@ -30,6 +30,8 @@ class Node:
     labels: dict[str, str]
     facts: NodeFacts = NOTHING
     up: bool = False
+    down: bool = False
+    """Away for so long that nobody expects it back soon."""
     drained: bool = False
     why: str = "never connected"
     since: float = 0.0
@@ -61,7 +63,7 @@ class Node:
     def state(self) -> NodeState:
         """Away beats drained: nobody can tell what happens there."""
         if not self.up:
-            return NodeState.AWAY
+            return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
         return NodeState.DRAINED if self.drained else NodeState.UP
 
     def taken(self) -> Iterator[Allocation]:

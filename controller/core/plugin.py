@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.losses import NO_LOSSES, Losses
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
 from controller.core.shares import Sharing
@@ -136,6 +137,8 @@ class Pipeline:
     sharing: Sharing = field(default_factory=Sharing)
     depth: int | None = None
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""
+    losses: Losses = NO_LOSSES
+    """What becomes of jobs on nodes that are not heard of."""
     rules: Rules = NO_RULES
     """What the configuration says about who may have what."""
     strategies: tuple[Strategy, ...] = ()

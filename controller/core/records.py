@@ -103,6 +103,7 @@ class NodeRecord:
     health: tuple[GpuRecord, ...] = field(default=())
     host: HostSpec | None = None
     marks: Marks = field(default_factory=Marks)
+    down: bool = False
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
@@ -230,6 +231,7 @@ def node_row(node: Node) -> NodeRow:
         health,
         node.host,
         node.marks,
+        node.down,
     )
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
@@ -247,7 +249,7 @@ def restore(
     for row in nodes:
         if row.state == REMOVED:
             continue
-        was_there = row.state != NodeState.AWAY.value
+        was_there = row.state in (NodeState.UP.value, NodeState.DRAINED.value)
         if was_there:
             there.append(row.name)
         record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
@@ -262,6 +264,7 @@ def restore(
                 boot_id=record.boot_id,
                 version=record.version,
                 host=record.host,
+                down=record.down,
                 health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
                 marks=record.marks,
             )

@@ -22,6 +22,7 @@ from wire.frames import (
     Leave,
     LogChunk,
     Ping,
+    Pong,
     ReadLog,
     Report,
     StopReading,
@@ -68,6 +69,7 @@ class Conversation:
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._readings: dict[int, _Reading] = {}
         self._requests = 0
+        self._clock: float | None = None
 
     async def run(self, ping_s: float, silence_s: float) -> str:
         """Listen until the connection is lost; returns why."""
@@ -155,6 +157,8 @@ class Conversation:
             return self._greet(frame)
         if isinstance(frame, LogChunk):
             self._take_chunk(frame)
+        elif isinstance(frame, Pong):
+            self._clock = frame.clock
         elif isinstance(frame, (Report, GpuReport, GpuProcesses, GpuHealthChanged)):
             self._deliver(frame)
         return ""
@@ -167,6 +171,9 @@ class Conversation:
         if frame.node != self.name:
             return f"it says it is {plain(frame.node)!r}"
         self.greeted = True
+        self._clock = frame.clock
+        if frame.clock is not None:
+            self.send(Ping(0, frame.clock))  # before any order: what is started needs a lease that holds
         self._deliver(frame)
         return ""
 
@@ -184,7 +191,7 @@ class Conversation:
                 return f"the agent has been silent for {silent:.0f} s"
             if self.greeted:
                 beat += 1
-                self.send(Ping(beat))
+                self.send(Ping(beat, self._clock))
 
 
 class _Reading:

@@ -17,14 +17,16 @@ from wire.policy import USUAL, JobPolicy
 class Hosts:
     """One per controller."""
 
-    def __init__(self, state_dir: Path, jobs: JobPolicy = USUAL) -> None:
+    def __init__(self, state_dir: Path, jobs: JobPolicy = USUAL, heartbeat_s: float = 5.0) -> None:
         self.jobs = jobs
+        self._heartbeat_s = heartbeat_s
         self.known = KnownHosts(state_dir / "known_hosts")
         self.connector = SshConnector(self.known)
 
     def link(self, name: str, host: HostSpec) -> SshLink:
         """The link to a node's agent, not yet open."""
-        return SshLink(name, read_host(host, self.jobs), self.connector)
+        made, ping_s = read_host(host, self.jobs), self._heartbeat_s
+        return SshLink(name, made, self.connector, ping_s=ping_s, silence_s=3 * ping_s)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Ask a host everything; nothing is pinned."""

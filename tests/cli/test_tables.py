@@ -138,7 +138,7 @@ NODES = [
     node("gpu01", gpus=GPUS, jobs=(1, 2), labels={"rack": "r1"}),
     node("gpu02", state=NodeState.DRAINED, why="new fan, back on Monday", cpu_free_milli=63_500),
     node(
-        "a-node-with-a-long-name.example.org", state=NodeState.AWAY, why="connection lost", memory_mib=1 << 21
+        "a-node-with-a-long-name.example.org", state=NodeState.DOWN, why="connection lost", memory_mib=1 << 21
     ),
 ]
 EVENTS = [

@@ -203,3 +203,25 @@ async def test_closing_lets_the_agent_go_and_its_attempts_go_on(
     link.open(listener.deliver)
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts] == [pid]
+
+
+async def test_a_lease_lasts_as_long_as_the_link(open_link: Callable[..., Any]) -> None:
+    link, listener = await open_link(ping_s=0.2, silence_s=2.0)
+    link.send(order(1, "sleep", "4", lease_s=1.5))
+    assert (await listener.status(1, ended=True)).code == 0
+
+
+async def test_a_lease_is_over_when_the_link_is(open_link: Callable[..., Any], way: Way) -> None:
+    link, listener = await open_link(ping_s=0.2, silence_s=2.0)
+    link.send(order(1, "sleep", "1000", lease_s=1.5))
+    link.send(order(2, "sleep", "1000"))
+    pids = [(await listener.status(job, ended=False)).pid for job in (1, 2)]
+    await link.close()
+    async with asyncio.timeout(PATIENCE_S):
+        while alive(pids[0]):
+            await asyncio.sleep(0.05)
+    assert alive(pids[1])
+    link.open(listener.deliver)
+    told = {status.job: status for status in (await listener.nth(Hello, 2)).attempts}
+    assert told[1].why.startswith("node_lost: the controller was not heard of")
+    assert told[2].ended_at is None

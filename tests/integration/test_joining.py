@@ -133,7 +133,7 @@ def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
         for connection in far.connections:
             connection._loop.call_soon_threadsafe(connection.abort)
         cluster.until(lambda: "ALERT: its host key changed" in client.node("gpu02").why, "the alarm")
-        assert client.node("gpu02").state is NodeState.AWAY
+        assert client.node("gpu02").state is NodeState.SUSPECT
         assert client.job(job).job.state is JobState.RUNNING
         looked = corral("nodes", "check", "gpu02", "-o", "json")
         [shown] = json.loads(looked.stdout)

@@ -11,7 +11,7 @@ from tests.integration.conftest import SmallDisk
 from tests.oracle.oracle import Oracle
 from tests.systems import System
 from wire.client import Refused
-from wire.words import JobState, NodeState
+from wire.words import JobState
 
 Build = Callable[..., System]
 
@@ -124,7 +124,7 @@ def test_a_spool_that_cannot_be_written_costs_only_its_node(build: Build, small_
     system.await_nodes("gpu01")
     with system.client() as client:
         system.until(lambda: str(spool) in client.node("gpu02").why, "the node says why it is away")
-        assert client.node("gpu02").state is NodeState.AWAY
+        assert client.node("gpu02").state.away
         assert "Traceback" not in client.node("gpu02").why
     oracle = Oracle(system)
     with system.client() as client:

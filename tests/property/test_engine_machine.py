@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,7 +19,7 @@ from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
 from wire.affinity import preference_of, term_of, toleration_of
-from wire.conditions import Restart, RestartWhen
+from wire.conditions import OnNodeLost, Restart, RestartWhen
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
@@ -41,6 +43,7 @@ SPECS = st.builds(
     tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),
     affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
     preferences=st.sampled_from([(), (preference_of("node in c"),)]),
+    on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
 ) | st.builds(
     spec,
     gpus=st.sampled_from([0, 2, 8, 16]),
@@ -127,6 +130,38 @@ class EngineMachine(RuleBasedStateMachine):
             self.agents.up.discard(name)
             self.world.join(name)
             assert self.world.state.nodes.get(name) is None
+
+    @precondition(lambda self: len(self.agents.up) < len(NODES))
+    @rule(data=st.data())
+    def lease_runs_out(self, data: st.DataObject) -> None:
+        """Supervisors end what has a lease; only afterwards is the silence long enough for the controller."""
+        name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
+        for key, status in self.agents.alive.items():
+            leased = self.world.job(status.job).spec.lease_s is not None
+            if key[0] == name and status.ended_at is None and leased:
+                self.agents.alive[key] = replace(
+                    status, ended_at=self.world.now, signal=15, why="node_lost: lease"
+                )
+        self.world.tell(inputs.NodeSilent(name, 1e6))
+
+    @precondition(lambda self: len(self.agents.up) < len(NODES))
+    @rule(data=st.data())
+    def declare_lost(self, data: st.DataObject) -> None:
+        """An operator has pulled the plug."""
+        name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
+        for key in [key for key in self.agents.alive if key[0] == name]:
+            del self.agents.alive[key]
+        self.world.tell(inputs.DeclareLost(name, "root"))
+        self.agents.obey(self.world)
+
+    @invariant()
+    def no_job_runs_twice_at_once(self) -> None:
+        """Also on hosts that nobody can reach."""
+        attempts: dict[int, set[int]] = {}
+        for (_, job, attempt), status in self.agents.alive.items():
+            if status.started_at is not None and status.ended_at is None:
+                attempts.setdefault(job, set()).add(attempt)
+        assert all(len(each) == 1 for each in attempts.values())
 
     @rule(name=st.sampled_from(NODES))
     def reboot(self, name: str) -> None:

@@ -85,6 +85,8 @@ TOLD: list[tuple[Event, str]] = [
         "bob set the label rack=r1, took away the label disk, set the taint gpu=big:NoSchedule on node a",
     ),
     (events.NodeWentAway("a", 1.0, "cable"), "node a is away: cable"),
+    (events.NodeWentDown("a", 1.0), "node a is down: it has not been heard of for long"),
+    (events.NodeDeclaredLost("a", 1.0, "bob"), "bob declared node a lost"),
     (events.NodeDrained("a", 1.0, "", "bob"), "bob drained node a"),
     (events.NodeResumed("a", 1.0, "bob"), "bob resumed node a"),
     (

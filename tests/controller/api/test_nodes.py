@@ -43,7 +43,7 @@ async def test_readings_of_a_node_that_is_away_are_not_shown(house: House) -> No
     assert (node["gpus"][0]["utilisation"], node["gpus"][0]["power_w"]) == (93, 650)
     await house.told(inputs.LinkWentDown("gpu01", "cable"))
     _, node = await house.get("/v1/nodes/gpu01")
-    assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("away", "cable", 0)
+    assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("suspect", "cable", 0)
 
 
 async def test_drain_and_resume(house: House) -> None:
@@ -88,7 +88,7 @@ async def test_the_cluster_in_one_glance(house: House) -> None:
     _, empty = await house.get("/v1/cluster")
     assert (empty["gpus"], empty["nodes"], empty["jobs"]["QUEUED"]) == (
         0,
-        {"up": 0, "drained": 0, "away": 0},
+        {"up": 0, "drained": 0, "suspect": 0, "down": 0},
         0,
     )
     await house.join("a", gpus=4, cpus=8)
@@ -104,7 +104,7 @@ async def test_the_cluster_in_one_glance(house: House) -> None:
         16_000,
         4_000,
     )
-    assert seen["nodes"] == {"up": 1, "drained": 1, "away": 0}
+    assert seen["nodes"] == {"up": 1, "drained": 1, "suspect": 0, "down": 0}
     assert (seen["jobs"]["SCHEDULED"], seen["jobs"]["QUEUED"]) == (2, 1)
     assert seen["seq"] == house.daemon.seq
 
@@ -141,7 +141,7 @@ async def test_a_host_that_is_not_there_is_added_and_says_why(house: House) -> N
     assert (status, looked["ready"]) == (200, False)
     assert looked["checks"][0]["found"] == "nothing listens at its SSH port"
     status, node = await house.post("/v1/nodes", {"name": "a", "host": HOST})
-    assert (status, node["state"]) == (201, "away")
+    assert (status, node["state"]) == (201, "down")
     await house.until(lambda: house.daemon.state.nodes.by_name["a"].why == "nothing listens at its SSH port")
     status, problem = await house.post("/v1/nodes/a/trust", {"host_key": "no key"})
     assert (status, problem["where"]) == (400, "host_key")

@@ -34,7 +34,7 @@ def test_a_start_costs_every_node_that_was_there_and_the_journal_says_so() -> No
     before = len(world.events)
     engine = restarted(world)
     assert world.events[before:] == [NodeWentAway(node, world.now, JUST_STARTED) for node in ("a", "b")]
-    assert {node.state for node in engine.state.nodes} == {NodeState.AWAY}
+    assert {node.state for node in engine.state.nodes} == {NodeState.SUSPECT, NodeState.DOWN}
     assert [node.why for node in engine.state.nodes] == [JUST_STARTED, "test", "cut", "never connected"]
 
 
