@@ -100,6 +100,11 @@ class Job:
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
+    def ages_from(self) -> float:
+        """Since when waiting counts: a job that may not begin yet does not grow old."""
+        return max(self.submitted_at, self.spec.begin_at or 0.0)
+
+    @property
     def priority(self) -> int:
         """0 to 100, higher is sooner."""
         return self.spec.priority

@@ -242,7 +242,7 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare names whole policies"),
         (
             [SMALL, "--order", "best"],
-            "--order: 'best' is none of aging, fair, fifo, multifactor, priority, shortest",
+            "--order: 'best' is none of aging, deadline, fair, fifo, multifactor, priority, shortest",
         ),
         ([SMALL, "--backfill", "all"], "--backfill: 'all' is none of none, easy,"),
         ([SMALL, "--same-second", "never"], "--same-second: 'never' is none of house, sc15"),

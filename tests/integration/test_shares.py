@@ -30,7 +30,13 @@ def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., Syste
         whys = {job: client.explain(job).why for job in (again, other)}
         assert [whys[job].position for job in (other, again)] == [1, 2]
         for why in whys.values():
-            assert [each.name for each in why.receipt] == ["priority", "age", "fair_share", "size"]
+            assert [each.name for each in why.receipt] == [
+                "priority",
+                "age",
+                "fair_share",
+                "size",
+                "deadline",
+            ]
             assert all(each.points == each.factor * each.weight for each in why.receipt)
         told = system.corral("explain", str(again))
         assert "fair share" in told

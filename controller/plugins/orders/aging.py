@@ -23,8 +23,8 @@ class Aging:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """All the same: of one priority, the older is never behind."""
-        return ()
+        """Of one priority, the older is never behind."""
+        return (job.ages_from,)
 
     def group(self, job: Job, tenant: Path) -> Group:
         """Alike in everything but age."""
@@ -32,5 +32,5 @@ class Aging:
 
     def place(self, job: Job, view: View) -> tuple[float, ...]:
         """Lower is first."""
-        aged = job.priority + self.per_hour * max(0.0, view.now - job.submitted_at) / HOUR_S
+        aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 GPUS = 4
 """Of each node, with four CPUs and 32 GiB each."""
-ORDERS = ("priority", "aging", "fair", "fifo", "multifactor", "shortest")
+ORDERS = ("priority", "aging", "deadline", "fair", "fifo", "multifactor", "shortest")
 SIZES = Odds(
     [
         *((0.0, 2.0), (0.25, 2.0), (0.5, 2.0), (1.0, 4.0), (2.0, 2.0), (3.0, 1.0)),

@@ -15,6 +15,7 @@ from controller.core.shares import Sharing
 from controller.core.standing import receipt_of
 from controller.core.state import State
 from controller.plugins.orders.aging import Aging
+from controller.plugins.orders.deadline import Deadline
 from controller.plugins.orders.fair import Fair
 from controller.plugins.orders.fifo import Fifo
 from controller.plugins.orders.multifactor import Multifactor
@@ -35,6 +36,8 @@ class Row:
     gpus: int = 8
     project: str = "default"
     limit_h: float | None = None
+    due_h: float | None = None
+    """Hours from now until its deadline."""
 
 
 def world_of(order: Order, sharing: Sharing | None = None, backfill: Backfill = Backfill.EASY) -> World:
@@ -52,7 +55,10 @@ def starts(world: World, rows: list[Row]) -> list[str]:
     for row in sorted(rows, key=lambda row: -row.hours):
         world.now = now - row.hours * HOUR
         limit = None if row.limit_h is None else row.limit_h * HOUR
-        asked = spec(row.gpus, priority=row.priority, project=row.project, time_limit_s=limit)
+        due = None if row.due_h is None else now + row.due_h * HOUR
+        asked = spec(
+            row.gpus, priority=row.priority, project=row.project, time_limit_s=limit, deadline_at=due
+        )
         names[world.submit(asked, row.user)] = row.user
     world.now = now
     world.tell(inputs.Resume("gpu01", "root"))
@@ -120,6 +126,17 @@ STORIES: dict[str, tuple[Order, list[Row], str]] = {
         Multifactor(priority=0, age=0, fair_share=0, size=1),
         [Row("small", 5, gpus=5), Row("large", 0, gpus=8)],
         "large small",
+    ),
+    "deadline: the earliest first, none last": (
+        Deadline(),
+        [Row("never", 9), Row("late", 5, limit_h=1, due_h=90), Row("soon", 0, limit_h=1, due_h=9)],
+        "soon late never",
+    ),
+    "multifactor: a deadline counts more the nearer it comes": (
+        Multifactor(priority=0, age=1, fair_share=0, size=0, deadline=10),
+        [Row("old", 168, limit_h=2), Row("far", 0, limit_h=2, due_h=900),
+         Row("near", 0, limit_h=2, due_h=12)],
+        "near old far",
     ),
     "priority, then fair": (
         ranked(Priority(), Fair()),
@@ -214,7 +231,7 @@ def test_explain_shows_the_receipt_and_the_place_that_follows_from_it() -> None:
     world.tick()
     whys = {job: world.engine.explain(world.job(job), world.now) for job in (ada, bo)}
     assert {job: why.position for job, why in whys.items()} == {bo: 1, ada: 2}
-    assert [each.name for each in whys[ada].receipt] == ["priority", "age", "fair_share", "size"]
+    assert [each.name for each in whys[ada].receipt] == ["priority", "age", "fair_share", "size", "deadline"]
     for job, why in whys.items():
         assert sum(each.points for each in why.receipt) == sum(
             each.points for each in receipt_of(world.state, world.job(job), world.now)
