@@ -45,7 +45,7 @@ class Replay:
         self._witness = witness
         self._cycle_comes = False
         self._due = NEVER
-        self._begin(State(pipeline.order, keep_ended))
+        self._begin(State(pipeline.order, keep_ended, pipeline.sharing))
 
     def _begin(self, state: State) -> None:
         self.engine = Engine(self._pipeline, state)
@@ -116,7 +116,7 @@ class Replay:
         live = [job for job in jobs if job.ended_at is None]
         ended = [job for job in jobs if job.ended_at is not None]
         ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
-        state = State(self._pipeline.order, old.keep_ended)
+        state = State(self._pipeline.order, old.keep_ended, self._pipeline.sharing)
         rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
         there = restore(state, rows, map(node_row, old.nodes.by_name.values()), notes_of(old))
         state.next_job = old.next_job
