@@ -74,6 +74,22 @@ def of_checkpoints(order: Start, cwd: str) -> dict[str, str]:
     return made
 
 
+def of_hooks(order: Start, account: Account, place: str) -> dict[str, str]:
+    """What prolog and epilog learn: nothing that the user could have set, for they may run as root."""
+    name, _, value = mark(place).partition("=")
+    return {
+        "PATH": BASE_PATH,
+        "LANG": "C.UTF-8",
+        "CORRAL_JOB_ID": str(order.job),
+        "CORRAL_ATTEMPT": str(order.attempt),
+        "CORRAL_USER": order.user,
+        "CORRAL_ACCOUNT": account.name,
+        "CORRAL_NODE_RANK": str(order.rank),
+        "CUDA_VISIBLE_DEVICES": ",".join(hold.uuid for hold in order.gpus),
+        name: value,
+    }
+
+
 def home(account: Account) -> str:
     """Where a job begins that names no directory."""
     return account.home if os.path.isdir(account.home) else "/"

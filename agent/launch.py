@@ -25,6 +25,11 @@ class Launch:
         numa: list[int] | None = None,
         groups: list[Part] | None = None,
         memory_mib: int = 0,
+        prolog: list[str] | None = None,
+        epilog: list[str] | None = None,
+        hook_s: float = 0.0,
+        hook_env: dict[str, str] | None = None,
+        log_bytes: int = 0,
         limit_s: float | None = None,
         grace_s: float = 0.0,
         warn: tuple[int, float] | None = None,
@@ -45,6 +50,11 @@ class Launch:
         self.numa = numa or []
         self.groups = groups or []
         self.memory_mib = memory_mib
+        self.prolog = prolog or []
+        self.epilog = epilog or []
+        self.hook_s = hook_s
+        self.hook_env = hook_env or {}
+        self.log_bytes = log_bytes
         self.limit_s = limit_s
         self.grace_s = grace_s
         self.warn = warn

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from agent.channel import Channel
+from agent.output import skip_hole
 from agent.spool import Key, Spool, name_of
 from wire.frames import LogChunk, ReadLog
 
@@ -101,6 +102,9 @@ class Logs:
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size
                 reading.offset = max(0, size + reading.offset)
+        reading.offset, told = skip_hole(reading.descriptor, reading.offset)
+        if told:
+            return told  # in the place of the last bytes that are gone
         data = os.pread(reading.descriptor, CHUNK, reading.offset)
         reading.offset += len(data)
         return data

@@ -96,6 +96,10 @@ class Preparation:
         cpus, numa = self.cores.choose(key, order)
         launch = launch_of(name, place, order, account, max(1, order.cpu_milli // 1_000))
         launch.cpus, launch.numa, launch.groups = cpus, numa, groups
+        policy = self.policy
+        launch.prolog, launch.epilog, launch.hook_s = list(policy.prolog), list(policy.epilog), policy.hook_s
+        launch.hook_env = environment.of_hooks(order, account, place)
+        launch.log_bytes = policy.log_mib << 20
         return launch
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 
-from agent import checkpoints, lease, record, tree
+from agent import checkpoints, hooks, lease, record, tree
 from agent.binding import bind
 from agent.group import Group
 from agent.job import NotStarted, complain, start
 from agent.launch import Launch
+from agent.output import Output
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
 _A_DAY = 86_400.0
@@ -32,6 +34,7 @@ class Supervisor:
         self.hints = hints
         self.boot = boot
         self.group = Group(launch.groups)
+        self.output = Output(launch.place, launch.log_bytes)
         self.descriptor = -1
         self.end = 0
         self.unsaid = b""
@@ -45,6 +48,7 @@ class Supervisor:
         self.limit_at: float | None = None
         self.term_at: float | None = None
         self.kill_at: float | None = None
+        self.look_at: float | None = None
         self.saver: int | None = None
         self.heard = False
         self.doubt: float | None = None
@@ -82,13 +86,31 @@ class Supervisor:
             self._conclude()
             return
         try:
-            self._start()
+            self._prepare()
+            if not self.why:
+                self._start()
         except NotStarted as error:
             self.why = f"launch_failed: {error}"
             self._begin_ending(0.0)  # of several tasks some may run
         while self._reap():
             self._wait()
         self._conclude()
+
+    def _prepare(self) -> None:
+        """The site's prolog, which may also be stopped; what it leaves behind ends with the job."""
+        launch = self.launch
+        wrong = hooks.run(
+            "prolog", launch.prolog, launch.hook_env, launch.place, launch.hook_s, self._stop_came
+        )
+        if wrong and not self.why:
+            raise NotStarted(wrong)
+        self._heed_lease()  # it may have run out meanwhile
+        if self.why:
+            self._begin_ending(0.0)
+
+    def _stop_came(self) -> bool:
+        self._read_stop(default=LOST)
+        return bool(self.why)
 
     def _start(self) -> None:
         try:
@@ -103,6 +125,7 @@ class Supervisor:
             self.limit_at = time.monotonic() + self.launch.limit_s
             if self.launch.warn:
                 self.warn_at = self.limit_at - self.launch.warn[1]
+        self.look_at = time.monotonic()
         started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
@@ -144,7 +167,15 @@ class Supervisor:
     def _wait(self) -> None:
         """Sleep until a child dies, a stop is ordered or a moment has come; see to the last two."""
         retry_at = time.monotonic() + _RETRY_S if self.unsaid else None
-        planned = (self.warn_at, self.lease_at, self.limit_at, self.term_at, self.kill_at, retry_at)
+        planned = (
+            self.warn_at,
+            self.lease_at,
+            self.limit_at,
+            self.term_at,
+            self.kill_at,
+            self.look_at,
+            retry_at,
+        )
         moments = [moment for moment in planned if moment is not None]
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
@@ -156,6 +187,9 @@ class Supervisor:
 
     def _see_to(self, now: float) -> None:
         """Do what was planned for a moment that has come."""
+        if self.look_at is not None and now >= self.look_at:
+            pause = self.output.trim()
+            self.look_at = None if pause is None else now + pause
         if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
             self.warn_at = None
             self._tell_listeners(self.launch.warn[0])
@@ -262,7 +296,9 @@ class Supervisor:
             code = os.WEXITSTATUS(self.status)
         if not self.why and self.status and self.group.overran():
             self.why = f"out_of_memory: it needed more than its {self.launch.memory_mib} MiB"
-        self.group.remove()
+        self._empty_group()
+        self.output.trim()
+        self._clean_up()
         lines = [record.ended(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)]
         saved = self._saved()
         if saved is not None:
@@ -270,6 +306,25 @@ class Supervisor:
             lines.insert(0, record.line("checkpoint", f"{at:.6f}", size, path))
         self._write(b"".join(lines))
         self._say(*lines)
+
+    def _empty_group(self) -> None:
+        """Whoever came into the group from outside, a shell for one, goes with the attempt."""
+        while not self.group.remove():
+            self.group.kill()
+            tree.send(self.group.members(), signal.SIGKILL)
+            time.sleep(self.pause)
+            self.pause = min(self.pause * 2, _SWEEPS[1])
+
+    def _clean_up(self) -> None:
+        """The site's epilog: its failure is the site's trouble, and told in its log; the outcome stands."""
+        launch = self.launch
+        wrong = hooks.run(
+            "epilog", launch.epilog, launch.hook_env, launch.place, launch.hook_s, lambda: False
+        )
+        if wrong:
+            print(f"{launch.key}: {wrong}", file=sys.stderr)
+        if launch.epilog:
+            tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
 
     def _saved(self) -> checkpoints.Saved | None:
         """What the job saved; if something had to be killed, only what is older than the wish to end it."""

@@ -12,6 +12,10 @@ class JobPolicy:
     limits: str = "auto"
     bind: str = "cores"
     max_processes: int = 16_384
+    prolog: tuple[str, ...] = ()
+    epilog: tuple[str, ...] = ()
+    hook_s: float = 60.0
+    log_mib: int = 1_024
 
 
 USUAL = JobPolicy()

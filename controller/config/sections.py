@@ -262,12 +262,27 @@ class PreemptionSection(Section):
     window_s: float = Field(3_600.0, gt=0, le=31_536_000)
 
 
+def _hook(command: list[str]) -> list[str]:
+    if command and not command[0].startswith("/"):
+        raise ValueError(
+            f'{command[0]!r} is no absolute path; write ["/etc/corral/prolog"], arguments behind it'
+        )
+    return command
+
+
+Hook = Annotated[list[str], AfterValidator(_hook)]
+
+
 class JobsSection(Section):
     """How agents run jobs, whatever these ask."""
 
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
     max_processes: int = Field(16_384, ge=16, le=4_000_000)
+    prolog: Hook = []
+    epilog: Hook = []
+    hook_s: float = Field(60.0, gt=0, le=86_400)
+    log_mib: int = Field(1_024, ge=0, le=1 << 30)
 
     @property
     def policy(self) -> JobPolicy:
