@@ -131,6 +131,31 @@ class Asked:
             "--on-node-lost", "POLICY", "If its node is not heard of: wait, requeue-after-lease, manual."
         ),
     ] = None
+    after: Annotated[
+        list[str],
+        _option("--after", "JOBS", "Start after these have started: 12,12_3; 12 may be an array."),
+    ] = field(default_factory=list)
+    after_ok: Annotated[
+        list[str], _option("--after-ok", "JOBS", "After these have completed; without hope, cancelled.")
+    ] = field(default_factory=list)
+    after_not_ok: Annotated[
+        list[str], _option("--after-not-ok", "JOBS", "After these have failed or been cancelled.")
+    ] = field(default_factory=list)
+    after_end: Annotated[
+        list[str], _option("--after-end", "JOBS", "After these have ended in whatever way.")
+    ] = field(default_factory=list)
+    after_checkpoint: Annotated[
+        list[str], _option("--after-checkpoint", "JOBS", "After these have saved a checkpoint.")
+    ] = field(default_factory=list)
+    after_data: Annotated[
+        list[str], _option("--after-data", "PATH", "After this path is there; may be repeated.")
+    ] = field(default_factory=list)
+    after_count: Annotated[
+        str | None, _option("--after-count", "N", "So many of all these are enough; otherwise all.")
+    ] = None
+    after_timeout: Annotated[
+        str | None, _option("--after-timeout", "TIME", "Cancel it if it has waited for them so long.")
+    ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from cli import units
 from cli.exits import Mistake
-from wire.conditions import MAX_CODES, MAX_RESTARTS, OnNodeLost, Restart, RestartWhen
+from wire.conditions import MAX_CODES, MAX_RESTARTS, Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.spec import array_indices
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 _RESTART_HELP = "Write --restart on-failure:3, --restart always or --restart never."
 
 
@@ -80,3 +83,31 @@ def _codes(text: str | None) -> tuple[int, ...]:
     if len(codes) > MAX_CODES or not all(1 <= code <= 255 for code in codes):
         raise ValueError(f"{text!r} are not exit codes: at most {MAX_CODES} between 1 and 255")
     return codes
+
+
+def _after(until: Until) -> Callable[[str], list[Dependency]]:
+    def read(text: str) -> list[Dependency]:
+        labels = [part.strip() for part in text.split(",")]
+        wrong = next((label for label in labels if not _LABEL.fullmatch(label)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} is not a job; write 12, 12_3 or 12,13,14")
+        return [Dependency(until, label) for label in labels]
+
+    return read
+
+
+def _data(text: str) -> list[Dependency]:
+    if not text:
+        raise ValueError("names no path")
+    return [Dependency(Until.DATA, path=os.path.abspath(text))]
+
+
+AFTER: Mapping[str, Callable[[str], list[Dependency]]] = {
+    "after": _after(Until.STARTED),
+    "after_ok": _after(Until.OK),
+    "after_not_ok": _after(Until.NOT_OK),
+    "after_end": _after(Until.ENDED),
+    "after_checkpoint": _after(Until.CHECKPOINT),
+    "after_data": _data,
+}
+"""The options that say what a job waits for, and how each is read."""

@@ -62,6 +62,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("environment", _pairs(spec.env)),
         ("begin", clock(spec.begin_at) if spec.begin_at else ""),
         ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
+        ("after", of_after(spec)),
         ("gives up", f"after {duration(spec.start_within_s)} without a place" if spec.start_within_s else ""),
         ("restart", of_restart(spec.restart)),
         ("node lost", _node_lost(spec)),
@@ -82,6 +83,16 @@ def _node_lost(spec: JobSpec) -> str:
         return ""
     lease = f", which is {duration(spec.lease_s)}" * (spec.lease_s is not None)
     return spec.on_node_lost.value + lease
+
+
+def of_after(spec: JobSpec) -> str:
+    """What a job waits for before anything else."""
+    if not spec.after:
+        return ""
+    listed = ", ".join(f"{each.until.value} {plain(each.path or each.job)}" for each in spec.after)
+    some = "" if spec.after_count is None else f"{spec.after_count} of "
+    patience = f"; for {duration(spec.after_within_s)} at most" if spec.after_within_s else ""
+    return some + listed + patience
 
 
 def of_restart(restart: Restart) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cli import script, units
 from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
-from cli.conditions import moment, on_node_lost, restart_of
+from cli.conditions import AFTER, moment, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.spec import JobSpec, gpus_text, problems
@@ -27,6 +27,7 @@ _FLAGS = {
     "begin_at": "--begin",
     "deadline_at": "--deadline",
     "start_within_s": "--timeout",
+    "after_within_s": "--after-timeout",
     "checkpoint_s": "--checkpoint-time",
     "warn_s": "--warn-time",
 }
@@ -68,6 +69,8 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "begin_at": _one(given, "begin", moment),
         "deadline_at": _one(given, "deadline", moment),
         "start_within_s": _one(given, "timeout", units.seconds),
+        "after_count": _one(given, "after_count", units.count),
+        "after_within_s": _one(given, "after_timeout", units.seconds),
         "restart": restart_of(
             *(_one(given, name, str) for name in ("restart", "restart_delay", "restart_codes"))
         ),
@@ -87,6 +90,7 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         gpus=gpus,
         gpu_models=tuple(_all(given, "gpu_model", str)),
         nodes=nodes,
+        after=tuple(each for name in AFTER for part in _all(given, name, AFTER[name]) for each in part),
         selector=dict(_all(given, "select", units.pair)),
         affinity=tuple(_all(given, "affinity", term_of)),
         preferences=tuple(_all(given, "prefer", preference_of)),

@@ -14,6 +14,7 @@ _SHORT = {
     "-b": "--begin",
     "-c": "--cpus-per-task",
     "-D": "--chdir",
+    "-d": "--dependency",
     "-e": "--error",
     "-G": "--gpus",
     "-H": "--hold",
@@ -133,6 +134,23 @@ def _begin(text: str) -> Pairs:
     return [("begin", f"+{int(number) * weeks}{'d' if unit == 'week' else (unit or 'second')[0]}")]
 
 
+_AFTER = {"after": "after", "afterok": "after_ok", "afternotok": "after_not_ok", "afterany": "after_end"}
+
+
+def _dependency(text: str) -> Pairs:
+    if "," in text and "?" in text:
+        raise ValueError(f"{text!r} means all and any at once; write ',' or '?'")
+    found: Pairs = []
+    for part in re.split("[,?]", text):
+        kind, _, labels = part.partition(":")
+        if kind not in _AFTER or not labels:
+            raise ValueError(f"{part!r} has no counterpart; Corral knows {', '.join(_AFTER)}, each with jobs")
+        if "+" in labels:
+            raise ValueError(f"{part!r} asks for a delay after a start, which Corral does not know")
+        found += [(_AFTER[kind], label) for label in labels.split(":")]
+    return [*found, ("after_count", "1")] if "?" in text else found
+
+
 _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--account": _as("project"),
     "--array": _as("array"),
@@ -140,6 +158,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--chdir": _as("workdir"),
     "--cpus-per-task": _as("cpus"),
     "--deadline": _as("deadline"),
+    "--dependency": _dependency,
     "--export": _export,
     "--gpus": _gpus("gpus"),
     "--gpus-per-node": _gpus("gpus_per_node"),

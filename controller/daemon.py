@@ -24,6 +24,7 @@ from controller.core.plugin import Pipeline
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
 from controller.core.state import State
+from controller.data import DataWatch
 from controller.feed import Commit, Feed, Subscription
 from controller.nodes.hosts import Hosts
 from controller.nodes.link import LinkLost, NodeLink
@@ -86,6 +87,8 @@ class Daemon:
         self._cycle_wanted = True
         self._next_cycle = 0.0
         self._latest = 0.0
+        waiting = config.scheduler.waiting
+        self._data = DataWatch(waiting.data_roots, waiting.data_check_s, self._wanted, self._data_found)
         self._recover()
 
     @property
@@ -201,6 +204,12 @@ class Daemon:
                 self.processes[node] = processes
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
+    def _wanted(self) -> list[str]:
+        return self.engine.keeper.followers.paths
+
+    def _data_found(self, path: str) -> None:
+        self.tell(inputs.DataFound(path))
+
     # --- out ---
 
     async def settled(self) -> None:
@@ -239,6 +248,7 @@ class Daemon:
             finally:
                 self._landing = False
                 self._let_read()
+            self._data.wake()
             await asyncio.sleep(0)  # let those who waited for this commit read it before the next begins
             if self._full is not None:
                 await self._await_room()
@@ -253,6 +263,7 @@ class Daemon:
     async def close(self) -> None:
         """Leave the nodes (what runs there goes on) and the store."""
         await asyncio.gather(*(link.close() for link in self.links.values()))
+        self._data.close()
         self._feed.close()
         self._writer.shutdown()
         self._reader.shutdown()

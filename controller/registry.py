@@ -22,6 +22,7 @@ from controller.config import (
     problem_at,
     problem_of,
 )
+from controller.core.gates import WaitRules
 from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
@@ -81,6 +82,9 @@ def build_pipeline(config: Config) -> Pipeline:
         rules=rules,
         strategies=_strategies(config, problems),
         guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),
+        waiting=WaitRules(
+            cancel_hopeless=section.waiting.hopeless == "cancel", data_roots=tuple(section.waiting.data_roots)
+        ),
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, Optional
 
@@ -14,6 +15,8 @@ LATEST = 4_102_444_800.0
 LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
 MAX_CODES = 64
+MAX_AFTER = 1_000
+_LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
@@ -57,6 +60,29 @@ class Restart:
 NO_RESTART = Restart()
 
 
+class Until(str, enum.Enum):
+    """What has to have happened to a job, or to all of an array, before another may start."""
+
+    STARTED = "started"
+    OK = "ok"
+    NOT_OK = "not-ok"
+    ENDED = "ended"
+    CHECKPOINT = "checkpoint"
+    DATA = "data"
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """One thing to wait for: a job by its label (7, or 7_3; 7 is a whole array if 7 is one), or a path."""
+
+    until: Until
+    job: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.until.value} {self.path or self.job}"
+
+
 def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """What is wrong with them by themselves, as (field, sentence)."""
     for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):
@@ -68,6 +94,7 @@ def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.start_within_s is not None and not 0 < spec.start_within_s <= LONGEST_S:
         yield "start_within_s", "must be positive and at most ten years"
     yield from _restart_problems(spec.restart)
+    yield from _after_problems(spec)
 
 
 def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
@@ -78,3 +105,30 @@ def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
             yield f"restart.{where}", "must lie between 0 seconds and a week"
     if len(restart.codes) > MAX_CODES or not all(1 <= code <= 255 for code in restart.codes):
         yield "restart.codes", f"must be at most {MAX_CODES} exit codes between 1 and 255"
+
+
+def _after_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    after = spec.after
+    if len(after) > MAX_AFTER:
+        yield "after", f"must be at most {MAX_AFTER} things; wait for an array as a whole instead"
+    if len(set(after)) < len(after):
+        yield "after", "names the same thing twice"
+    for index, each in enumerate(after):
+        if each.until is Until.DATA:
+            if each.job or not _is_plain_path(each.path):
+                yield f"after[{index}]", "must name an absolute path without '..', and no job"
+        elif each.path or not _LABEL.fullmatch(each.job):
+            yield f"after[{index}]", f"must name a job, as 7 or 7_3, and no path: {each.job!r}"
+    if spec.after_count is not None and not 1 <= spec.after_count <= len(after):
+        yield "after_count", f"must lie between 1 and the number of things to wait for, {len(after)}"
+    if spec.after_within_s is not None and not (after and 0 < spec.after_within_s <= LONGEST_S):
+        yield (
+            "after_within_s",
+            "must be positive, at most ten years, and there must be something to wait for",
+        )
+
+
+def _is_plain_path(path: str) -> bool:
+    """Absolute, and every part a name: what it says is where it is, links aside."""
+    parts = path.split("/")
+    return len(parts) > 1 and not parts[0] and not {"", ".", ".."} & set(parts[1:]) and len(path) <= 4_096

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional
 
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
-from wire.conditions import NO_RESTART, OnNodeLost, Restart, condition_problems
+from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, condition_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
@@ -18,7 +18,8 @@ class JobSpec:
     `cpu_milli` and `memory_mib` are per node, `gpus` is the total over all nodes:
     a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
     nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
-    could first have started. `lease_s` is not for asking: the controller writes down what holds for the job.
+    could first have started. Of the things in `after`, `after_count` have to have happened, or all.
+    `lease_s` is not for asking: the controller writes down what holds for the job.
     """
 
     command: tuple[str, ...]
@@ -44,6 +45,9 @@ class JobSpec:
     restart: Restart = NO_RESTART
     on_node_lost: Optional[OnNodeLost] = None
     lease_s: Optional[float] = None
+    after: tuple[Dependency, ...] = ()
+    after_count: Optional[int] = None
+    after_within_s: Optional[float] = None
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False
@@ -165,6 +169,7 @@ def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
     yield from (("command", part) for part in spec.command)
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
+    yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
     yield from (("gpu_models", model) for model in spec.gpu_models)
     yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
     for where, pairs in (("selector", spec.selector), ("env", spec.env)):

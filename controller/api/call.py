@@ -15,6 +15,7 @@ from controller.core.jobs import Job
 from controller.core.nodes import Node
 from controller.core.records import job_of
 from controller.daemon import Daemon
+from wire.spec import array_indices
 
 if TYPE_CHECKING:
     from controller.api.stream import Streams
@@ -134,7 +135,7 @@ class Call:
         """The job that the path names, ended long ago or not; whoever asks may see it."""
         label = self.path["job"]
         await self.daemon.settled()
-        job = self.daemon.state.find(label) or await self._stored(label)
+        job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
             raise Rejected(
                 Refusal(
@@ -154,7 +155,17 @@ class Call:
             raise Rejected(Refusal("not_allowed", message, "job"))
         return job
 
-    async def _stored(self, label: str) -> Job | None:
+    async def ended_of_array(self, array: int) -> list[Job]:
+        """The elements that have ended of an array, if the state has forgotten any; else nothing."""
+        known = self.daemon.state.arrays.get(array, {})
+        one = next(iter(known.values()), None)
+        if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
+            return []
+        rows = await self.daemon.read(lambda: self.daemon.store.jobs_of_array(array))
+        return [job for job in map(job_of, rows) if job.state.terminal]
+
+    async def stored(self, label: str) -> Job | None:
+        """The job of that label out of the store, however long ago it ended."""
         head, bar, tail = label.partition("_")
         if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
             return None

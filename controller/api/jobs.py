@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from controller.api.call import Call
 from controller.api.errors import Rejected
+from controller.api.outcomes import outcomes
 from controller.api.views import job_view, public
 from controller.core import inputs
 from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
 from wire.api import JobDetail, JobList, JobView, SubmitRequest, Submitted
+from wire.spec import JobSpec, problems
 from wire.words import JobState
 
 
@@ -27,10 +29,16 @@ async def submit(call: Call) -> Submitted:
     if len(request.key) > 200 or not request.key.isprintable():
         raise Rejected(Refusal("invalid", "must be printable and at most 200 characters", "key"))
     user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
-    reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key))
+    known = await outcomes(call, request.spec.after) if _readable(request.spec) else {}
+    reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known))
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
     return Submitted(reply.jobs, str(reply.jobs[0]))
+
+
+def _readable(spec: JobSpec) -> bool:
+    """Are the labels in it labels? What else is wrong the engine says."""
+    return bool(spec.after) and not any(where.startswith("after") for where, _ in problems(spec))
 
 
 async def listing(call: Call) -> JobList:

@@ -33,7 +33,17 @@ def _job_queued(facts: Facts) -> str:
     return f"{facts['user']} submitted job {label} ({name})"
 
 
-_GATES = {"begin": "may begin now", "backoff": "waited long enough to start again"}
+def _dependency_decided(facts: Facts) -> str:
+    if facts["met"]:
+        return f"one thing less for job {facts['job']} to wait for"
+    return f"job {facts['job']} waited for what never will be: {facts['detail']}"
+
+
+_GATES = {
+    "dependency": "has all that it waited for",
+    "begin": "may begin now",
+    "backoff": "waited long enough to start again",
+}
 
 
 def _gate_opened(facts: Facts) -> str:
@@ -128,6 +138,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobQueued": _job_queued,
     "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
     "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
+    "DependencyDecided": _dependency_decided,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
     "AttemptStarted": lambda facts: (

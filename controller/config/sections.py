@@ -58,6 +58,14 @@ def _taint(text: str) -> str:
     return text
 
 
+def _root(text: str) -> str:
+    # Jobs name paths as they are written, so a root has to be written plainly too.
+    if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
+        raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
+    return text
+
+
+PlainPath = Annotated[str, AfterValidator(_root)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 NodeName = Annotated[str, AfterValidator(hosts.node_name)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -195,6 +203,14 @@ FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints")
 SCORERS = ("thrift", "affinity", "taints")
 
 
+class WaitingSection(Section):
+    """What applies to jobs that wait for something."""
+
+    hopeless: Literal["cancel", "hold"] = "cancel"
+    data_roots: list[PlainPath] = []
+    data_check_s: float = Field(10.0, ge=0.1, le=86_400)
+
+
 class SchedulerSection(Section):
     """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
 
@@ -210,6 +226,7 @@ class SchedulerSection(Section):
     filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
     scorers: dict[str, WeightedPlugin] = {name: WeightedPlugin(weight=100) for name in SCORERS}
     picker: Plugin = Plugin(name="thrift")
+    waiting: WaitingSection = WaitingSection()
 
     @property
     def heartbeat_s(self) -> float:

@@ -49,7 +49,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         array=event.array,
         index=event.index,
         held=event.spec.hold,
-        wait=Wait(event.gates) if event.gates else FRESH,
+        wait=Wait(event.gates, met=event.met, lost=event.lost) if event.gates else FRESH,
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
     )
     state.index(job)
@@ -71,6 +71,14 @@ def _job_released(state: State, event: events.JobReleased) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = False, Reason.NEW
     _admit(state, job, event.at)
+
+
+def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
+    job = state.jobs[event.job]
+    if event.met:
+        job.wait = replace(job.wait, met=(*job.wait.met, event.index))
+    else:
+        job.wait = replace(job.wait, lost=(*job.wait.lost, event.index))
 
 
 def _gate_opened(state: State, event: events.GateOpened) -> None:
@@ -289,6 +297,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobQueued: _job_queued,
     events.JobHeld: _job_held,
     events.JobReleased: _job_released,
+    events.DependencyDecided: _dependency_decided,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,
     events.AttemptStarted: _attempt_started,

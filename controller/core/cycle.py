@@ -48,7 +48,7 @@ class Cycle:
         queue, nodes = self.state.queue, self.state.nodes
         yield from self._claimed(now)
         due = self.preemption.due(now)
-        fresh = [job for job in queue.fresh if job in queue]
+        fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
             return

@@ -51,11 +51,12 @@ class Engine:
         self.cycle = Cycle(state, self.placer)
         self._events: list[Event] = []
         self._effects: list[Effect] = []
-        self.keeper = Keeper(state, self._record, self._stop)
+        self.keeper = Keeper(state, pipeline.waiting, self._record, self._stop)
 
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already holds the events that come back."""
         reply = _HANDLERS[type(given)](self, given, now)
+        self.keeper.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
         self._effects.clear()
@@ -88,23 +89,25 @@ class Engine:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
         spec = admit(self.pipeline.rules, given.spec, given.user)
-        if isinstance(spec, Refusal):
-            return spec
-        spec = losses.with_lease(self.pipeline.losses, spec)
-        ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [0]
-        refusal = (
-            self.keeper.refusal(spec, now)
-            or explain_never(self.placer, ask)
-            or over_quota(self.state.quotas, self.placer, spec, ask, given.user, len(indices), now)
+        if not isinstance(spec, Refusal):
+            spec = losses.with_lease(self.pipeline.losses, spec)
+        admitted = spec if isinstance(spec, Refusal) else self.keeper.admit(spec, given.known, now)
+        if isinstance(admitted, Refusal):
+            return admitted
+        spec = admitted.spec
+        ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [None]
+        refusal = explain_never(self.placer, ask) or over_quota(
+            self.state.quotas, self.placer, spec, ask, given.user, len(indices), now
         )
         if refusal is not None:
             return refusal
-        first, gates = self.state.next_job, self.keeper.gates(spec, now)
-        if spec.array is None:
-            self._record(events.JobQueued(first, now, spec, given.user, given.key, gates=gates))
-            return Accepted((first,))
+        first = self.state.next_job
+        array = None if spec.array is None else first
+        gates, met, lost = admitted.gates, admitted.met, admitted.lost
         for job, index in enumerate(indices, first):
-            self._record(events.JobQueued(job, now, spec, given.user, given.key, first, index, gates))
+            self._record(
+                events.JobQueued(job, now, spec, given.user, given.key, array, index, gates, met, lost)
+            )
         return Accepted(tuple(range(first, first + len(indices))))
 
     def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
@@ -356,6 +359,10 @@ class Engine:
         self._record(events.GpuHealthRecorded(given.node, now, given.uuid, given.health, given.why))
         return Accepted()
 
+    def _data_found(self, given: inputs.DataFound, now: float) -> Reply:
+        self.keeper.found(given.path, now)
+        return Accepted()
+
     def _link_went_down(self, given: inputs.LinkWentDown, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
         # One that never came says why, too, and says it again when the reason is another.
@@ -414,6 +421,7 @@ class Engine:
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
         self.keeper.open_due(now)
+        self.keeper.settle(now)
         for step in self.cycle.run(now):
             self._record(step)
             job = self.state.jobs[step.job]
@@ -450,6 +458,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.AgentSaidHello: Engine._agent_said_hello,
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,
+    inputs.DataFound: Engine._data_found,
     inputs.LinkWentDown: Engine._link_went_down,
     inputs.NodeSilent: Engine._node_silent,
     inputs.DeclareLost: Engine._declare_lost,

@@ -61,6 +61,9 @@ class JobQueued(JobEvent):
     index: int | None = None
     gates: tuple[Reason, ...] = ()
     """What keeps it out of the queue for now."""
+    met: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    """Which of its dependencies are decided already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,17 @@ class JobReleased(JobEvent):
     """The hold is over."""
 
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyDecided(JobEvent):
+    """One of the things the job waits for, by its place in the spec, has happened, or never will."""
+
+    index: int
+    met: bool
+    detail: str = ""
+    path: str = ""
+    """Where the data is that has been found; empty for what happened to a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +314,7 @@ Event = (
     JobQueued
     | JobHeld
     | JobReleased
+    | DependencyDecided
     | GateOpened
     | JobPlaced
     | AttemptStarted

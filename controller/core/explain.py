@@ -30,7 +30,7 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
     if job.held:
         return Why(Reason.HELD, "held: release it to let it start")
     if job.wait.gates:
-        return Why(job.wait.gates[0], kept_out(job, now))
+        return Why(job.wait.gates[0], kept_out(state, job, now))
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, promise, job, now)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wire.words import Reason
 
-GATES = (Reason.BEGIN, Reason.BACKOFF)
+GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF)
 """What can keep a job out of the queue, the one that people should be told first before the others."""
 
 
@@ -21,9 +21,26 @@ class Wait:
     restarts: int = 0
     again_at: float | None = None
     """When the wait before the next restart is over."""
+    met: tuple[int, ...] = ()
+    """Which of the things it waits for have happened, by their place in the spec, as they did."""
+    lost: tuple[int, ...] = ()
+    """Which of them never will."""
 
 
 FRESH = Wait()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRules:
+    """What the configuration says about jobs that wait."""
+
+    cancel_hopeless: bool = True
+    """A job whose dependencies can never be met is cancelled; else it waits for somebody to see to it."""
+    data_roots: tuple[str, ...] = ()
+    """Below these directories jobs may wait for data."""
+
+
+WAIT_RULES = WaitRules()
 
 
 def closed(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:

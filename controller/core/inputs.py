@@ -12,7 +12,7 @@ from wire.frames import AttemptStatus, Hello
 from wire.hosts import HostSpec
 from wire.quota import Quota
 from wire.spec import JobSpec
-from wire.words import GpuHealth
+from wire.words import GpuHealth, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Submit:
     spec: JobSpec
     user: str
     key: str = ""
+    known: Mapping[str, JobState] = field(default_factory=dict)
+    """How jobs ended that it depends on and that the state has forgotten, by label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,13 @@ class GpuReported:
 
 
 @dataclass(frozen=True, slots=True)
+class DataFound:
+    """A path that jobs wait for is there."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class LinkWentDown:
     """A link is gone."""
 
@@ -209,6 +218,7 @@ Input = (
     | AgentSaidHello
     | AgentReported
     | GpuReported
+    | DataFound
     | LinkWentDown
     | NodeSilent
     | DeclareLost

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from controller.core import events
+from controller.core.dependencies import Followers, Goal, canonical, goal_of, lost, verdict, waits_for
 from controller.core.events import Event, JobEvent
+from controller.core.gates import WaitRules
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.state import State
+from wire.conditions import Until
 from wire.spec import JobSpec
 from wire.text import duration
 from wire.words import JobState, Reason
 
 HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A spec as it is queued, and what keeps it out of its lane."""
+
+    spec: JobSpec
+    gates: tuple[Reason, ...]
+    met: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 class Keeper:
@@ -23,16 +37,22 @@ class Keeper:
     A job costs it something when something happens to the job, and nothing while it waits.
     """
 
-    def __init__(self, state: State, record: Callable[[Event], None], stop: Callable[..., None]) -> None:
+    def __init__(
+        self, state: State, rules: WaitRules, record: Callable[[Event], None], stop: Callable[..., None]
+    ) -> None:
         self._state = state
+        self._rules = rules
         self._record = record
         self._stop = stop
         self.kept: set[int] = set()
         """Jobs that nothing but gates keeps out of the queue."""
+        self.followers = Followers(state)
+        self._moved: list[int] = []
         self._due: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)
+            self.followers.update(job)
 
     @property
     def moments(self) -> dict[int, float]:
@@ -47,24 +67,87 @@ class Keeper:
             heapq.heappop(heap)
         return heap[0][0] if heap else NEVER
 
-    def refusal(self, spec: JobSpec, now: float) -> Refusal | None:
-        """Why a job with this spec would be over before it began."""
-        if spec.deadline_at is not None and now + (spec.time_limit_s or 0.0) > spec.deadline_at:
-            left = spec.deadline_at - now
-            if left <= 0:
-                return Refusal("invalid", f"has passed {duration(-left)} ago", "deadline_at")
-            asked = f"with a time limit of {duration(spec.time_limit_s)} the job cannot end by then"
-            return Refusal("invalid", f"is {duration(left)} away: {asked}", "deadline_at")
-        return None
+    def admit(self, spec: JobSpec, known: Mapping[str, JobState], now: float) -> Admission | Refusal:
+        """What keeps a job out of the queue that comes now, or why it is over before it began."""
+        late = _impossible_deadline(spec, now)
+        if late is not None:
+            return late
+        gates: list[Reason] = []
+        met: list[int] = []
+        gone: list[int] = []
+        if spec.after:
+            state = self._state
+            spec = replace(spec, after=tuple(dict.fromkeys(canonical(state, each) for each in spec.after)))
+            refusal = self._unknown(spec, known)
+            if refusal is not None:
+                return refusal
+            for index, each in enumerate(spec.after):
+                found = verdict(state, each, known)
+                if found is not None:
+                    (met if found else gone).append(index)
+            need = needed(spec)
+            if len(spec.after) - len(gone) < need:
+                why = lost(state, goal_of(spec.after[gone[-1]]), known)
+                return Refusal("invalid", f"the job could never start: {why}", "after")
+            if len(met) < need:
+                gates.append(Reason.DEPENDENCY)
+        if spec.begin_at is not None and spec.begin_at > now:
+            gates.append(Reason.BEGIN)
+        return Admission(spec, tuple(gates), tuple(met), tuple(gone))
 
-    def gates(self, spec: JobSpec, now: float) -> tuple[Reason, ...]:
-        """The gates that are closed for a job that comes now."""
-        return (Reason.BEGIN,) if spec.begin_at is not None and spec.begin_at > now else ()
+    def _unknown(self, spec: JobSpec, known: Mapping[str, JobState]) -> Refusal | None:
+        """A refusal if there is nothing that could be waited for."""
+        state, roots = self._state, self._rules.data_roots
+        for index, each in enumerate(spec.after):
+            where = f"after[{index}]"
+            if each.until is Until.DATA:
+                if not any(each.path.startswith(root.rstrip("/") + "/") for root in roots):
+                    allowed = f"only below {', '.join(roots)}" if roots else "nowhere on this cluster"
+                    hint = "An operator names directories in [scheduler.waiting] data_roots."
+                    return Refusal("invalid", f"{each.path}: jobs may wait for data {allowed}", where, hint)
+            elif state.find(each.job) is None and each.job not in known:
+                hint = "'corral queue --all' shows what there is."
+                return Refusal("invalid", f"there is no job {each.job} to wait for", where, hint)
+        return None
 
     def notice(self, event: Event) -> None:
         """Something has become true: when is what due for this job now?"""
         if isinstance(event, JobEvent):
-            self._schedule(self._state.jobs[event.job])
+            job = self._state.jobs[event.job]
+            self._schedule(job)
+            if isinstance(event, events.DependencyDecided):
+                self.followers.leave(event.job, event.index)
+            self.followers.update(job)
+            if self.followers.goals(job):
+                self._moved.append(job.id)
+
+    def settle(self, now: float) -> None:
+        """Tell the followers of all that moved; what that leads to is followed up as well."""
+        for number in self._moved:  # it grows on the way
+            job = self._state.jobs[number]
+            for goal in self.followers.goals(job):
+                reached = self.followers.reached(goal, job)
+                if reached is not None:
+                    self._decide(goal, reached, now)
+        self._moved.clear()
+
+    def found(self, path: str, now: float) -> None:
+        """A path that jobs wait for is there."""
+        self._decide((path, Until.DATA), True, now)
+
+    def _decide(self, goal: Goal, met: bool, now: float) -> None:
+        detail = "" if met else lost(self._state, goal, {})
+        for number, index in self.followers.waiting(goal):
+            job = self._state.jobs[number]
+            if job.state.terminal or Reason.DEPENDENCY not in job.wait.gates:
+                continue
+            path = goal[0] if goal[1] is Until.DATA else ""
+            self._record(events.DependencyDecided(number, now, index, met, detail, path))
+            wait, need = job.wait, needed(job.spec)
+            if len(wait.met) >= need:
+                self._record(events.GateOpened(number, now, Reason.DEPENDENCY))
+            elif len(job.spec.after) - len(wait.lost) < need and self._rules.cancel_hopeless:
+                self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
         """Before a cycle: open what is to be opened, end what has no chance any more."""
@@ -110,10 +193,19 @@ class Keeper:
             self._end(job, Reason.START_TIMEOUT, f"found no place within {waited}", now)
         else:
             gate = next(gate for gate in job.wait.gates if _opens_at(job, gate) <= now)
-            self._record(events.GateOpened(job.id, now, gate))
+            if gate is Reason.DEPENDENCY:
+                waited = duration(job.spec.after_within_s)
+                detail = f"still {waits_for(self._state, job, now)} after {waited}"
+                self._end(job, gate, detail, now, JobState.CANCELLED)
+            else:
+                self._record(events.GateOpened(job.id, now, gate))
 
-    def _end(self, job: Job, reason: Reason, detail: str, now: float) -> None:
-        self._record(events.JobEnded(job.id, now, JobState.FAILED, reason, detail))
+    def _end(
+        self, job: Job, reason: Reason, detail: str, now: float, state: JobState = JobState.FAILED
+    ) -> None:
+        if job.claim:
+            self._record(events.PreemptionDropped(job.id, now, f"given up: {detail}"))
+        self._record(events.JobEnded(job.id, now, state, reason, detail))
 
 
 def latest_start(job: Job) -> float:
@@ -129,7 +221,11 @@ def _patience(job: Job) -> float:
 
 
 def _opens_at(job: Job, gate: Reason) -> float:
+    """When something is due at a closed gate by itself; at that of the dependencies, the end of patience."""
     moment = job.spec.begin_at if gate is Reason.BEGIN else job.wait.again_at
+    if gate is Reason.DEPENDENCY:
+        within = job.spec.after_within_s
+        moment = None if within is None else job.submitted_at + within
     return NEVER if moment is None else moment
 
 
@@ -153,13 +249,31 @@ def _too_late(job: Job) -> str:
     return f"can no longer end by its deadline: it may run for {duration(job.spec.time_limit_s)}"
 
 
-def kept_out(job: Job, now: float) -> str:
+def needed(spec: JobSpec) -> int:
+    """How many of the things it waits for have to have happened."""
+    return len(spec.after) if spec.after_count is None else spec.after_count
+
+
+def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
+    if spec.deadline_at is None or now + (spec.time_limit_s or 0.0) <= spec.deadline_at:
+        return None
+    left = spec.deadline_at - now
+    if left <= 0:
+        return Refusal("invalid", f"has passed {duration(-left)} ago", "deadline_at")
+    asked = f"with a time limit of {duration(spec.time_limit_s)} the job cannot end by then"
+    return Refusal("invalid", f"is {duration(left)} away: {asked}", "deadline_at")
+
+
+def kept_out(state: State, job: Job, now: float) -> str:
     """What keeps the job out of the queue, in a sentence."""
-    return "; ".join(_kept_by(job, gate, now) for gate in job.wait.gates)
+    return "; ".join(_kept_by(state, job, gate, now) for gate in job.wait.gates)
 
 
-def _kept_by(job: Job, gate: Reason, now: float) -> str:
-    left = duration(_opens_at(job, gate) - now)
+def _kept_by(state: State, job: Job, gate: Reason, now: float) -> str:
+    at = _opens_at(job, gate)
+    left = duration(at - now) if at != NEVER else ""
+    if gate is Reason.DEPENDENCY:
+        return waits_for(state, job, now) + (f", for {left} more" if left else "")
     if gate is Reason.BEGIN:
         return f"may not begin yet: in {left}"
     return f"waits {left} before it starts again ({job.detail})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.losses import NO_LOSSES, Losses
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
@@ -144,3 +145,5 @@ class Pipeline:
     strategies: tuple[Strategy, ...] = ()
     """For whom running jobs may be ended, asked in this order; without any nobody is."""
     guards: Guards = Guards()
+    waiting: WaitRules = WAIT_RULES
+    """What applies to jobs that wait for something."""

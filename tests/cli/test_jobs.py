@@ -12,7 +12,7 @@ from cli.asked import WISHES, Asked
 from cli.exits import NOT_FOUND, Mistake
 from cli.jobs import spec_of
 from cli.script import LARGEST
-from wire.conditions import Restart, RestartWhen
+from wire.conditions import Dependency, Restart, RestartWhen, Until
 from wire.spec import JobSpec
 
 
@@ -58,6 +58,7 @@ def test_everything_asked_is_in_the_job() -> None:
         "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
         "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4 "
         "--begin 2030-05-01T08:00+00:00 --deadline 2030-05-02T08:00+00:00 --timeout 1h "
+        "--after 5,6_1 --after-ok 7 --after-data /data/x --after-count 3 --after-timeout 2h "
         "--restart on-failure:5 --restart-delay 5s:1m --restart-codes 75,137",
         HOME="/root",
     )
@@ -80,6 +81,14 @@ def test_everything_asked_is_in_the_job() -> None:
         array="0-3",
         hold=True,
         checkpoint_command=("save", "--to", "disk"),
+        after=(
+            Dependency(Until.STARTED, "5"),
+            Dependency(Until.STARTED, "6_1"),
+            Dependency(Until.OK, "7"),
+            Dependency(Until.DATA, path="/data/x"),
+        ),
+        after_count=3,
+        after_within_s=7_200,
         begin_at=1_903_852_800.0,
         deadline_at=1_903_939_200.0,
         start_within_s=3_600,
@@ -198,6 +207,11 @@ cd /data
         ("-a 0-9:3", {"array": "0-9:3"}),
         ("-D /data", {"workdir": "/data"}),
         ("-H", {"hold": True}),
+        ("-d afterok:5:6_1", {"after": (Dependency(Until.OK, "5"), Dependency(Until.OK, "6_1"))}),
+        (
+            "--dependency=afterany:5?after:6",
+            {"after": (Dependency(Until.STARTED, "6"), Dependency(Until.ENDED, "5")), "after_count": 1},
+        ),
         ("--begin=2030-05-01T08:00:00+00:00", {"begin_at": 1_903_852_800.0}),
         ("--deadline 2030-05-01T08:00:00+00:00", {"deadline_at": 1_903_852_800.0}),
         ("--export=NONE", {"env": {}}),
@@ -224,6 +238,13 @@ def test_sbatch_lines_are_understood(tmp_path: Path, line: str, expected: dict[s
         ("#SBATCH --mail-type=END", "line 2: Corral has no counterpart for #SBATCH --mail-type"),
         ("#SBATCH -x node1", "line 2: Corral has no counterpart for #SBATCH -x"),
         ("#SBATCH --gres=license:1", "line 2: --gres: 'license:1' asks for something other"),
+        ("#SBATCH -d singleton", "line 2: --dependency: 'singleton' has no counterpart"),
+        ("#SBATCH -d after:5+10", "line 2: --dependency: 'after:5+10' asks for a delay"),
+        (
+            "#SBATCH -d after:5,after:6?after:7",
+            "line 2: --dependency: 'after:5,after:6?after:7' means all",
+        ),
+        ("#CORRAL --after-ok x", "line 2: --after-ok: 'x' is not a job; write 12"),
         ("#SBATCH --gpus=many", "line 2: --gpus: 'many' is not a number of GPUs"),
         ("#SBATCH --nodes=1-4", "line 2: --nodes: '1-4' is a range"),
         ("#SBATCH --ntasks=8", "line 2: --ntasks: Corral starts"),

@@ -48,6 +48,25 @@ async def test_what_is_due_happens_by_itself() -> None:
         assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "deadline")
 
 
+async def test_data_is_looked_for_as_long_as_somebody_waits_for_it() -> None:
+    """Through links too, but not out of what the operators allow."""
+    with scratch() as place:
+        roots = {"data_roots": [str(place / "data")], "data_check_s": 0.1}
+        (place / "data").mkdir()
+        (place / "data" / "out").symlink_to("/")
+        async with living(scheduler={"waiting": roots}) as house:
+            await house.join("gpu01")
+
+            async def waiting(path: str) -> int:
+                return await house.submit(after=[{"until": "data", "path": str(place / "data" / path)}])
+
+            outside, inside = await waiting("out/etc"), await waiting("set/READY")
+            (place / "data" / "set").mkdir()
+            (place / "data" / "set" / "READY").touch()
+            await house.placed(inside)
+            assert house.daemon.state.jobs[outside].state is JobState.QUEUED
+
+
 async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgotten() -> None:
     with scratch() as home:
         async with living(home) as house:

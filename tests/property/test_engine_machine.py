@@ -13,18 +13,21 @@ from controller.core.apply import apply
 from controller.core.check import check
 from controller.core.engine import Engine
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
+from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
-from tests.worlds import PIPELINE, World, spec
+from tests.worlds import PIPELINE as PLAIN
+from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
-from wire.conditions import OnNodeLost, Restart, RestartWhen
+from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState
 
+PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",)))
 NODES = ("a", "b", "c")
 RESTARTS = st.builds(
     Restart,
@@ -203,6 +206,46 @@ class EngineMachine(RuleBasedStateMachine):
         )
         self.world.tell(inputs.Submit(asked, "ada"))
 
+    @precondition(lambda self: self.world.state.jobs)
+    @rule(
+        data=st.data(),
+        until=st.lists(st.sampled_from([each for each in Until if each is not Until.DATA]), max_size=3),
+        path=st.booleans(),
+        count=st.none() | st.just(1),
+        within=st.sampled_from([None, 150]),
+        array=st.sampled_from([None, None, "0-2"]),
+        restart=RESTARTS,
+    )
+    def submit_after_others(
+        self,
+        data: st.DataObject,
+        until: list[Until],
+        path: bool,
+        count: int | None,
+        within: float | None,
+        array: str | None,
+        restart: Restart,
+    ) -> None:
+        """Some of these wait in vain: that must be found out, or end by itself."""
+        labels = sorted(self.world.state.jobs)
+        after = [Dependency(each, str(data.draw(st.sampled_from(labels)))) for each in until]
+        if path:
+            after.append(Dependency(Until.DATA, path="/data/ready"))
+        if after:
+            asked = spec(
+                1,
+                after=tuple(dict.fromkeys(after)),
+                after_count=count,
+                after_within_s=within,
+                array=array,
+                restart=restart,
+            )
+            self.world.tell(inputs.Submit(asked, "ada"))
+
+    @rule()
+    def data_comes(self) -> None:
+        self.world.tell(inputs.DataFound("/data/ready"))
+
     @rule(step=st.floats(0, 100))
     def tick(self, step: float) -> None:
         self.world.now += step
@@ -275,7 +318,22 @@ class EngineMachine(RuleBasedStateMachine):
                 assert asked.deadline_at is None or (
                     event.at + (asked.time_limit_s or 0) <= asked.deadline_at + 1e-6
                 )
+                if asked.after_count is None:
+                    assert all(self.has_happened(each) for each in asked.after)
         self.seen = len(self.world.events)
+
+    def has_happened(self, dependency: Dependency) -> bool:
+        """By the states of the jobs alone."""
+        if dependency.until is Until.DATA:
+            return True  # it is there once and for all, or has been
+        array = {} if "_" in dependency.job else self.world.state.arrays.get(int(dependency.job), {})
+        jobs = [self.world.job(each) for each in array.values()] or [self.world.state.find(dependency.job)]
+        over = [job.state for job in jobs if job and job.state.terminal]
+        if dependency.until is Until.NOT_OK:
+            return any(state is not JobState.COMPLETED for state in over)
+        if dependency.until is Until.OK:
+            return over == [JobState.COMPLETED] * len(jobs)
+        return dependency.until is not Until.ENDED or len(over) == len(jobs)
 
     @invariant()
     def every_live_attempt_is_on_record(self) -> None:
@@ -316,6 +374,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, none))
             for index in range(8):
                 self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", GpuHealth.OK))
+        self.data_comes()
         for _ in range(8 * len(self.world.state.jobs) + 8):
             if (due := self.world.engine.next_at) != NEVER:
                 self.world.now = max(self.world.now, due)

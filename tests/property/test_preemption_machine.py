@@ -78,7 +78,7 @@ class PreemptionMachine(EngineMachine):
             elif isinstance(event, JobPlaced) and event.job in planned:
                 assert event.allocations == planned.pop(event.job).allocations
             elif isinstance(event, PreemptionDropped):
-                assert event.why.split()[0] in ("cancelled", "held", "node", "a")
+                assert event.why.split()[0] in ("cancelled", "held", "node", "a", "given")
                 del planned[event.job]
             elif isinstance(event, JobEnded):
                 assert event.job not in planned

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wire.conditions import Dependency, Restart, RestartWhen, Until
 from wire.spec import MAX_ARRAY, MAX_COMMAND, JobSpec, array_indices, gpus_text, problems
 
 GOOD = JobSpec(command=("true",))
@@ -81,6 +82,24 @@ def test_nothing_is_wrong(change: dict[str, Any]) -> None:
         ({"env": {"": "x"}}, "env."),
         ({"env": {"A=B": "x"}}, "env.A=B"),
         ({"env": {"A": "\0"}}, "env.A"),
+        ({"begin_at": 0}, "begin_at"),
+        ({"begin_at": math.nan}, "begin_at"),
+        ({"deadline_at": 1e12}, "deadline_at"),
+        ({"begin_at": 100, "deadline_at": 150, "time_limit_s": 50}, "deadline_at"),
+        ({"start_within_s": 0}, "start_within_s"),
+        ({"restart": Restart(RestartWhen.ALWAYS, limit=0)}, "restart.limit"),
+        ({"restart": Restart(RestartWhen.ALWAYS, delay_s=math.nan)}, "restart.delay_s"),
+        ({"restart": Restart(RestartWhen.ALWAYS, codes=(0,))}, "restart.codes"),
+        ({"after": (Dependency(Until.OK, "7", "/x"),)}, "after[0]"),
+        ({"after": (Dependency(Until.OK, "07"),)}, "after[0]"),
+        ({"after": (Dependency(Until.OK, "7_"),)}, "after[0]"),
+        ({"after": (Dependency(Until.DATA),)}, "after[0]"),
+        ({"after": (Dependency(Until.DATA, path="/a/../b"),)}, "after[0]"),
+        ({"after": (Dependency(Until.OK, "7"),) * 2}, "after"),
+        ({"after": tuple(Dependency(Until.OK, str(job)) for job in range(1, 1_002))}, "after"),
+        ({"after_count": 1}, "after_count"),
+        ({"after": (Dependency(Until.OK, "7"),), "after_count": 2}, "after_count"),
+        ({"after_within_s": 5}, "after_within_s"),
         ({"array": ""}, "array"),
         ({"array": "a"}, "array"),
         ({"array": "5-1"}, "array"),

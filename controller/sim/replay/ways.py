@@ -14,6 +14,7 @@ from controller.core import events, inputs
 from controller.core.events import Event
 from controller.core.inputs import Input
 from controller.core.records import JUST_STARTED
+from wire.conditions import Until
 from wire.words import JobState, Reason
 
 
@@ -60,11 +61,22 @@ def _restarted(event: Event) -> bool:
     return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
 
 
+def _known(event: events.JobQueued) -> Mapping[str, JobState]:
+    """How jobs had ended that were looked up in the store: as what was decided then says."""
+    decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
+    return {
+        event.spec.after[index].job: JobState.COMPLETED
+        if met is not (event.spec.after[index].until is Until.NOT_OK)
+        else JobState.FAILED
+        for index, met in decided
+    }
+
+
 WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.Submit: (
         Trace(
             events.JobQueued,
-            lambda event, _: inputs.Submit(event.spec, event.user, event.key),
+            lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
             lambda event, _: event.array in (None, event.job),  # one submit for all elements
         ),
     ),
@@ -102,6 +114,13 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.AgentReported: (
         Trace(events.AttemptStarted, lambda event, agents: agents.started(event)),
         Trace(events.AttemptExited, lambda event, agents: agents.exited(event)),
+    ),
+    inputs.DataFound: (
+        Trace(
+            events.DependencyDecided,
+            lambda event, _: inputs.DataFound(event.path),
+            lambda event, _: bool(event.path),
+        ),
     ),
     inputs.GpuReported: (
         Trace(

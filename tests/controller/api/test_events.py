@@ -21,6 +21,12 @@ TOLD: list[tuple[Event, str]] = [
     (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
     (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
     (events.JobReleased(7, 1.0, "bob"), "bob released job 7"),
+    (events.DependencyDecided(7, 1.0, 0, True), "one thing less for job 7 to wait for"),
+    (
+        events.DependencyDecided(7, 1.0, 0, False, "job 3 can no longer succeed: job 3 is FAILED"),
+        "job 7 waited for what never will be: job 3 can no longer succeed: job 3 is FAILED",
+    ),
+    (events.GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has all that it waited for"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),
     (events.GateOpened(7, 1.0, Reason.BACKOFF), "job 7 waited long enough to start again"),
     (

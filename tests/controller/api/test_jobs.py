@@ -128,6 +128,23 @@ async def test_jobs_that_ended_long_ago_come_from_the_store() -> None:
         assert (status, problem["message"]) == (409, "job 1 is CANCELLED already")
 
 
+async def test_a_job_may_wait_for_what_is_only_in_the_store() -> None:
+    async with living(controller={"keep_ended": 0}) as house:
+        await house.join("gpu01")
+        good, bad = await house.submit(), await house.submit()
+        array = await house.submit(array="0-1")
+        for job, code in ((good, 0), (bad, 3), (array, 0), (array + 1, 5)):
+            await house.started(job)
+            await house.ended(job, code)
+        after = [{"until": "ok", "job": str(good)}, {"until": "not-ok", "job": str(array)}]
+        await house.placed(await house.submit(after=after))
+        for label in (bad, array, f"{array}_1"):
+            spec = {"command": ["true"], "after": [{"until": "ok", "job": str(label)}]}
+            status, problem = await house.post("/v1/jobs", {"spec": spec})
+            assert (status, problem["where"]) == (400, "spec.after")
+            assert f"job {label} can no longer succeed: it is FAILED" in problem["message"]
+
+
 async def test_an_old_element_of_an_array_is_found_by_its_label() -> None:
     async with living(controller={"keep_ended": 0}) as house:
         await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "5-6"}})

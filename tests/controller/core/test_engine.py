@@ -240,3 +240,14 @@ def test_only_the_table_of_transitions_is_legal() -> None:
                 with pytest.raises(IllegalTransition):
                     require(1, old, new)
     assert all(not LEGAL[state] for state in JobState if state.terminal)
+
+
+def test_a_job_that_came_back_before_the_next_cycle_is_looked_at_once(world: World) -> None:
+    """With the first waiting job as before only those that came are looked at: this one came twice."""
+    world.submit(spec(16, nodes=2, time_limit_s=60))
+    world.submit(spec(16, nodes=2))
+    assert len(world.tick()) == 2
+    job = world.submit(spec(0, time_limit_s=10))
+    world.tell(inputs.Hold(job, "ada"))
+    world.tell(inputs.Release(job, "ada"))
+    assert [start.job for start in world.tick()] == [job]

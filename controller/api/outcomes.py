@@ -1,0 +1,27 @@
+"""How jobs ended that a submit depends on and that the controller no longer has at hand."""
+
+from __future__ import annotations
+
+from controller.api.call import Call
+from controller.core.jobs import Job
+from wire.conditions import Dependency
+from wire.words import JobState
+
+
+async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
+    """Outcomes by label, out of the store; nothing for what the state knows whole or nobody knows."""
+    found = {}
+    for label in dict.fromkeys(each.job for each in after if each.job):
+        state = call.daemon.state
+        ended: list[Job] = []
+        if "_" not in label and int(label) in state.arrays:
+            ended = await call.ended_of_array(int(label))
+        elif state.find(label) is None and (job := await call.stored(label)) is not None:
+            ended = await call.ended_of_array(int(label)) if label == str(job.array) else [job]
+        if ended:
+            found[label] = _worst(ended)
+    return found
+
+
+def _worst(ended: list[Job]) -> JobState:
+    return next((job.state for job in ended if job.state is not JobState.COMPLETED), JobState.COMPLETED)
