@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
     "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": ("cli.shares", "Show who may have how much and who had it; change weights."),
+    "reserve": ("cli.reserve", "Keep nodes for a time: for users, projects or maintenance."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Optional
 from wire.frames import Checkpoint, GpuProcess, NumaFacts
 from wire.hosts import HostSpec
 from wire.quota import Limits, Quota
+from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -244,6 +245,7 @@ class WhatIf:
     drain: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     shares: tuple[ShareWeight, ...] = ()
+    reserve: tuple[ReservationSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -378,6 +380,35 @@ class QuotaList:
 
     quotas: tuple[QuotaView, ...]
     window_s: float
+    seq: int
+
+
+@dataclass(frozen=True)
+class ReserveRequest:
+    """`anyway`: although jobs that run on the nodes may run into it."""
+
+    reservation: ReservationSpec
+    anyway: bool = False
+
+
+@dataclass(frozen=True)
+class ReservationView:
+    """A reservation with the nodes it was given; `on` while its time is. It begins next, or began, then."""
+
+    spec: ReservationSpec
+    nodes: tuple[str, ...]
+    starts_at: float
+    ends_at: float
+    on: bool
+    by: str
+    jobs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReservationList:
+    """All that are to come or on, the next first."""
+
+    reservations: tuple[ReservationView, ...]
     seq: int
 
 

@@ -27,6 +27,9 @@ from wire.api import (
     QuotaChange,
     QuotaList,
     QuotaView,
+    ReservationList,
+    ReservationView,
+    ReserveRequest,
     ShareList,
     ShareWeight,
     StreamBatch,
@@ -37,6 +40,7 @@ from wire.api import (
 )
 from wire.codec import dumps, encode
 from wire.quota import Quota
+from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.transport import Refused, Transport, Unreachable
 from wire.words import JobState
@@ -157,6 +161,22 @@ class Client:
     def unset_quota(self, scope: str, name: str) -> QuotaView:
         """Let what the configuration states hold again."""
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
+
+    def reservations(self) -> ReservationList:
+        """All that are to come or on, the next first."""
+        return self._get(ReservationList, "/v1/reservations")
+
+    def reservation(self, name: str) -> ReservationView:
+        """One reservation."""
+        return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
+
+    def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
+        """Keep nodes for a time."""
+        return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
+
+    def cancel_reservation(self, name: str) -> ReservationView:
+        """Keep them no longer; it is shown as it was."""
+        return self._post(ReservationView, f"/v1/reservations/{_quoted(name)}/cancel")
 
     def preflight(self, request: NodeRequest) -> Preflight:
         """Ask a host everything before it joins, or afterwards."""

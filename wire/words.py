@@ -34,6 +34,8 @@ class Reason(str, enum.Enum):
     HELD = "held"
     NO_NODES = "no_nodes"
     RESOURCES = "resources"
+    QUOTA = "quota"
+    RESERVATION = "reservation"
     PRIORITY = "priority"
     STARTING = "starting"
     CANCELLING = "cancelling"

@@ -54,6 +54,7 @@ def _changes(asked: WhatIf, user: str) -> list[Input]:
         *(inputs.Cancel(job, user) for job in asked.cancel),
         *(inputs.Drain(node, user, "what if") for node in asked.drain),
         *(inputs.Resume(node, user) for node in asked.resume),
+        *(inputs.Reserve(spec, user) for spec in asked.reserve),
         *(inputs.Submit(spec, user) for spec in asked.submit),
     ]
 

@@ -163,6 +163,12 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "NodeDrained": _node_drained,
     "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
     "GpuHealthRecorded": _gpu_health,
+    "ReservationMade": lambda facts: (
+        f"{facts['by']} made reservation {facts['asked']['name']} on {', '.join(facts['nodes'])}"
+    ),
+    "ReservationBegan": lambda facts: f"reservation {facts['reservation']} began",
+    "ReservationEnded": lambda facts: f"reservation {facts['reservation']} is over",
+    "ReservationCancelled": lambda facts: f"{facts['by']} cancelled reservation {facts['reservation']}",
     "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
     "QuotaUnset": lambda facts: f"{facts['by']} took back the quota set for {facts['scope']} {facts['name']}",
     "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} the weight {facts['weight']:g}",

@@ -12,6 +12,7 @@ from controller.core.gates import FRESH, Wait, closed, opened
 from controller.core.jobs import Job, Member, newest
 from controller.core.marks import Marks
 from controller.core.nodes import Node
+from controller.core.reservations import Reservation
 from controller.core.state import State
 from controller.core.transitions import require
 from wire.words import GpuHealth, JobState, Reason
@@ -293,6 +294,22 @@ def _share_set(state: State, event: events.ShareSet) -> None:
     state.shares.reweigh(event.share, event.weight)
 
 
+def _reservation_made(state: State, event: events.ReservationMade) -> None:
+    state.reservations.put(Reservation(event.asked, event.nodes, event.asked.starts_at, event.by))
+
+
+def _reservation_began(state: State, event: events.ReservationBegan) -> None:
+    state.reservations.begin(event.reservation)
+
+
+def _reservation_ended(state: State, event: events.ReservationEnded) -> None:
+    state.reservations.end(event.reservation, event.again_at)
+
+
+def _reservation_cancelled(state: State, event: events.ReservationCancelled) -> None:
+    state.reservations.drop(event.reservation)
+
+
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobQueued: _job_queued,
     events.JobHeld: _job_held,
@@ -321,4 +338,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
     events.ShareSet: _share_set,
+    events.ReservationMade: _reservation_made,
+    events.ReservationBegan: _reservation_began,
+    events.ReservationEnded: _reservation_ended,
+    events.ReservationCancelled: _reservation_cancelled,
 }

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from controller.core.events import JobPlaced, PreemptionDropped, PreemptionPlanned
-from controller.core.jobs import NEVER
+from controller.core.jobs import NEVER, Job
 from controller.core.passing import Walk
 from controller.core.placement import Place, Placer
 from controller.core.plan import Plan
@@ -16,6 +16,7 @@ from controller.core.queue import Entry, Lane, Placing
 from controller.core.shadow import Shadow, cast_shadow
 from controller.core.standing import placing
 from controller.core.state import State
+from wire.words import Reason
 
 Step = JobPlaced | PreemptionPlanned | PreemptionDropped
 
@@ -37,7 +38,7 @@ class Cycle:
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
         self._plan = Plan(state, placer)
-        self._seen = (-1, -1)
+        self._seen = (-1, -1, -1)
         self._shadow: Shadow | None = None
         self._cast = False
         self._latest = (0, NEVER)
@@ -45,7 +46,7 @@ class Cycle:
 
     def run(self, now: float) -> Iterator[Step]:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
-        queue, nodes = self.state.queue, self.state.nodes
+        queue = self.state.queue
         yield from self._claimed(now)
         due = self.preemption.due(now)
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
@@ -61,8 +62,9 @@ class Cycle:
             yield from self._behind(Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
         else:
             self.head, self._shadow, self._cast = None, None, False
+            queue.kept_out.clear()
             yield from self._in_order(now)
-            self._seen = (nodes.gains, nodes.layout)
+            self._seen = self._sight()
             if self.head is not None:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
 
@@ -88,11 +90,18 @@ class Cycle:
     def _claimed(self, now: float) -> Iterator[Step]:
         """Start those for whom room was made, once it is free; let go of what has become of no use."""
         for job in [self.state.jobs[each] for each in sorted(self.state.claims)]:
-            broken = self.preemption.broken(job)
+            broken = self.preemption.broken(job) or self._reserved(job, now)
             if broken:
                 yield PreemptionDropped(job.id, now, broken)
             elif self.preemption.ready(job):
                 yield JobPlaced(job.id, now, job.attempt + 1, job.claim, job.claim_quality)
+
+    def _reserved(self, job: Job, now: float) -> str:
+        """Why what is kept for a job must not be taken after all: a reservation that has come near."""
+        barred = self.state.barred(job, now)
+        rows = self.state.nodes.by_name
+        lost = [each.node for each in job.claim if barred is not None and barred[rows[each.node].row]]
+        return f"node {lost[0]} is reserved too soon" if lost else ""
 
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""
@@ -100,7 +109,8 @@ class Cycle:
             heads = (head for lane in self.state.queue if (head := lane.head()) is not None)
             _, job = min(heads, key=self.place)
             found = self.state.jobs[job]
-            plan = None if self.placer.find(found.ask) is not None else self.preemption.plan(found, now)
+            fits = self.placer.find(found.ask, self.state.barred(found, now)) is not None
+            plan = None if fits else self.preemption.plan(found, now)
             if plan is None:
                 return
             yield plan
@@ -111,7 +121,7 @@ class Cycle:
             head is None
             or head[1] not in queue
             or queue.entry(head[1]) != head
-            or self._seen != (self.state.nodes.gains, self.state.nodes.layout)
+            or self._seen != self._sight()
         ):
             return False
         if self.placing is None:
@@ -123,12 +133,21 @@ class Cycle:
         """Where an entry stands in this pass."""
         return entry if self.placing is None else self.placing(entry)
 
+    def _sight(self) -> tuple[int, int, int]:
+        """What must be as it was for those who could not start not to be looked at again."""
+        nodes = self.state.nodes
+        return nodes.gains, nodes.layout, self.state.reservations.edition
+
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
         entries = list(heapq.merge(*self.state.queue, key=self.placing))
         self._plan.update(entries[: self.placer.pipeline.depth], now)
         for job, place in self._plan.due(now):
-            if self.placer.takes(self.state.jobs[job].ask, place):
+            if self.placer.takes(
+                self.state.jobs[job].ask, place, self.state.barred(self.state.jobs[job], now)
+            ):
                 yield self.placed(job, place, now)
+            else:
+                self._plan.refuse(job)
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""
@@ -141,7 +160,7 @@ class Cycle:
                 heapq.heapreplace(heads, (standing, head))  # others of its tenant have started meanwhile
                 continue
             lane = lanes.pop(head[1])
-            place = self.find(lane)
+            place = self.find(lane, head[1], now)
             step = self._plan_room(head[1], now) if place is None else self.placed(head[1], place, now)
             if step is None:
                 self.head = head
@@ -187,10 +206,13 @@ class Cycle:
             else:
                 heapq.heapreplace(waiting, (key, number, walk))
 
-    def find(self, lane: Lane) -> Place | None:
-        """A place for the first of a class; without one the class is blocked until room appears."""
-        place = self.placer.find(lane.ask)
-        if place is None:
+    def find(self, lane: Lane, job: int, now: float) -> Place | None:
+        """A place for a job of a class; without room for it the class is blocked until some appears."""
+        barred = self.state.barred(self.state.jobs[job], now)
+        place = self.placer.find(lane.ask, barred)
+        if place is None and barred is not None and self.placer.fits(lane.ask):
+            self.state.queue.kept_out[job] = Reason.RESERVATION
+        elif place is None:
             lane.hope.blocked_at = self.state.nodes.gains
         return place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core import events, inputs, losses
+from controller.core import events, inputs, losses, reserving
 from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
@@ -263,6 +263,12 @@ class Engine:
         self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
         return Accepted()
 
+    def _reserve(self, given: inputs.Reserve, now: float) -> Reply:
+        return reserving.reserve(self.state, given, now, self._record)
+
+    def _cancel_reservation(self, given: inputs.CancelReservation, now: float) -> Reply:
+        return reserving.cancel(self.state, given, now, self._record)
+
     # --- what agents tell ---
 
     def _agent_said_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply:
@@ -413,13 +419,14 @@ class Engine:
     @property
     def next_at(self) -> float:
         """When the next cycle is needed although nothing happens."""
-        return min(self.keeper.next_at, self.cycle.preemption.again_at)
+        return min(self.keeper.next_at, self.cycle.preemption.again_at, self.state.reservations.next_at)
 
     def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
         for victim in plan.victims:
             self._stop(self.state.jobs[victim.job], Reason.PREEMPTED, f"job {job.label}", now, plan.by)
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
+        reserving.turn_due(self.state, now, self._record)
         self.keeper.open_due(now)
         self.keeper.settle(now)
         for step in self.cycle.run(now):
@@ -455,6 +462,8 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Resume: Engine._resume,
     inputs.SetQuota: Engine._set_quota,
     inputs.UnsetQuota: Engine._unset_quota,
+    inputs.Reserve: Engine._reserve,
+    inputs.CancelReservation: Engine._cancel_reservation,
     inputs.AgentSaidHello: Engine._agent_said_hello,
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,

@@ -12,6 +12,7 @@ from wire.codec import decode, dumps, encode
 from wire.frames import Checkpoint, GpuHold, NodeFacts
 from wire.hosts import HostSpec
 from wire.quota import Quota
+from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -310,6 +311,38 @@ class ShareSet(ClusterEvent):
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationMade(ClusterEvent):
+    """These nodes are kept for a time."""
+
+    asked: ReservationSpec
+    nodes: tuple[str, ...]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationBegan(ClusterEvent):
+    """Its time is on."""
+
+    reservation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationEnded(ClusterEvent):
+    """Its time is over; it comes again then, or never."""
+
+    reservation: str
+    again_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCancelled(ClusterEvent):
+    """The nodes are kept no longer."""
+
+    reservation: str
+    by: str
+
+
 Event = (
     JobQueued
     | JobHeld
@@ -338,6 +371,10 @@ Event = (
     | QuotaSet
     | QuotaUnset
     | ShareSet
+    | ReservationMade
+    | ReservationBegan
+    | ReservationEnded
+    | ReservationCancelled
 )
 
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Event.__args__}

@@ -11,6 +11,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out
 from controller.core.losses import told
+from controller.core.obstacles import kept_away
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -46,6 +47,9 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
     need = shape.nodes if shape else job.ask.nodes or 1
     found, fitting = losses(placer, part, state.nodes.columns)
     if fitting >= need:
+        reserved = kept_away(state, placer, part, need, job, now)
+        if reserved:
+            return Why(Reason.RESERVATION, reserved, found, fitting=fitting)
         return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
@@ -65,6 +69,9 @@ def reason_of(state: State, job: Job) -> Reason:
         return Reason.NO_NODES
     if job.id in state.queue.fresh:
         return job.reason
+    kept_out = state.queue.kept_out.get(job.id)
+    if kept_out is not None:
+        return kept_out
     lane = state.queue.lane(job.id)
     blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains
     return Reason.RESOURCES if blocked else Reason.PRIORITY

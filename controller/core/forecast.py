@@ -16,6 +16,8 @@ from controller.core.state import State
 from wire.frames import AttemptStatus
 from wire.words import Reason
 
+TURNS = 3
+"""How often each reservation may come and go without anything starting before the rest is given up."""
 MOST_STEPS = 5_000
 """Moments looked at; what has not started by then counts as not known."""
 
@@ -66,10 +68,11 @@ def forecast(
         _end(ahead, job, now)
     starts: dict[int, Start] = {}
     plans: list[PreemptionPlanned] = []
-    moment = now
+    moment, vain = now, 0
     for _ in range(steps):
         for event in ahead.handle(Tick(), moment).events:
             if isinstance(event, JobPlaced):
+                vain = 0
                 nodes = tuple(each.node for each in event.allocations)
                 starts.setdefault(event.job, Start(moment, nodes))
             elif isinstance(event, PreemptionPlanned):
@@ -80,7 +83,9 @@ def forecast(
         if until in starts or not waiting:
             return Forecast(starts, decisions, True, tuple(plans))
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
-        if following == NEVER:
+        ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
+        vain += not (ends or ahead.keeper.next_at < NEVER)  # only reservations come and go, for ever
+        if following == NEVER or vain > 2 * TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
         _end_due(ahead, moment)

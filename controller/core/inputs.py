@@ -11,6 +11,7 @@ from wire.affinity import Taint
 from wire.frames import AttemptStatus, Hello
 from wire.hosts import HostSpec
 from wire.quota import Quota
+from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState
 
@@ -125,6 +126,23 @@ class UnsetQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve:
+    """Keep nodes for a time; with `anyway` although jobs on them may run into it."""
+
+    spec: ReservationSpec
+    by: str
+    anyway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReservation:
+    """Keep them no longer."""
+
+    reservation: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSaidHello:
     """A link came up; the agent told everything it knows."""
 
@@ -215,6 +233,8 @@ Input = (
     | Resume
     | SetQuota
     | UnsetQuota
+    | Reserve
+    | CancelReservation
     | AgentSaidHello
     | AgentReported
     | GpuReported

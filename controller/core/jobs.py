@@ -115,6 +115,11 @@ class Job:
         return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s
 
     @property
+    def span(self) -> float:
+        """How long it may hold what it gets: its limit, and the grace in which it is ended."""
+        return self.limit + self.spec.grace_s
+
+    @property
     def expected_end(self) -> float:
         """When a job that holds something, or for which something is kept, ends at the latest."""
         if self.placed_at is None:

@@ -1,9 +1,10 @@
-"""What is neither a job nor a node, to rows and back: quotas, shares, and what tenants have used."""
+"""What is neither a job nor a node, to rows and back: quotas, shares, use, reservations."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from controller.core.accounts import Key
 from controller.core.events import (
@@ -14,21 +15,39 @@ from controller.core.events import (
     JobRequeued,
     QuotaSet,
     QuotaUnset,
+    ReservationBegan,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationMade,
     ShareSet,
 )
+from controller.core.reservations import Reservation
 from controller.core.rows import NoteRow
 from controller.core.shares import Path
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
 from wire.quota import Quota
+from wire.reservation import ReservationSpec
 
-QUOTA, SPENT, SHARE, USAGE = "quota", "spent", "share", "usage"
+QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationRecord:
+    """A reservation as its row keeps it."""
+
+    spec: ReservationSpec
+    nodes: tuple[str, ...]
+    starts_at: float
+    by: str
+    began: bool
 
 
 def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     """The notes that a batch of events changed, as they are now."""
     quotas: dict[Key, None] = {}
     spent: dict[Key, None] = {}
+    reserved: dict[str, None] = {}
     for event in events:
         if isinstance(event, AttemptExited):
             job = state.jobs[event.job]
@@ -36,6 +55,10 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
                 spent.update((account.key, None) for account in state.accounts.of(job.user, job.spec))
         elif isinstance(event, QuotaSet | QuotaUnset):
             quotas[event.scope, event.name] = None
+        elif isinstance(event, ReservationMade):
+            reserved[event.asked.name] = None
+        elif isinstance(event, ReservationBegan | ReservationEnded | ReservationCancelled):
+            reserved[event.reservation] = None
     used = dict.fromkeys(path for event in events for path in _used(state, event))
     used.update(dict.fromkeys(state.shares.fresh))
     state.shares.fresh.clear()
@@ -43,6 +66,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     return [
         *(_quota_note(state, key) for key in quotas),
         *(_spent_note(state, key) for key in spent),
+        *(_reservation_note(state, name) for name in reserved),
         *(_share_note(state, name) for name in shares),
         *(_usage_note(state, path) for path in used),
     ]
@@ -56,6 +80,7 @@ def notes_of(state: State) -> list[NoteRow]:
         *(_spent_note(state, key) for key in spent),
         *(_share_note(state, name) for name in state.shares.live),
         *(_usage_note(state, path) for path in state.shares.accounts),
+        *(_reservation_note(state, name) for name in state.reservations.by_name),
     ]
 
 
@@ -68,6 +93,9 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
         body = json.loads(note.body or "null")
         if note.kind == QUOTA:
             state.quotas.edit((scope, name), decode(Quota, body, f"notes[{note.name}]"))
+        elif note.kind == RESERVATION:
+            kept = decode(ReservationRecord, body, f"notes[{note.name}]")
+            state.reservations.put(Reservation(kept.spec, kept.nodes, kept.starts_at, kept.by, kept.began))
         elif note.kind == SPENT:
             state.accounts.account((scope, name)).remember({int(hour): part for hour, part in body.items()})
         elif note.kind == SHARE:
@@ -82,6 +110,14 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
 def _quota_note(state: State, key: Key) -> NoteRow:
     quota = state.quotas.edits.get(key)
     return NoteRow(QUOTA, "/".join(key), None if quota is None else dumps(encode(quota)))
+
+
+def _reservation_note(state: State, name: str) -> NoteRow:
+    each = state.reservations.by_name.get(name)
+    if each is None:
+        return NoteRow(RESERVATION, name, None)
+    record = ReservationRecord(each.spec, each.nodes, each.starts_at, each.by, each.began)
+    return NoteRow(RESERVATION, name, dumps(encode(record)))
 
 
 def _spent_note(state: State, key: Key) -> NoteRow:

@@ -9,6 +9,7 @@ from controller.core.events import JobPlaced
 from controller.core.plugin import Backfill
 from controller.core.queue import Entry, Lane
 from controller.core.shadow import find_beside
+from wire.words import Reason
 
 if TYPE_CHECKING:
     from controller.core.cycle import Cycle
@@ -73,11 +74,14 @@ class Walk:
         cycle, shape = self._cycle, self._shape
         promise = cycle.promise(self._now)
         if promise is None or not self._long:
-            place = cycle.find(self._lane)
+            place = cycle.find(self._lane, self._entry[1], self._now)
         else:
-            place = find_beside(cycle.placer, shape, promise) if shape is not None else None
+            barred = cycle.state.barred(cycle.state.jobs[self._entry[1]], self._now)
+            place = find_beside(cycle.placer, shape, promise, barred) if shape is not None else None
             if place is None:
-                self._too_long = True
+                self._too_long = barred is None
+                if barred is not None and shape is not None and cycle.placer.fits(self._lane.ask):
+                    cycle.state.queue.kept_out[self._entry[1]] = Reason.RESERVATION
             elif shape is not None:
                 promise.take(cycle.placer, shape.part, place)
         return None if place is None else cycle.placed(self._entry[1], place, self._now)

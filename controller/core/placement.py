@@ -147,8 +147,10 @@ class Ranking:
             self._edition = nodes.edition
         return self._scores
 
-    def best(self, count: int) -> list[int]:
+    def best(self, count: int, barred: Bools | None = None) -> list[int]:
         """The best rows in the order of names, fewer if fewer fit; among equals the first name."""
+        if barred is not None:
+            return sorted(self.in_order(barred)[:count])
         if self.count <= count:
             rows: list[int] = np.flatnonzero(self.fits).tolist()
             return rows
@@ -156,12 +158,13 @@ class Ranking:
             return [int(self.scores.argmax())]
         return sorted(self.in_order()[:count])
 
-    def in_order(self) -> list[int]:
-        """All rows that fit, best first."""
+    def in_order(self, barred: Bools | None = None) -> list[int]:
+        """All rows that fit and are not barred, best first."""
         if self.count <= 1:
-            return np.flatnonzero(self.fits).tolist()
-        rows: list[int] = np.argsort(-self.scores, kind="stable").tolist()
-        return rows[: self.count]
+            rows: list[int] = np.flatnonzero(self.fits).tolist()
+        else:
+            rows = np.argsort(-self.scores, kind="stable").tolist()[: self.count]
+        return rows if barred is None else [row for row in rows if not barred[row]]
 
 
 def kept(part: Part, columns: Columns, rows: Rows, filters: Sequence[Filter]) -> Bools:
@@ -245,19 +248,26 @@ class Placer:
         """Nodes that take work now and could hold the part if they were empty."""
         return self.ranking(part).possible & self.nodes.columns.open
 
-    def find(self, ask: Ask) -> Place | None:
-        """A place for the ask now, or None."""
+    def find(self, ask: Ask, barred: Bools | None = None) -> Place | None:
+        """A place for the ask now on nodes that are not barred, or None."""
         shape = self.shape(ask)
         if shape is None or not self.nodes.most.may_hold(shape.part):
             return None
-        rows = self.ranking(shape.part).best(shape.nodes)
+        rows = self.ranking(shape.part).best(shape.nodes, barred)
         return self.settle(shape, rows) if len(rows) == shape.nodes else None
 
-    def takes(self, ask: Ask, place: Place) -> bool:
-        """Do the filters keep every node of this place now?"""
+    def fits(self, ask: Ask) -> bool:
+        """Is there room for the ask now, on whatever nodes?"""
+        shape = self.shape(ask)
+        return shape is not None and self.ranking(shape.part).count >= shape.nodes
+
+    def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:
+        """Do the filters keep every node of this place now, and is none barred?"""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in place.allocations]
-        return shape is not None and bool(self.ranking(shape.part).fits[rows].all())
+        if shape is None or (barred is not None and barred[rows].any()):
+            return False
+        return bool(self.ranking(shape.part).fits[rows].all())
 
     def allocate(self, part: Part, node: Node, room: Room | None = None) -> tuple[Allocation, Choice]:
         """What the part gets on a node, out of the room it has now or out of the one given."""

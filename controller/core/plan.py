@@ -12,7 +12,9 @@ from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Place, Placer, Shape
 from controller.core.queue import Entry
-from controller.core.room import room_of
+from controller.core.requests import Part
+from controller.core.reservations import Reservation, clear_from
+from controller.core.room import Room, room_of
 from controller.core.state import State
 from controller.core.timeline import Timeline
 
@@ -43,13 +45,14 @@ class Plan:
         self._lines: list[Timeline] = []
         self._running: dict[int, tuple[float, tuple[Allocation, ...]]] = {}
         self._gains = -1
-        self._turns = (-1, -1)
+        self._turns = (-1, -1, -1)
 
     def update(self, entries: Iterable[Entry], now: float) -> None:
         """Bring the plan up to the state; `entries` are the waiting jobs that may have a promise."""
         nodes = self._state.nodes
         order = [job for _, job in entries]
-        if self._turns != (nodes.layout, nodes.turns) or self._overdue(now):
+        turns = nodes.layout, nodes.turns, self._state.reservations.edition
+        if self._turns != turns or self._overdue(now):
             self._begin(now)
         else:
             for line in self._lines:
@@ -76,7 +79,7 @@ class Plan:
         """Start over from what runs: nodes came or changed, or a job outstays its limit."""
         state, nodes = self._state, self._state.nodes
         self._lines = [Timeline(node, now, room_of(nodes, node.row)) for node in nodes.rows]
-        self._turns = nodes.layout, nodes.turns
+        self._turns = nodes.layout, nodes.turns, state.reservations.edition
         self.promises.clear()
         self._running.clear()
         for end, job in state.releases:
@@ -118,22 +121,32 @@ class Plan:
         shape = self._placer.shape(job.ask)
         if shape is None:
             return
-        found = self._earliest(shape, job.limit, now)
+        found = self._earliest(shape, job, now)
         if found is not None:
             start, place = found
             self.promises[job.id] = Promise(start, start + job.limit, place)
             self._give(place.allocations, start, start + job.limit, -1)
 
-    def _earliest(self, shape: Shape, duration: float, now: float) -> tuple[float, Place] | None:
+    def _earliest(self, shape: Shape, job: Job, now: float) -> tuple[float, Place] | None:
         """The first moment at which enough nodes can take the part together."""
-        part, columns = shape.part, self._state.nodes.columns
+        part, columns, duration = shape.part, self._state.nodes.columns, job.limit
+        against = self._state.reservations.against(job.user, job.spec.project)
         codes = frozenset(columns.model_codes(part.models))
         lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
         moment = now
         while True:
-            starts = [
-                (found, line) for line in lines if (found := line.first_start(part, codes, duration, moment))
-            ]
+            if against:
+                starts = [
+                    (found, line)
+                    for line in lines
+                    if (found := self._between(line, part, codes, job, moment, against))
+                ]
+            else:
+                starts = [
+                    (found, line)
+                    for line in lines
+                    if (found := line.first_start(part, codes, duration, moment))
+                ]
             if len(starts) < shape.nodes:
                 return None
             starts.sort(key=lambda each: each[0][0])
@@ -145,3 +158,29 @@ class Plan:
                 ]
                 allocations = tuple(allocation for allocation, _ in chosen)
                 return moment, Place(allocations, quality_of([choice for _, choice in chosen]))
+
+    def _between(
+        self,
+        line: Timeline,
+        part: Part,
+        codes: frozenset[int],
+        job: Job,
+        since: float,
+        against: list[Reservation],
+    ) -> tuple[float, Room] | None:
+        """The first start on one node between the reservations in which the job may not run there."""
+        here = self._state.reservations.on_row(self._state.nodes, line.node.row, against)
+        found = line.first_start(part, codes, job.limit, since)
+        while found is not None:
+            clear = clear_from(here, found[0], job.span)
+            if clear == found[0]:
+                return found
+            if clear == NEVER:
+                return None
+            found = line.first_start(part, codes, job.limit, clear)
+        return None
+
+    def refuse(self, job: int) -> None:
+        """What was due may not start after all: everything is worked out anew, next time."""
+        del self._running[job]
+        self._turns = (-1, -1, -1)

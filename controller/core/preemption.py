@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.columns import ABSENT
+from controller.core.columns import ABSENT, Bools
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
@@ -72,8 +72,9 @@ class Preemption:
         stirred, self._stirred = self._stirred, set()
         for search in self._searches:
             search.sync(stirred, now)
+        barred = self._state.barred(job, now, self._guards.grace_s)
         for search in self._searches:
-            found = search.find(job, shape, now)
+            found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
                 place, victims = found
                 return self._planned(job, place, victims, search.strategy.name, now)
@@ -145,14 +146,16 @@ class Search:
         """When somebody next may be ended who may not be now."""
         return self._victims.ripe_at
 
-    def find(self, job: Job, shape: Shape, now: float) -> tuple[Place, list[Job]] | None:
-        """A place for the job, and who has to leave for it."""
+    def find(
+        self, job: Job, shape: Shape, now: float, barred: Bools | None
+    ) -> tuple[Place, list[Job]] | None:
+        """A place for the job on nodes that are not barred, and who has to leave for it."""
         reach = self.strategy.reach(job)
         if reach is None:
             return None
         offers = self._of(shape.part, reach)
         freed: list[Freed] = []
-        for loss, row in self._promising(offers, shape, now):
+        for loss, row in self._promising(offers, shape, now, barred):
             if len(freed) >= shape.nodes and loss * _SAME >= freed[shape.nodes - 1].loss:
                 break
             found = self._free(row, shape.part, offers, loss, now)
@@ -175,9 +178,13 @@ class Search:
         return offers
 
     @staticmethod
-    def _promising(offers: Offers, shape: Shape, now: float) -> Iterator[tuple[float, int]]:
+    def _promising(
+        offers: Offers, shape: Shape, now: float, barred: Bools | None
+    ) -> Iterator[tuple[float, int]]:
         """Rows by the least they could lose; among equals the first name."""
         losses = offers.losses(now)
+        if barred is not None:
+            losses = np.where(barred, np.inf, losses)
         for _ in range(min(len(losses), shape.nodes + MOST_NODES)):
             row = int(losses.argmin())
             loss = float(losses[row])

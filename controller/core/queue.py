@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from controller.core.requests import Ask
+from wire.words import Reason
 
 Rank = tuple[float, ...]
 Entry = tuple[Rank, int]
@@ -99,6 +100,8 @@ class Queue:
         self.fresh: list[int] = []
         """Jobs that came since the last cycle looked: when nothing else changed, only they matter."""
         self._hopes: dict[Ask, Hope] = {}
+        self.kept_out: dict[int, Reason] = {}
+        """Jobs that there is room for, and what kept them waiting all the same in the last whole pass."""
         self._lane_of: dict[int, Lane] = {}
 
     def __len__(self) -> int:
@@ -123,6 +126,7 @@ class Queue:
 
     def remove(self, job: int) -> None:
         """The job waits no longer; a job that does not wait is left alone."""
+        self.kept_out.pop(job, None)
         lane = self._lane_of.pop(job, None)
         if lane is None:
             return

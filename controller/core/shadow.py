@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 
-from controller.core.columns import ABSENT
+from controller.core.columns import ABSENT, Bools
 from controller.core.events import Allocation
 from controller.core.placement import Place, Placer, Shape
 from controller.core.requests import Ask, Part
@@ -26,6 +27,9 @@ class Shadow:
     """
 
     def __init__(self, state: State, placer: Placer, shape: Shape, job: int) -> None:
+        asked = state.jobs[job]
+        self._against = state.reservations.against(asked.user, asked.spec.project)
+        self._length = asked.span
         columns, part = state.nodes.columns, shape.part
         self.job = job
         self.at = 0.0
@@ -43,6 +47,8 @@ class Shadow:
 
     def advance(self, now: float) -> bool:
         """Go from release to release until the job fits; False if it never does."""
+        if self._against:
+            return self._advance_between(now)
         jobs = self._state.jobs
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
@@ -50,6 +56,30 @@ class Shadow:
                     self._release(allocation)
             if len(self._fitting) >= self._shape.nodes:
                 self.at = max(end, now)
+                self.spare = len(self._fitting) - self._shape.nodes
+                return True
+        return False
+
+    def _advance_between(self, now: float) -> bool:
+        """The same where reservations bar nodes for a time: the ends of these count as well."""
+        turns = sorted({end for each in self._against for end in each.ends(now)})
+        releases = iter(self._state.releases)
+        release = next(releases, None)
+        for moment in heapq.merge([now], turns, (end for end, _ in self._state.releases)):
+            while release is not None and release[0] <= moment:
+                for allocation in self._state.returns(self._state.jobs[release[1]]):
+                    self._release(allocation)
+                release = next(releases, None)
+            at = max(moment, now)
+            barred = {
+                row
+                for each in self._against
+                if each.meets(at, at + self._length)
+                for row in self._state.reservations.rows(self._state.nodes, each)
+            }
+            if at > now and len(self._fitting - barred) >= self._shape.nodes:
+                self._fitting -= barred
+                self.at = at
                 self.spare = len(self._fitting) - self._shape.nodes
                 return True
         return False
@@ -117,7 +147,7 @@ def cast_shadow(state: State, placer: Placer, ask: Ask, job: int, now: float) ->
     return shadow if shadow.advance(now) else None
 
 
-def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
+def find_beside(placer: Placer, shape: Shape, shadow: Shadow, barred: Bools | None = None) -> Place | None:
     """The best place for something that outlasts the promise without breaking it."""
     if not placer.nodes.most.may_hold(shape.part):
         return None
@@ -125,9 +155,10 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow) -> Place | None:
     if ranking.count < shape.nodes:
         return None
     if shadow.spare >= shape.nodes:
-        return placer.settle(shape, ranking.best(shape.nodes))
+        found = ranking.best(shape.nodes, barred)
+        return placer.settle(shape, found) if len(found) == shape.nodes else None
     chosen: list[int] = []
-    rows, spare = ranking.in_order(), shadow.spare
+    rows, spare = ranking.in_order(barred), shadow.spare
     for seen, row in enumerate(rows):
         if shadow.spoils(placer, shape.part, row):
             if not spare:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from controller.core.accounts import Accounts
+from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.jobs import Job
 from controller.core.nodes import Nodes
@@ -15,6 +16,7 @@ from controller.core.plugin import Order
 from controller.core.queue import Queue
 from controller.core.quotas import Quotas, Rules
 from controller.core.requests import Ask, ask_of
+from controller.core.reservations import Reservations
 from controller.core.shares import Path, Shares, Sharing
 from controller.core.standing import Moving
 from wire.spec import JobSpec
@@ -47,6 +49,7 @@ class State:
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
         self._capacity = (-1, 0.0)
+        self.reservations = Reservations()
         self._asked = (NO_SPEC, ask_of(NO_SPEC))
 
     def ask(self, spec: JobSpec) -> Ask:
@@ -80,6 +83,12 @@ class State:
         if rules != self.quotas.rules:
             self.accounts.count(self.jobs.values(), rules.window_s)
             self.quotas.adopt(rules)
+
+    def barred(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
+        """Nodes on which the job, started within so long, would meet a reservation that does not admit it."""
+        if not self.reservations:
+            return None
+        return self.reservations.barred(self.nodes, job.user, job.spec.project, now, job.span + later_s)
 
     def expect(self, job: Job) -> None:
         """A placed job gives its room back at its expected end at the latest."""

@@ -16,6 +16,7 @@ from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
+from controller.core.notes import notes_of
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE as PLAIN
@@ -357,9 +358,11 @@ class EngineMachine(RuleBasedStateMachine):
             [job_row(job, with_spec=True) for job in state.jobs.values()],
             [node_row(node) for node in state.nodes],
         )
-        restore(restored, jobs, nodes)
+        restore(restored, jobs, nodes, notes_of(state))
         assert _rows(restored)[0] == expected[0]
         assert check(folded) == check(restored) == []
+        assert sorted(notes_of(folded), key=repr) == sorted(notes_of(state), key=repr)
+        assert sorted(notes_of(restored), key=repr) == sorted(notes_of(state), key=repr)
         again = Engine(self.pipeline, State(self.pipeline.order))
         events = [event for given, now in self.given for event in again.handle(given, now).events]
         assert [body_of(event) for event in events] == [body_of(event) for event in self.world.events]

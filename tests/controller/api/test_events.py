@@ -14,6 +14,7 @@ from tests.worlds import facts, spec
 from wire.frames import GpuHold
 from wire.hosts import HostSpec
 from wire.quota import Quota
+from wire.reservation import ReservationSpec
 from wire.words import GpuHealth, JobState, Reason
 
 TOLD: list[tuple[Event, str]] = [
@@ -101,6 +102,13 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (events.QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
     (events.QuotaUnset(1.0, "user", "ada", "root"), "root took back the quota set for user ada"),
+    (
+        events.ReservationMade(1.0, ReservationSpec("fans", 2.0, 3.0, ("a", "b")), ("a", "b"), "root"),
+        "root made reservation fans on a, b",
+    ),
+    (events.ReservationBegan(1.0, "fans"), "reservation fans began"),
+    (events.ReservationEnded(1.0, "fans"), "reservation fans is over"),
+    (events.ReservationCancelled(1.0, "fans", "root"), "root cancelled reservation fans"),
     (events.ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
 ]
 
