@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from controller.core.events import (
@@ -41,8 +41,9 @@ class Course:
 class Recorder:
     """Follows the events of one job, and keeps the courses its attempts took by themselves, in order.
 
-    An attempt that was lost or stopped says only how long it ran at least. Where no attempt of a job came to
-    an end of its own, it is taken to have been about to end when it was last seen.
+    An attempt that was lost or stopped says only how long it ran at least; what it saved counts towards the
+    next. Where no attempt of a job came to an end of its own, it is taken to have been about to end when it
+    was last seen.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,8 @@ class Recorder:
         self._exited_at: float | None = None
         self._stop: StopRequested | None = None
         self._blamed: AttemptExited | None = None
+        self._saved_s = 0.0
+        """What attempts that were cut short had saved for the next."""
 
     def note(self, event: JobEvent) -> None:
         """Take note of one fact."""
@@ -80,7 +83,9 @@ class Recorder:
     def _over(self, event: JobRequeued | JobEnded) -> None:
         course = self._own_course()
         if course is not None:
-            self.courses.append(course)
+            self.courses.append(replace(course, run_s=self._saved_s + course.run_s))
+        elif self._blamed is not None and self._blamed.checkpoint is not None:
+            self._saved_s += max(0.0, self._blamed.checkpoint.at - self._begun())
         if isinstance(event, JobRequeued):
             self.placed_at = None
 
@@ -101,7 +106,7 @@ class Recorder:
         if self._stop is not None and self._stop.reason is Reason.USER:
             stop_s = max(0.0, self._exited_at - self._stop.at)
             return Course(self._begun() - self.placed_at, stop_s=stop_s)
-        if self._stop is not None:
+        if self._stop is not None and last.why:
             return None
         return Course(
             self._begun() - self.placed_at,
@@ -123,4 +128,4 @@ class Recorder:
         if self.placed_at is None:
             return (Course(),)
         seen_s = (until if self._exited_at is None else self._exited_at) - self._begun()
-        return (Course(self._begun() - self.placed_at, seen_s),)
+        return (Course(self._begun() - self.placed_at, self._saved_s + seen_s),)

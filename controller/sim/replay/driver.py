@@ -132,14 +132,14 @@ class Replay:
 
     def _wake_when_due(self) -> None:
         """What becomes due by itself has a cycle then, unless the record shows the one that saw to it."""
-        due = self.engine.keeper.next_at
+        due = self.engine.next_at
         if due != self._due:
             self._due = due
             if due < NEVER and not self._history.cycle_comes(due):
                 self._clock.at(due, self._look, rank=1)
 
     def _look(self) -> None:
-        if self.engine.keeper.next_at <= self._clock.now:
+        if self.engine.next_at <= self._clock.now:
             self._tell(Tick())
 
     def _cycle(self) -> None:

@@ -14,10 +14,19 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from controller.core import inputs
-from controller.core.events import Event, JobEvent, JobPlaced, JobQueued, NodeJoined, StopRequested
+from controller.core.events import (
+    Event,
+    JobEvent,
+    JobPlaced,
+    JobQueued,
+    NodeJoined,
+    PreemptionPlanned,
+    StopRequested,
+)
 from controller.sim.replay.courses import Course, Recorder
 from controller.sim.replay.ways import WAYS, Inner, input_of
 from controller.sim.results import Lives
@@ -73,26 +82,47 @@ class History:
 
 
 class _Reader:
-    """Goes through a journal."""
+    """Goes through a journal, moment by moment."""
 
     def __init__(self) -> None:
         self.history = History()
         self.steps: list[Step] = []
         self.jobs: dict[int, Recorder] = {}
-        self._before: Step | None = None
-        """What everything that follows at the same moment may have come of."""
+        self._moment: set[tuple[type[Any], int]] = set()
+        self._at = 0.0
 
     def waits(self, job: int) -> bool:
         """Is the job in the queue, nothing of it placed?"""
         return self.jobs[job].placed_at is None
 
-    def read(self, event: Event) -> None:
-        """One entry more."""
-        self.steps += self._steps_of(event)
+    def at_once(self, kind: type[Any], job: int, at: float) -> bool:
+        """Did an event of this kind concern the job at this very moment?"""
+        return at == self._at and (kind, job) in self._moment
+
+    def read(self, at: float, moment: Sequence[Event]) -> None:
+        """All entries of one moment: mostly one input, and all that followed from it."""
+        self._at = at
+        self._moment.clear()
+        shown = [self._read(event) for event in moment]
+        if not any(shown):
+            shown[0] = Mark.CYCLE  # nothing came from outside: it was time
+        before: type[Any] | Mark | None = None
+        for event, what in zip(moment, shown, strict=True):
+            # One cycle for all it placed, one restart for all the nodes it cost.
+            if what is not None and not (isinstance(what, Mark) and what is before):
+                self.steps.append(Step(at, what, event))
+            before = what or before
+            if isinstance(event, StopRequested) and not isinstance(what, type):
+                self.steps.append(Step(at, Mark.STOP, event))
+
+    def _read(self, event: Event) -> type[Any] | Mark | None:
+        """Take note of an entry; what it shows by itself."""
+        shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.lives.witness(event)
         history.until = event.at
         if isinstance(event, JobEvent):
+            self._moment.add((type(event), event.job))
             self.jobs.setdefault(event.job, Recorder()).note(event)
         if isinstance(event, JobQueued):
             history.names[event.job] = event.spec.name or event.spec.command[0].rsplit("/", 1)[-1]
@@ -100,33 +130,18 @@ class _Reader:
             history.placed[event.job, event.attempt] = event
         elif isinstance(event, StopRequested):
             history.stops.add((event.job, event.at))
+        elif isinstance(event, PreemptionPlanned):
+            self._moment.update((PreemptionPlanned, victim.job) for victim in event.victims)
         elif isinstance(event, NodeJoined):
             history.nodes[event.node] = event.facts
-
-    def _steps_of(self, event: Event) -> Iterator[Step]:
-        before = self._before
-        together = before is not None and before.at == event.at
-        kind = input_of(event, self)
-        mark = _mark_of(event)
-        if mark is None and kind is None and not together:
-            mark = Mark.CYCLE  # nothing came from outside: it was time
-        if mark is not None:
-            # One cycle for all it placed, one restart for all the nodes it cost.
-            if not (together and before is not None and before.what is mark):
-                self._before = Step(event.at, mark)
-                yield self._before
-        elif kind is not None:
-            self._before = Step(event.at, kind, event)
-            yield self._before
-        if kind is None and isinstance(event, StopRequested):
-            yield Step(event.at, Mark.STOP, event)
+        return shown
 
 
 def history_of(journal: Sequence[Event]) -> History:
     """Take a journal apart."""
     reader = _Reader()
-    for event in journal:
-        reader.read(event)
+    for at, moment in groupby(journal, key=lambda event: event.at):
+        reader.read(at, list(moment))
     history = reader.history
     history.steps = [*_with_quiet_cycles(reader.steps)]
     history.cycles = [step.at for step in reader.steps if step.what is Mark.CYCLE]

@@ -24,6 +24,9 @@ class Past(Protocol):
     def waits(self, job: int) -> bool:
         """Is the job in the queue, nothing of it placed?"""
 
+    def at_once(self, kind: type[Any], job: int, at: float) -> bool:
+        """Did an event of this kind concern the job at this very moment?"""
+
 
 class Agents(Protocol):
     """What agents would tell, when they told something then."""
@@ -57,6 +60,14 @@ def _cancelled_waiting(event: events.JobEnded, past: Past) -> bool:
     return event.state is JobState.CANCELLED and event.reason is Reason.USER and past.waits(event.job)
 
 
+def _preempted_by_user(event: events.StopRequested, past: Past) -> bool:
+    """Not for a job that the controller prefers, and not shown by a hold already."""
+    led = (events.PreemptionPlanned, events.JobHeld)
+    return event.reason is Reason.PREEMPTED and not any(
+        past.at_once(kind, event.job, event.at) for kind in led
+    )
+
+
 def _restarted(event: Event) -> bool:
     return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
 
@@ -88,7 +99,21 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
             _cancelled_waiting,
         ),
     ),
-    inputs.Hold: (Trace(events.JobHeld, lambda event, _: inputs.Hold(event.job, event.by)),),
+    inputs.Hold: (
+        Trace(
+            events.JobHeld,
+            lambda event, _: inputs.Hold(event.job, event.by),
+            lambda event, past: past.waits(event.job),
+        ),
+    ),
+    inputs.Preempt: (
+        Trace(
+            events.JobHeld,
+            lambda event, _: inputs.Preempt(event.job, event.by, hold=True),
+            lambda event, past: not past.waits(event.job),
+        ),
+        Trace(events.StopRequested, lambda event, _: inputs.Preempt(event.job, event.by), _preempted_by_user),
+    ),
     inputs.Release: (Trace(events.JobReleased, lambda event, _: inputs.Release(event.job, event.by)),),
     inputs.AddNode: (
         Trace(
@@ -109,6 +134,9 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     ),
     inputs.UnsetQuota: (
         Trace(events.QuotaUnset, lambda event, _: inputs.UnsetQuota(event.scope, event.name, event.by)),
+    ),
+    inputs.SetShare: (
+        Trace(events.ShareSet, lambda event, _: inputs.SetShare(event.share, event.weight, event.by)),
     ),
     inputs.AgentSaidHello: (Trace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
     inputs.AgentReported: (
@@ -136,11 +164,20 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         ),
     ),
     inputs.ControllerStarted: Inner(_restarted),
-    inputs.Tick: Inner(lambda event: isinstance(event, events.JobPlaced)),
+    inputs.Tick: Inner(lambda event: isinstance(event, events.JobPlaced | events.PreemptionPlanned)),
 }
 """Every input there is."""
 
-FOLLOW: frozenset[type[Any]] = frozenset({events.GateOpened, events.JobRequeued})
+FOLLOW: frozenset[type[Any]] = frozenset(
+    {
+        events.GateOpened,
+        events.JobPlaced,
+        events.JobPreempted,
+        events.JobRequeued,
+        events.PreemptionDropped,
+        events.PreemptionPlanned,
+    }
+)
 """Events that are never the trace of anything."""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], Trace]]] = {}

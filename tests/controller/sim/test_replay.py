@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from itertools import starmap
-from typing import get_args
 
 import pytest
 
 from controller.config import Config
 from controller.core import events, inputs
 from controller.core.engine import Engine
-from controller.core.events import KINDS, Event, GateOpened, JobPlaced, JobRequeued
+from controller.core.events import Event, GateOpened, JobPlaced, JobRequeued
 from controller.core.inputs import Input
+from controller.core.plugin import Guards
 from controller.core.state import State
+from controller.plugins.preemption.priority import Priority
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Wish, generate
@@ -22,13 +23,12 @@ from controller.sim.generate.jobs import Row
 from controller.sim.replay.driver import Replay
 from controller.sim.replay.history import Mark, history_of
 from controller.sim.replay.outcome import Task, changes, live_again, recorded
-from controller.sim.replay.ways import FOLLOW, WAYS, traced
 from controller.sim.run import policy_of
 from controller.sim.simulation import Simulation
 from controller.sim.workload import Work
 from tests.worlds import World, default_pipeline, spec
 from wire.conditions import Restart, RestartWhen
-from wire.frames import AttemptStatus
+from wire.frames import AttemptStatus, Checkpoint
 from wire.quota import Limits, Quota
 from wire.words import GpuHealth, JobState, Reason
 
@@ -70,29 +70,6 @@ def relived(journal: Sequence[Event], policy: str) -> list[Event]:
 
 def starts(journal: Sequence[Event]) -> list[JobPlaced]:
     return [event for event in journal if isinstance(event, JobPlaced)]
-
-
-# --- every input has its way ---
-
-
-def test_every_input_has_a_way_to_come_again() -> None:
-    """Who adds an input says in ways.py how it shows in the journal, and how it is made again of that."""
-    assert {*WAYS} == {*get_args(Input)}
-
-
-def test_every_event_is_a_trace_or_follows_from_one() -> None:
-    assert {*traced()} | FOLLOW | {JobPlaced} == {*KINDS.values()}
-
-
-def test_all_that_an_agent_told_is_told_again() -> None:
-    """Who adds a field to these events passes it on in agents.py."""
-    told = {
-        events.AttemptStarted: "job at attempt node pid",
-        events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint",
-        events.NodeJoined: "node at facts boot_id version",
-    }
-    for kind, names in told.items():
-        assert [field.name for field in fields(kind)] == names.split()
 
 
 # --- the same and another configuration ---
@@ -183,6 +160,37 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, witness=again.append).run()
     assert again == story.events
+
+
+def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
+    guards = Guards(min_runtime_s=0.0, cooldown_s=0.0)
+    story = Story(replace(default_pipeline(), strategies=(Priority(),), guards=guards))
+    story.join("a")
+    story.tell(inputs.SetShare("ml", 3.0, "root"))
+    low, asked, held = (story.submit(spec(2, priority=25)) for _ in range(3))
+    for job in (low, asked, held):
+        story.report("a", job)
+    story.tell(inputs.Preempt(asked, "root"))
+    story.tell(inputs.Preempt(held, "root", hold=True))
+    for job in (asked, held):
+        saved = Checkpoint("/saved", at=story.now - 5)
+        story.report("a", job, ended_at=story.now, signal=15, why="preempted", checkpoint=saved)
+    high = story.submit(spec(8, priority=75))
+    for job in (low, asked):
+        story.report("a", job, ended_at=story.now, signal=15, why="preempted")
+    assert story.job(high).state is JobState.SCHEDULED
+    patient = story.submit(spec(8, priority=80))  # nobody is ended for those of its own kind
+    story.tell(inputs.Hold(patient, "ada"))
+    kinds = {*map(type, story.events)}
+    assert {events.ShareSet, events.PreemptionPlanned, events.JobPreempted} <= kinds
+    again: list[Event] = []
+    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    assert again == story.events
+    # Without preemption nobody else is ended, and those who were go on.
+    fewer: list[Event] = []
+    Replay(history_of(story.events), default_pipeline(), witness=fewer.append).run()
+    stopped = {event.job for event in fewer if isinstance(event, events.JobPreempted)}
+    assert stopped == {asked, held}
 
 
 def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() -> None:
