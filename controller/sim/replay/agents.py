@@ -5,6 +5,7 @@ Any other goes its course: it takes as long as the job took, wherever and whenev
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,9 @@ from controller.sim.clock import Clock
 from controller.sim.replay.courses import LOST, NEVER, Course
 from controller.sim.replay.history import History
 from wire.frames import AttemptStatus, Hello, Settle, Start, Stop, Usage
+
+STEP_S = 1.0
+"""How often a controller looks whether a silence has become too long."""
 
 Key = tuple[int, int, str]
 """Job, attempt and node."""
@@ -43,6 +47,11 @@ class PastAgents:
         """The course of every attempt that goes its own way."""
 
     # --- what the record tells again ---
+
+    def silence(self, node: str, at: float) -> float:
+        """For how long nobody had heard of a node: a little more than the journal's clock says."""
+        aways = self._history.aways[node]
+        return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
         """The node came back, and tells what it knows now."""

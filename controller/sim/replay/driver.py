@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from controller.core import events, inputs
@@ -10,12 +11,13 @@ from controller.core.engine import Engine
 from controller.core.events import Event, JobPlaced
 from controller.core.inputs import Input, Refusal, Tick
 from controller.core.jobs import NEVER
+from controller.core.losses import overdue, safe_after_s
 from controller.core.notes import notes_of
 from controller.core.plugin import Pipeline
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from controller.sim.clock import Clock
-from controller.sim.replay.agents import PastAgents
+from controller.sim.replay.agents import STEP_S, PastAgents
 from controller.sim.replay.history import History, Mark, Step
 from controller.sim.replay.ways import again
 from controller.sim.results import Lives
@@ -101,6 +103,8 @@ class Replay:
             self._agents.place(event)
             self.placements += 1
             self.as_recorded += event == self._history.placed.get((event.job, event.attempt))
+        elif isinstance(event, events.NodeWentAway):
+            self._count_silence(event)
         elif isinstance(event, events.StopRequested) and (event.job, event.at) not in self._history.stops:
             self._agents.part(self.engine.state.jobs[event.job])
 
@@ -108,6 +112,22 @@ class Replay:
         job = self.engine.state.jobs.get(event.job)
         if job is not None and job.stopping is None:
             self._agents.part(job)
+
+    def _count_silence(self, event: events.NodeWentAway) -> None:
+        """What is to be done about a silent node is, unless the record has shown it before."""
+        node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
+        jobs = [self.engine.state.jobs[job] for job in node.held]
+        moments = {losses.down_after_s, *(safe_after_s(job, losses) for job in jobs)}
+        for silent_s in moments - {None}:
+            assert silent_s is not None
+            self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))
+
+    def _check_silence(self, event: events.NodeWentAway) -> None:
+        node, silent_s = self.engine.state.nodes.get(event.node), self._clock.now - event.at
+        if node is None or node.since != event.at:
+            return
+        if overdue(self.engine.state, node, self._pipeline.losses, silent_s):
+            self._hear(inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
         """A new engine that knows what the rows say: plans and promises are gone."""

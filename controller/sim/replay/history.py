@@ -24,6 +24,7 @@ from controller.core.events import (
     JobPlaced,
     JobQueued,
     NodeJoined,
+    NodeWentAway,
     PreemptionPlanned,
     StopRequested,
 )
@@ -67,6 +68,8 @@ class History:
     stops: set[tuple[int, float]] = field(default_factory=set)
     """Which job's attempt somebody or something wanted to end, and when."""
     lives: Lives = field(default_factory=Lives)
+    aways: dict[str, list[float]] = field(default_factory=dict)
+    """When each node was heard of no longer."""
     names: dict[int, str] = field(default_factory=dict)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """Every node that ever joined, as it was last."""
@@ -132,6 +135,8 @@ class _Reader:
             history.stops.add((event.job, event.at))
         elif isinstance(event, PreemptionPlanned):
             self._moment.update((PreemptionPlanned, victim.job) for victim in event.victims)
+        elif isinstance(event, NodeWentAway):
+            history.aways.setdefault(event.node, []).append(event.at)
         elif isinstance(event, NodeJoined):
             history.nodes[event.node] = event.facts
         return shown

@@ -31,6 +31,7 @@ class Past(Protocol):
 class Agents(Protocol):
     """What agents would tell, when they told something then."""
 
+    def silence(self, node: str, at: float) -> float: ...
     def hello(self, event: events.NodeJoined) -> Input | None: ...
     def started(self, event: events.AttemptStarted) -> Input | None: ...
     def exited(self, event: events.AttemptExited) -> Input | None: ...
@@ -118,10 +119,25 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.AddNode: (
         Trace(
             events.NodeAdded,
-            lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by),
+            lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by, event.taints),
         ),
     ),
     inputs.RemoveNode: (Trace(events.NodeRemoved, lambda event, _: inputs.RemoveNode(event.node, event.by)),),
+    inputs.MarkNode: (
+        Trace(
+            events.NodeMarked,
+            lambda event, _: inputs.MarkNode(event.node, event.by, event.labels, event.taints),
+        ),
+    ),
+    inputs.NodeSilent: (
+        Trace(
+            events.NodeWentDown,
+            lambda event, agents: inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
+        ),
+    ),
+    inputs.DeclareLost: (
+        Trace(events.NodeDeclaredLost, lambda event, _: inputs.DeclareLost(event.node, event.by)),
+    ),
     inputs.Drain: (
         Trace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
     ),

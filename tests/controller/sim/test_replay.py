@@ -13,6 +13,7 @@ from controller.core import events, inputs
 from controller.core.engine import Engine
 from controller.core.events import Event, GateOpened, JobPlaced, JobRequeued
 from controller.core.inputs import Input
+from controller.core.losses import Losses
 from controller.core.plugin import Guards
 from controller.core.state import State
 from controller.plugins.preemption.priority import Priority
@@ -27,7 +28,8 @@ from controller.sim.run import policy_of
 from controller.sim.simulation import Simulation
 from controller.sim.workload import Work
 from tests.worlds import World, default_pipeline, spec
-from wire.conditions import Restart, RestartWhen
+from wire.affinity import Effect, Taint
+from wire.conditions import OnNodeLost, Restart, RestartWhen
 from wire.frames import AttemptStatus, Checkpoint
 from wire.quota import Limits, Quota
 from wire.words import GpuHealth, JobState, Reason
@@ -157,6 +159,30 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
         ended: (JobState.COMPLETED, Reason.NONE),
         waiting: (JobState.CANCELLED, Reason.USER),
     }
+    again: list[Event] = []
+    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    assert again == story.events
+
+
+def test_what_becomes_of_a_silent_node_happens_again() -> None:
+    losses = Losses(OnNodeLost.REQUEUE, lease_s=300.0, margin_s=30.0, down_after_s=60.0)
+    story = Story(replace(default_pipeline(), losses=losses))
+    story.join("a")
+    story.join("b")
+    short = story.submit(spec(8, grace_s=10.0))
+    waits = story.submit(spec(8, on_node_lost=OnNodeLost.WAIT))
+    for job, node in ((short, "a"), (waits, "b")):
+        story.report(node, job)
+    story.tell(inputs.LinkWentDown("b", "silent for 30s"))
+    story.tell(inputs.LinkWentDown("a", "silent for 30s"))
+    for node, silent_s in (("b", 60.5), ("a", 60.5), ("a", 340.5)):
+        story.now = story.state.nodes.by_name[node].since + silent_s - 10
+        story.tell(inputs.NodeSilent(node, silent_s))
+    assert story.job(short).state is JobState.QUEUED
+    story.tell(inputs.MarkNode("a", "root", {"rack": "2"}, {"broken:NoSchedule": "yes"}))
+    story.tell(inputs.DeclareLost("b", "root"))
+    assert story.job(waits).reason is Reason.NODE_LOST
+    story.tell(inputs.AddNode("c", taints=(Taint("new", Effect.NO_SCHEDULE),)))
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, witness=again.append).run()
     assert again == story.events
