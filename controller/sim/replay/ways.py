@@ -151,6 +151,16 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.UnsetQuota: (
         Trace(events.QuotaUnset, lambda event, _: inputs.UnsetQuota(event.scope, event.name, event.by)),
     ),
+    inputs.Reserve: (
+        # Whatever ran into it then, it was accepted.
+        Trace(events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)),
+    ),
+    inputs.CancelReservation: (
+        Trace(
+            events.ReservationCancelled,
+            lambda event, _: inputs.CancelReservation(event.reservation, event.by),
+        ),
+    ),
     inputs.SetShare: (
         Trace(events.ShareSet, lambda event, _: inputs.SetShare(event.share, event.weight, event.by)),
     ),
@@ -192,6 +202,8 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.JobRequeued,
         events.PreemptionDropped,
         events.PreemptionPlanned,
+        events.ReservationBegan,
+        events.ReservationEnded,
     }
 )
 """Events that are never the trace of anything."""
