@@ -6,11 +6,12 @@ from typing import Callable, Protocol
 
 from agent.holders import Holders
 from agent.loop import Loop
-from wire.frames import AgentFrame, GpuFacts, GpuProcess, GpuSample
+from wire.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuSample
 
 Tell = Callable[[AgentFrame], None]
 
 SAMPLE_S = 2.0
+NOT_THERE = "this host has no such GPU"
 
 
 class UnknownGpus(ValueError):
@@ -28,6 +29,9 @@ class Gpus(Protocol):
     def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         """Report readings that changed noticeably, and GPUs that fell ill."""
 
+    def check(self, uuid: str, after_s: float) -> None:
+        """Look at a GPU in so many seconds, and tell whether it is well; the latest order counts."""
+
 
 class NoGpus:
     """A host without GPUs."""
@@ -36,8 +40,13 @@ class NoGpus:
     numa_nodes = 0
     driver = cuda = ""
 
-    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:  # noqa: ARG002
         """There is nothing to see."""
+        self._tell = tell
+
+    def check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002 - there is nothing to wait for
+        """What is not there is not well."""
+        self._tell(GpuChecked(uuid, False, NOT_THERE))
 
 
 class Readings:

@@ -27,6 +27,7 @@ from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
 from wire.frames import (
     AgentFrame,
+    CheckGpu,
     GpuReport,
     Hello,
     Leave,
@@ -94,6 +95,7 @@ class Node:
             Stop: lambda stop: self._do(self.attempts.stop(stop, time.time())),
             Settle: lambda settle: self._do(self.attempts.settle(settle)),
             ReadLog: self.logs.read,
+            CheckGpu: lambda each: gpus.check(each.uuid, each.after_s),
             StopReading: lambda each: self.logs.stop(each.request),
             Ping: self._answer,
             Leave: self._leave,

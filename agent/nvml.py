@@ -9,24 +9,23 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Collection
 
-from agent.gpus import SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.gpus import NOT_THERE, SAMPLE_S, Readings, Tell, UnknownGpus
 from agent.holders import Holders, owner_of
 from agent.loop import Loop
 from wire.codec import decode
-from wire.frames import GpuFacts, GpuHealthChanged, GpuProcess, GpuProcesses, GpuReport, GpuSample
-from wire.words import GpuHealth
+from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample, GpuTrouble
+from wire.words import TroubleKind
 
 PATIENCE_S = 30.0
 """Without persistence mode the first question to eight GPUs takes many seconds."""
-_AGAIN = 10
-"""Times its patience until a GPU that a probe hung on is asked again."""
 _HOME = str(Path(__file__).absolute().parent.parent)
 _CODE = (
     "import sys; sys.path.append(sys.argv[1]); from agent.probe import main; "
-    "main(float(sys.argv[2]), sys.argv[3:])"
+    "main(float(sys.argv[2]), sys.argv[3] == 'again', sys.argv[4:])"
 )
 
 
@@ -39,11 +38,11 @@ class Silenced(Exception):
 
 
 class Probe:
-    """One probe process, which passes over the GPUs with these UUIDs."""
+    """One probe process: the first, or one that takes its place and passes over some GPUs."""
 
-    def __init__(self, pause_s: float, skip: Collection[str] = ()) -> None:
+    def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, _HOME, str(pause_s), *sorted(skip)],
+            [sys.executable, "-c", _CODE, _HOME, str(pause_s), "again" if again else "first", *sorted(skip)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -72,6 +71,13 @@ class Probe:
                 raise Silenced(each["error"])
         return words
 
+    def ask(self) -> None:
+        """Have it look at once instead of in a while."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(b"look\n")
+            self._process.stdin.flush()
+
     def end(self) -> None:
         """Make it go; a process stuck in the driver stays, but has nobody to tell."""
         assert self._process.stdout is not None
@@ -95,7 +101,9 @@ class NvmlGpus:
         self._trouble: dict[str, str] = {}
         self._hung: set[str] = set()
         """Those a probe hung on: the next ones pass over them, so that the others go on being read."""
-        self._again = 0.0
+        self._ordered: dict[str, int] = {}
+        self._looking: dict[str, int] = {}
+        """The looks that were ordered and those under way, by their number."""
         self._round: dict[str, dict[str, Any]] = {}
         self._probe: Probe | None = Probe(pause_s)
         self._named: set[str] | None = None
@@ -113,15 +121,49 @@ class NvmlGpus:
     def _first_answer(self, probe: Probe) -> tuple[GpuFacts, ...]:
         try:
             for words in probe.read(self._patience_s):
-                self.driver, self.cuda = words["driver"], words["cuda"]
-                facts = tuple(decode(GpuFacts, gpu) for gpu in words["gpus"])
-                self._named = {gpu.uuid for gpu in facts}
-                return facts
+                if "gpus" in words:
+                    self.driver, self.cuda = words["driver"], words["cuda"]
+                    facts = tuple(decode(GpuFacts, gpu) for gpu in words["gpus"])
+                    self._named = {gpu.uuid for gpu in facts}
+                    return facts
         except Silenced as error:
             probe.end()
             raise NoNvml(str(error)) from None
         probe.end()
         raise UnknownGpus(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
+
+    # --- looks ---
+
+    def check(self, uuid: str, after_s: float) -> None:
+        """Look at it when the time has come; what is asked again is asked anew."""
+        number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
+        self._loop.after(after_s, partial(self._look, uuid, number))
+
+    def _look(self, uuid: str, number: int) -> None:
+        """Ask the driver at once; one that hung before gets another chance in a new probe."""
+        if self._ordered.get(uuid) != number:
+            return
+        found = next((gpu for gpu in self.facts if gpu.uuid == uuid), None)
+        if found is None:
+            self._tell(GpuChecked(uuid, False, NOT_THERE))
+            return
+        self._looking[uuid] = number
+        self._loop.after(2 * self._patience_s, partial(self._look_in_vain, uuid, number))
+        if self._probe is None or uuid in self._hung:
+            self._hung -= {gpu.uuid for gpu in self.facts if gpu.pci_bus == found.pci_bus}
+            self._end()
+            self._begin()
+        else:
+            self._probe.ask()
+
+    def _look_in_vain(self, uuid: str, number: int) -> None:
+        if self._looking.get(uuid) == number:
+            self._seen(uuid, self._trouble.get(uuid) or "NVML does not answer")
+
+    def _seen(self, uuid: str, trouble: str) -> None:
+        if self._looking.pop(uuid, None) is not None:
+            self._trouble[uuid] = trouble
+            self._tell(GpuChecked(uuid, not trouble, trouble))
 
     # --- the probe's life ---
 
@@ -132,17 +174,12 @@ class NvmlGpus:
             self._begin()
         elif silent >= self._patience_s:
             self._blame(f"NVML has not answered for {silent:.0f} s")
-            self._again = time.monotonic() + _AGAIN * self._patience_s
-            self._end()
-            self._begin()
-        elif self._hung and time.monotonic() >= self._again:
-            self._hung.clear()
             self._end()
             self._begin()
         self._loop.after(self._patience_s, self._check)
 
     def _begin(self) -> None:
-        self._probe, self._heard = Probe(self._pause_s, self._hung), time.monotonic()
+        self._probe, self._heard = Probe(self._pause_s, True, self._hung), time.monotonic()
         self._named, self._round = None, {}
         self._loop.read(self._probe.descriptor, self._hear)
 
@@ -164,7 +201,7 @@ class NvmlGpus:
             for gpu in self.facts:
                 if gpu.pci_bus == bus:  # MIG instances of a GPU hang together
                     self._hung.add(gpu.uuid)
-                    self._say(gpu.uuid, why)
+                    self._say(gpu.uuid, TroubleKind.SILENT, why)
 
     # --- what it says ---
 
@@ -179,21 +216,26 @@ class NvmlGpus:
             self._say_all(str(error))
 
     def _take(self, words: dict[str, Any]) -> None:
-        if "gpus" in words:
-            self._named = {gpu["uuid"] for gpu in words["gpus"]}
+        if "named" in words:
+            self._named = set(words["named"])
             for gpu in self.facts:
                 if gpu.uuid not in self._named and gpu.uuid not in self._hung:
-                    self._say(gpu.uuid, "NVML does not name it any more")
+                    self._say(gpu.uuid, TroubleKind.LOST, "NVML does not name it any more")
         elif "done" in words:
             told, self._round = self._round, {}
             self._finish(told)
-        elif "xid" not in words:
+        elif "xid" in words:
+            for gpu in self.facts:
+                if gpu.pci_bus == words["pci_bus"]:
+                    self._tell(GpuTrouble(gpu.uuid, TroubleKind.XID, xid=words["xid"]))
+        else:
             self._round[words["uuid"]] = words
 
     def _finish(self, told: dict[str, dict[str, Any]]) -> None:
         """All GPUs of a round are there."""
         for uuid, words in told.items():
-            self._say(uuid, words.get("error", ""))
+            self._say(uuid, TroubleKind.LOST, words.get("error", ""))
+            self._seen(uuid, words.get("error", ""))
         samples = [decode(GpuSample, words["sample"]) for words in told.values() if "sample" in words]
         news = self._readings.changed(samples)
         if news:
@@ -214,10 +256,13 @@ class NvmlGpus:
 
     def _say_all(self, trouble: str) -> None:
         for gpu in self.facts:
-            self._say(gpu.uuid, trouble)
+            self._say(gpu.uuid, TroubleKind.SILENT, trouble)
 
-    def _say(self, uuid: str, trouble: str) -> None:
+    def _say(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
+        """Trouble is told once. That it is over is found by the looks that the controller orders."""
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble
-            health = GpuHealth.SUSPECT if trouble else GpuHealth.OK
-            self._tell(GpuHealthChanged(uuid, health, trouble))
+            if trouble:
+                self._tell(GpuTrouble(uuid, kind, trouble))
+        if trouble:
+            self._seen(uuid, trouble)

@@ -49,13 +49,22 @@ class Device(NamedTuple):
     mig: str = ""
 
 
-def main(pause_s: float, skip: Collection[str] = (), sys_root: Path = Path("/sys")) -> None:
-    """Answer until nobody listens, passing over some GPUs; one line with `error` if NVML is not there."""
+def main(
+    pause_s: float, again: bool = False, skip: Collection[str] = (), sys_root: Path = Path("/sys")
+) -> None:
+    """Answer until nobody listens; one line with `error` if NVML is not there.
+
+    A probe that takes the place of another passes over some GPUs, and asks for nothing twice that stays as it
+    is: the less it asks before the first reading, the better it shows on which GPU the driver hangs.
+    """
     _die_with_the_agent()
     try:
         pynvml.nvmlInit()
         devices = _devices(skip)
-        _say({"gpus": _facts(devices, sys_root), **_versions()})
+        if not again:
+            devices = [device for device in devices if _answers(device)]
+            _say({"gpus": _facts(devices, sys_root), **_versions()})
+        _say({"named": [device.uuid for device in devices]})
         threading.Thread(target=_hear_xids, args=(devices,), daemon=True).start()
         while True:
             for device in devices:
@@ -86,18 +95,26 @@ def _say(words: dict[str, Any]) -> None:
 
 
 def _devices(skip: Collection[str]) -> list[Device]:
-    """Those that answer; one that fell off the bus before we came cannot even be named."""
+    """Those that can be named."""
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             whole = Device(_text(pynvml.nvmlDeviceGetUUID(handle)), handle, handle)
             if whole.uuid not in skip:
-                pynvml.nvmlDeviceGetMemoryInfo(handle)
                 found += [each for each in _instances(handle) or [whole] if each.uuid not in skip]
         except pynvml.NVMLError:
             continue
     return found
+
+
+def _answers(device: Device) -> bool:
+    """One that fell off the bus before we came has nothing to tell of itself."""
+    try:
+        pynvml.nvmlDeviceGetMemoryInfo(device.handle)
+    except pynvml.NVMLError:
+        return False
+    return True
 
 
 def _instances(handle: Any) -> list[Device]:

@@ -9,11 +9,11 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Mapping
 
-from agent.gpus import SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.gpus import NOT_THERE, SAMPLE_S, Readings, Tell, UnknownGpus
 from agent.holders import Holder, Holders, loads
 from agent.loop import Loop
 from wire import mig
-from wire.frames import GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample
+from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample
 from wire.words import WHOLE_GPU
 
 NVLINK_CLIQUE = 8
@@ -71,6 +71,15 @@ class SimulatedGpus:
 
     def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         """Take a reading every few seconds."""
+        self._loop, self._tell = loop, tell
+        self._read(loop, holders, tell)
+
+    def check(self, uuid: str, after_s: float) -> None:
+        """A simulated GPU is always well, if it is there."""
+        there = any(gpu.uuid == uuid for gpu in self.facts)
+        self._loop.after(after_s, lambda: self._tell(GpuChecked(uuid, there, "" if there else NOT_THERE)))
+
+    def _read(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         held = holders()
         samples = self.sample(loads(held))
         news = self._readings.changed(samples)
@@ -79,7 +88,7 @@ class SimulatedGpus:
         found = _processes(held, {each.uuid: each.memory_used_mib for each in samples})
         if self._readings.others(found):
             tell(GpuProcesses(found))
-        loop.after(SAMPLE_S, lambda: self.watch(loop, holders, tell))
+        loop.after(SAMPLE_S, lambda: self._read(loop, holders, tell))
 
     def sample(self, loads: Mapping[str, int]) -> list[GpuSample]:
         """One reading of every GPU, a few seconds after the last."""

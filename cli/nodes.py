@@ -10,6 +10,7 @@ import typer
 from cli import complete, facts, joining, marks
 from cli.bulk import each
 from cli.commands import application, examples
+from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Format, Output, write, write_facts, write_json
 from cli.tables import gpu_table, node_table, process_table, processes_of
@@ -74,11 +75,48 @@ def drain(
     return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
 
 
-@app.command(epilog=examples("corral nodes resume gpu01"))
+@app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
 def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Let drained nodes take work again."""
+    """Let drained nodes, or single GPUs as NODE:GPU, take work again."""
     client = Client()
-    return _each(names, client.node if dry_run else client.resume, output)
+
+    def act(name: str) -> NodeView:
+        node, gpu = _split(name)
+        if dry_run:
+            return client.node(node)
+        return client.resume(node) if gpu is None else client.resume_gpu(node, gpu)
+
+    return _each(names, act, output)
+
+
+@app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
+def cordon(
+    names: Annotated[list[str], typer.Argument(metavar="NODE:GPU", show_default=False)],
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For everybody to see.")] = "",
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Let single GPUs take nothing new until they are resumed; what runs on them goes on."""
+    client = Client()
+
+    def act(name: str) -> NodeView:
+        node, gpu = _split(name)
+        if gpu is None:
+            message = f"{name!r} names no GPU"
+            raise Mistake(message, f"Write {name}:0; or 'corral nodes drain {name}' for the whole node.")
+        return client.node(node) if dry_run else client.cordon_gpu(node, gpu, why)
+
+    return _each(names, act, output)
+
+
+def _split(name: str) -> tuple[str, int | None]:
+    """gpu01 or gpu01:3."""
+    node, colon, gpu = name.rpartition(":")
+    if not colon:
+        return name, None
+    if not (gpu.isascii() and gpu.isdigit() and len(gpu) < 6):
+        raise Mistake(f"{name!r} names no GPU", "Write NODE:GPU, such as gpu01:3.")
+    return node, int(gpu)
 
 
 app.command("add", epilog=joining.ADD_EXAMPLES)(joining.add)

@@ -32,11 +32,12 @@ from controller.store.failures import StoreFailure, StoreFull
 from controller.store.store import Store
 from wire.frames import (
     AgentFrame,
-    GpuHealthChanged,
+    GpuChecked,
     GpuProcess,
     GpuProcesses,
     GpuReport,
     GpuSample,
+    GpuTrouble,
     Hello,
     Report,
 )
@@ -194,8 +195,10 @@ class Daemon:
             case LinkLost(why):
                 self._begin_silence(node)
                 self.tell(inputs.LinkWentDown(node, why))
-            case GpuHealthChanged(uuid, health, why):
-                self.tell(inputs.GpuReported(node, uuid, health, why))
+            case GpuTrouble(uuid, kind, why, xid):
+                self.tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
+            case GpuChecked(uuid, ok, why):
+                self.tell(inputs.GpuLooked(node, uuid, ok, why))
             case GpuReport(samples):
                 readings = self.samples.setdefault(node, {})
                 readings.update((sample.uuid, sample) for sample in samples)

@@ -23,6 +23,7 @@ from controller.config import (
     problem_of,
 )
 from controller.core.gates import WaitRules
+from controller.core.health import Action, Care
 from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
@@ -85,6 +86,7 @@ def build_pipeline(config: Config) -> Pipeline:
         waiting=WaitRules(
             cancel_hopeless=section.waiting.hopeless == "cancel", data_roots=tuple(section.waiting.data_roots)
         ),
+        care=care_of(config),
     )
     problems += _check_filters([each.name for each in section.filters], source)
     if problems:
@@ -133,6 +135,13 @@ def _sharing(section: FairShareSection) -> Sharing:
         section.weights,
         section.soft_limits,
     )
+
+
+def care_of(config: Config) -> Care:
+    """How sick GPUs are treated, as [gpus] says."""
+    section = config.gpus
+    xids = {int(code): Action(action) for code, action in section.xid.items()}
+    return Care(section.check_s, section.check_most_s, section.checks, xids)
 
 
 def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:

@@ -210,6 +210,14 @@ class Client:
         """Vouch that nothing runs on a node any more."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
 
+    def cordon_gpu(self, name: str, gpu: int, why: str = "") -> NodeView:
+        """Let one GPU of a node take nothing new."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{gpu}/cordon", NodeAction(why))
+
+    def resume_gpu(self, name: str, gpu: int) -> NodeView:
+        """Let a GPU take work again, once it has passed a look."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{gpu}/resume", NodeAction())
+
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""
         return self._get(ClusterView, "/v1/cluster")

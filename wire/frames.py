@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Union
 
 from wire.codec import Malformed, decode, dumps, encode
-from wire.words import GpuHealth
+from wire.words import GpuHealth, TroubleKind
 
 PROTOCOL = 1
 MAX_FRAME = 64 * 1024 * 1024
@@ -170,11 +170,21 @@ class GpuProcesses:
 
 
 @dataclass(frozen=True)
-class GpuHealthChanged:
-    """A GPU fell ill or recovered."""
+class GpuTrouble:
+    """Something is wrong with a GPU; what follows from it is the controller's to decide."""
 
     uuid: str
-    health: GpuHealth
+    kind: TroubleKind
+    why: str = ""
+    xid: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuChecked:
+    """Answer to CheckGpu: is the GPU well, and if not, why."""
+
+    uuid: str
+    ok: bool
     why: str = ""
 
 
@@ -284,6 +294,14 @@ class StopReading:
 
 
 @dataclass(frozen=True)
+class CheckGpu:
+    """Look at a sick GPU in so many seconds, and tell with GpuChecked; a later order takes its place."""
+
+    uuid: str
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Ping:
     """Are you there? Renews leases as of `heard`: what the host's clock said when we heard of it last.
 
@@ -299,8 +317,8 @@ class Leave:
     """Close the connection and exit; running attempts go on."""
 
 
-AgentFrame = Union[Hello, Report, GpuReport, GpuProcesses, GpuHealthChanged, LogChunk, Pong]
-ControllerFrame = Union[Start, Stop, Settle, ReadLog, StopReading, Ping, Leave]
+AgentFrame = Union[Hello, Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, LogChunk, Pong]
+ControllerFrame = Union[Start, Stop, Settle, ReadLog, StopReading, CheckGpu, Ping, Leave]
 Frame = Union[AgentFrame, ControllerFrame]
 
 _KINDS: dict[str, type[Any]] = {
@@ -308,7 +326,8 @@ _KINDS: dict[str, type[Any]] = {
     "report": Report,
     "gpus": GpuReport,
     "gpu_processes": GpuProcesses,
-    "gpu_health": GpuHealthChanged,
+    "gpu_trouble": GpuTrouble,
+    "gpu_checked": GpuChecked,
     "log": LogChunk,
     "pong": Pong,
     "start": Start,
@@ -316,6 +335,7 @@ _KINDS: dict[str, type[Any]] = {
     "settle": Settle,
     "read_log": ReadLog,
     "stop_reading": StopReading,
+    "check_gpu": CheckGpu,
     "ping": Ping,
     "leave": Leave,
 }

@@ -48,6 +48,8 @@ class Reason(str, enum.Enum):
     SUPERVISOR_LOST = "supervisor_lost"
     OUT_OF_MEMORY = "out_of_memory"
     MEMBER_FAILED = "member_failed"
+    GPU_FAILED = "gpu_failed"
+    GPU_ERROR = "gpu_error"
     BEGIN = "begin"
     BACKOFF = "backoff"
     DEADLINE = "deadline"
@@ -84,6 +86,15 @@ class GpuHealth(str, enum.Enum):
     CORDONED = "cordoned"
     PROBING = "probing"
     LOST = "lost"
+
+
+class TroubleKind(str, enum.Enum):
+    """How an agent came to know that something is wrong with a GPU."""
+
+    XID = "xid"
+    LOST = "lost"
+    SILENT = "silent"
+    UNCLEAN = "unclean"
 
 
 PRIORITIES: Final[dict[str, int]] = {

@@ -57,6 +57,32 @@ async def mark(call: Call) -> NodeView:
     return view(call, node)
 
 
+async def cordon_gpu(call: Call) -> NodeView:
+    """Give one GPU of a node no new work, until it is resumed."""
+    call.need_operator("cordon GPUs")
+    action: NodeAction = call.body
+    if len(action.why) > 500:
+        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
+    node = await call.node()
+    await call.ask(inputs.CordonGpu(node.name, _index(call), call.caller.user, action.why))
+    return view(call, node)
+
+
+async def resume_gpu(call: Call) -> NodeView:
+    """Give a GPU work again, once it has passed a look."""
+    call.need_operator("resume GPUs")
+    node = await call.node()
+    await call.ask(inputs.ResumeGpu(node.name, _index(call), call.caller.user))
+    return view(call, node)
+
+
+def _index(call: Call) -> int:
+    text = call.path["gpu"]
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise Rejected(Refusal("not_found", f"{text!r} is not the number of a GPU", "gpu"))
+    return int(text)
+
+
 def view(call: Call, node: Node) -> NodeView:
     daemon, name = call.daemon, node.name
     return node_view(daemon.state, node, daemon.samples.get(name, {}), daemon.processes.get(name, ()))

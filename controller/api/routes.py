@@ -134,6 +134,22 @@ ROUTES = (
         ReservationView,
         refuses=(404, 507),
     ),
+    Route(
+        "POST",
+        "/v1/nodes/{node}/gpus/{gpu}/cordon",
+        nodes.cordon_gpu,
+        NodeView,
+        NodeAction,
+        refuses=(404, 507),
+    ),
+    Route(
+        "POST",
+        "/v1/nodes/{node}/gpus/{gpu}/resume",
+        nodes.resume_gpu,
+        NodeView,
+        NodeAction,
+        refuses=(404, 409, 507),
+    ),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(
         "GET",

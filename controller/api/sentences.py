@@ -130,6 +130,11 @@ def _gpu_health(facts: Facts) -> str:
     return f"GPU {facts['uuid']} of node {facts['node']} is {facts['health']}{_because(facts['why'])}"
 
 
+def _gpu_fault(facts: Facts) -> str:
+    whose = "by its own doing" if facts["own"] else "and not by its own doing"
+    return f"job {facts['job']} met trouble {whose}: {facts['fault']}"
+
+
 def _because(why: str) -> str:
     return f": {why}" if why else ""
 
@@ -172,4 +177,5 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
     "QuotaUnset": lambda facts: f"{facts['by']} took back the quota set for {facts['scope']} {facts['name']}",
     "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} the weight {facts['weight']:g}",
+    "GpuFaultNoted": _gpu_fault,
 }

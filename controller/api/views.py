@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.columns import ABSENT
+from controller.core.doctor import sick
 from controller.core.engine import Engine
 from controller.core.explain import reason_of
 from controller.core.jobs import Job, Member
@@ -131,21 +132,21 @@ def _gpu_view(
     reading: GpuSample,
     processes: tuple[GpuProcess, ...],
 ) -> GpuView:
-    health, why = node.health.get(gpu.uuid, (gpu.health, gpu.why))
+    condition = node.condition(gpu)
     return GpuView(
         index=gpu.index,
         uuid=gpu.uuid,
         model=gpu.model,
         memory_mib=gpu.memory_mib,
         numa=gpu.numa,
-        health=health,
+        health=condition.health,
         free_milli=0 if free == ABSENT else free,
         jobs=jobs,
         utilisation=reading.utilisation,
         memory_used_mib=reading.memory_used_mib,
         power_w=reading.power_w,
         temperature_c=reading.temperature_c,
-        why=why,
+        why=sick(condition),
         node=node.name,
         pci_bus=gpu.pci_bus,
         power_limit_w=gpu.power_limit_w,

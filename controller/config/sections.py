@@ -307,6 +307,24 @@ class JobsSection(Section):
         return decode(JobPolicy, self.model_dump())
 
 
+def _xids(table: dict[str, str]) -> dict[str, str]:
+    wrong = next((code for code in table if not (code.isascii() and code.isdigit() and len(code) < 6)), None)
+    if wrong is not None:
+        raise ValueError(f'{wrong!r} is no number of an Xid; write xid = {{ 13 = "ignore" }}')
+    return table
+
+
+class GpusSection(Section):
+    """How sick GPUs are treated."""
+
+    check_s: float = Field(30.0, gt=0, le=86_400)
+    check_most_s: float = Field(3_600.0, gt=0, le=604_800)
+    checks: int = Field(3, ge=1, le=100)
+    xid: Annotated[
+        dict[str, Literal["ignore", "blame", "suspect", "cordon", "reset", "reboot"]], AfterValidator(_xids)
+    ] = {}
+
+
 class NodeSection(Section):
     """One host. What is left out is what the host itself reports."""
 
@@ -394,6 +412,7 @@ class Config(BaseSettings):
     preemption: PreemptionSection = PreemptionSection()
     fair_share: FairShareSection = FairShareSection()
     jobs: JobsSection = JobsSection()
+    gpus: GpusSection = GpusSection()
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)

@@ -9,6 +9,7 @@ from typing import Any
 from controller.core import events
 from controller.core.events import Event
 from controller.core.gates import FRESH, Wait, closed, opened
+from controller.core.health import Condition
 from controller.core.jobs import Job, Member, newest
 from controller.core.marks import Marks
 from controller.core.nodes import Node
@@ -278,7 +279,9 @@ def _node_resumed(state: State, event: events.NodeResumed) -> None:
 
 def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
     node = state.nodes.by_name[event.node]
-    node.health[event.uuid] = (GpuHealth(event.health), event.why)
+    node.health[event.uuid] = Condition(
+        GpuHealth(event.health), event.why, event.needs, event.falls, event.good, event.at, event.due
+    )
     state.nodes.refresh(node)
 
 
@@ -308,6 +311,11 @@ def _reservation_ended(state: State, event: events.ReservationEnded) -> None:
 
 def _reservation_cancelled(state: State, event: events.ReservationCancelled) -> None:
     state.reservations.drop(event.reservation)
+
+
+def _gpu_fault_noted(state: State, event: events.GpuFaultNoted) -> None:
+    member = state.jobs[event.job].members[event.node]
+    member.fault, member.own = event.fault, event.own
 
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
@@ -342,4 +350,5 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.ReservationBegan: _reservation_began,
     events.ReservationEnded: _reservation_ended,
     events.ReservationCancelled: _reservation_cancelled,
+    events.GpuFaultNoted: _gpu_fault_noted,
 }

@@ -9,6 +9,7 @@ from controller.core import events, inputs, losses, reserving
 from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
+from controller.core.doctor import Doctor
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event
 from controller.core.eviction import evicted, requeued
@@ -51,6 +52,7 @@ class Engine:
         self.cycle = Cycle(state, self.placer)
         self._events: list[Event] = []
         self._effects: list[Effect] = []
+        self.doctor = Doctor(state, pipeline.care, self._record, self._order)
         self.keeper = Keeper(state, pipeline.waiting, self._record, self._stop)
 
     def handle(self, given: Input, now: float) -> Decision:
@@ -279,7 +281,9 @@ class Engine:
         if before is not None and before.facts != hello.facts:
             for claimant in sorted(before.claims):
                 self._unclaim(self.state.jobs[claimant], f"node {given.node} is not what it was", now)
+        had = {} if before is None else {gpu.uuid: gpu for gpu in before.facts.gpus}
         self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
+        self.doctor.joined(self.state.nodes.by_name[given.node], had, rebooted, now)
         told = set()
         for status in hello.attempts:
             told.add((status.job, status.attempt))
@@ -360,10 +364,19 @@ class Engine:
             )
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
-        if self.state.nodes.get(given.node) is None:
-            return _no_such_node(given.node)
-        self._record(events.GpuHealthRecorded(given.node, now, given.uuid, given.health, given.why))
-        return Accepted()
+        return self.doctor.reported(given, now)
+
+    def _gpu_troubled(self, given: inputs.GpuTroubled, now: float) -> Reply:
+        return self.doctor.troubled(given, now)
+
+    def _gpu_looked(self, given: inputs.GpuLooked, now: float) -> Reply:
+        return self.doctor.looked(given, now)
+
+    def _cordon_gpu(self, given: inputs.CordonGpu, now: float) -> Reply:
+        return self.doctor.cordon(given, now)
+
+    def _resume_gpu(self, given: inputs.ResumeGpu, now: float) -> Reply:
+        return self.doctor.resume(given, now)
 
     def _data_found(self, given: inputs.DataFound, now: float) -> Reply:
         self.keeper.found(given.path, now)
@@ -468,6 +481,10 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,
     inputs.DataFound: Engine._data_found,
+    inputs.GpuTroubled: Engine._gpu_troubled,
+    inputs.GpuLooked: Engine._gpu_looked,
+    inputs.CordonGpu: Engine._cordon_gpu,
+    inputs.ResumeGpu: Engine._resume_gpu,
     inputs.LinkWentDown: Engine._link_went_down,
     inputs.NodeSilent: Engine._node_silent,
     inputs.DeclareLost: Engine._declare_lost,

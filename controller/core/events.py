@@ -132,6 +132,16 @@ class AttemptExited(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFaultNoted(JobEvent):
+    """Something happened to a GPU that an attempt holds: its own doing, or that of the GPU."""
+
+    attempt: int
+    node: str
+    fault: str
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
     """Somebody or something wants the attempt to end; the job ends when its processes have.
 
@@ -281,6 +291,11 @@ class GpuHealthRecorded(NodeEvent):
     uuid: str
     health: GpuHealth
     why: str = ""
+    needs: str = ""
+    falls: int = 0
+    good: int = 0
+    due: float = 0.0
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +367,7 @@ Event = (
     | JobPlaced
     | AttemptStarted
     | AttemptExited
+    | GpuFaultNoted
     | StopRequested
     | PreemptionPlanned
     | PreemptionDropped

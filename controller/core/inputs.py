@@ -13,7 +13,7 @@ from wire.hosts import HostSpec
 from wire.quota import Quota
 from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
-from wire.words import GpuHealth, JobState
+from wire.words import GpuHealth, JobState, TroubleKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +160,57 @@ class AgentReported:
 
 @dataclass(frozen=True, slots=True)
 class GpuReported:
-    """A GPU's health changed on a node."""
+    """A GPU's health in full, as somebody else has judged it: how a past is lived again."""
 
     node: str
     uuid: str
     health: GpuHealth
     why: str = ""
+    needs: str = ""
+    falls: int = 0
+    good: int = 0
+    due: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTroubled:
+    """An agent says that something is wrong with a GPU."""
+
+    node: str
+    uuid: str
+    kind: TroubleKind
+    why: str = ""
+    xid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLooked:
+    """An agent has looked at a sick GPU."""
+
+    node: str
+    uuid: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CordonGpu:
+    """Give one GPU, by its index, no new work."""
+
+    node: str
+    gpu: int
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeGpu:
+    """Give a GPU work again, if it is well."""
+
+    node: str
+    gpu: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +284,10 @@ Input = (
     | AgentReported
     | GpuReported
     | DataFound
+    | GpuTroubled
+    | GpuLooked
+    | CordonGpu
+    | ResumeGpu
     | LinkWentDown
     | NodeSilent
     | DeclareLost

@@ -27,6 +27,9 @@ class Member:
     why: str = ""
     cpu_s: float = 0.0
     max_rss_mib: int = 0
+    fault: str = ""
+    """What happened to a GPU that it holds; `own` if that was its own doing."""
+    own: bool = False
 
     @property
     def failed(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from controller.core.columns import ABSENT, Columns, empty_columns
 from controller.core.demand import Demand
 from controller.core.events import Allocation
+from controller.core.health import Condition
 from controller.core.marks import Marks
 from controller.core.requests import Part
 from controller.core.worth import Worth
@@ -39,7 +40,7 @@ class Node:
     version: str = ""
     host: HostSpec | None = None
     """The way to it, if an operator added it; the configuration knows the others'."""
-    health: dict[str, tuple[GpuHealth, str]] = field(default_factory=dict)
+    health: dict[str, Condition] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     claims: dict[int, Allocation] = field(default_factory=dict)
     """What is kept for jobs that wait for others to leave, by job."""
@@ -77,7 +78,12 @@ class Node:
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
         """Health as recorded last, else as the agent first told."""
-        return self.health.get(gpu.uuid, (gpu.health, gpu.why))[0]
+        known = self.health.get(gpu.uuid)
+        return gpu.health if known is None else known.health
+
+    def condition(self, gpu: GpuFacts) -> Condition:
+        """The same, with all that is known of it."""
+        return self.health.get(gpu.uuid) or Condition(gpu.health, gpu.why)
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
@@ -208,7 +214,7 @@ class Nodes:
         """The node told what it has."""
         self.unseen -= not node.boot_id
         same = node.facts == facts
-        node.facts, node.boot_id, node.health = facts, boot_id, {}
+        node.facts, node.boot_id = facts, boot_id
         if same:
             self.refresh(node)
         elif self._stale or len(facts.gpus) > self._columns.gpu_free.shape[1]:

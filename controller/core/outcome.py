@@ -54,6 +54,9 @@ def _reason(member: Member) -> tuple[Reason, str]:
     word, _, rest = member.why.partition(":")
     if word in _BY_WHY:
         return _BY_WHY[word], rest.strip() or word.replace("_", " ")
+    if member.fault:
+        how = f"exit code {member.code}" if member.signal is None else f"killed by signal {member.signal}"
+        return (Reason.GPU_ERROR if member.own else Reason.GPU_FAILED), f"{member.fault} ({how})"
     if member.signal is not None:
         return Reason.SIGNAL, f"killed by signal {member.signal}"
     return Reason.EXIT_NONZERO, f"exit code {member.code}"

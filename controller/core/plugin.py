@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
 from controller.core.gates import WAIT_RULES, WaitRules
+from controller.core.health import USUAL_CARE, Care
 from controller.core.losses import NO_LOSSES, Losses
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
@@ -147,3 +148,5 @@ class Pipeline:
     guards: Guards = Guards()
     waiting: WaitRules = WAIT_RULES
     """What applies to jobs that wait for something."""
+    care: Care = USUAL_CARE
+    """How sick GPUs are treated."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent
 from controller.core.gates import FRESH, Wait
+from controller.core.health import Condition
 from controller.core.jobs import Job, Member
 from controller.core.marks import Marks
 from controller.core.nodes import Node
@@ -39,6 +40,8 @@ class MemberRecord:
     why: str
     cpu_s: float
     max_rss_mib: int
+    fault: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,11 @@ class GpuRecord:
     uuid: str
     health: GpuHealth
     why: str
+    needs: str = ""
+    falls: int = 0
+    good: int = 0
+    since: float = 0.0
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,8 @@ def _member_record(member: Member) -> MemberRecord:
         member.why,
         member.cpu_s,
         member.max_rss_mib,
+        member.fault,
+        member.own,
     )
 
 
@@ -214,12 +224,23 @@ def _member(record: MemberRecord) -> Member:
         record.why,
         record.cpu_s,
         record.max_rss_mib,
+        record.fault,
+        record.own,
+    )
+
+
+def _condition(record: GpuRecord) -> Condition:
+    return Condition(
+        record.health, record.why, record.needs, record.falls, record.good, record.since, record.due
     )
 
 
 def node_row(node: Node) -> NodeRow:
     """The row of a node."""
-    health = tuple(GpuRecord(uuid, *seen) for uuid, seen in sorted(node.health.items()))
+    health = tuple(
+        GpuRecord(uuid, each.health, each.why, each.needs, each.falls, each.good, each.since, each.due)
+        for uuid, each in sorted(node.health.items())
+    )
     record = NodeRecord(
         node.labels,
         node.facts,
@@ -265,7 +286,7 @@ def restore(
                 version=record.version,
                 host=record.host,
                 down=record.down,
-                health={gpu.uuid: (gpu.health, gpu.why) for gpu in record.health},
+                health={gpu.uuid: _condition(gpu) for gpu in record.health},
                 marks=record.marks,
             )
         )

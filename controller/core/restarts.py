@@ -8,7 +8,7 @@ from wire.conditions import RestartWhen
 from wire.text import duration
 from wire.words import JobState, Reason
 
-BEYOND = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST)
+BEYOND = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
 """Ends that say nothing about the program: worth another try whatever codes are named."""
 
 

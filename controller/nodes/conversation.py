@@ -15,9 +15,10 @@ from wire.frames import (
     PROTOCOL,
     AgentFrame,
     ControllerFrame,
-    GpuHealthChanged,
+    GpuChecked,
     GpuProcesses,
     GpuReport,
+    GpuTrouble,
     Hello,
     Leave,
     LogChunk,
@@ -35,6 +36,7 @@ MAX_UNREAD = 64 * 1024 * 1024
 """An agent that leaves more than this unread is stuck; what it missed comes right with its next Hello."""
 HELLO_S = 60.0
 """An agent that adopts thousands of attempts, or asks a slow driver for its GPUs, says nothing at first."""
+_TOLD = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked)
 WINDOW = 16
 """Log chunks kept for a slow reader; beyond them the agent is told to stop, and asked again later."""
 
@@ -159,7 +161,7 @@ class Conversation:
             self._take_chunk(frame)
         elif isinstance(frame, Pong):
             self._clock = frame.clock
-        elif isinstance(frame, (Report, GpuReport, GpuProcesses, GpuHealthChanged)):
+        elif isinstance(frame, _TOLD):
             self._deliver(frame)
         return ""
 

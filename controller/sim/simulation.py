@@ -13,7 +13,7 @@ from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
 from controller.core.jobs import NEVER
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
-from wire.frames import NodeFacts
+from wire.frames import CheckGpu, NodeFacts
 
 NEWS, REQUEST = 0, 1
 """At the same moment what nodes tell comes before what users ask, and one cycle follows both."""
@@ -84,8 +84,8 @@ class Simulation:
             for event in decision.events:
                 self._witness(event)
         for effect in decision.effects:
-            if effect.node in self.cut:
-                continue
+            if effect.node in self.cut or isinstance(effect.frame, CheckGpu):
+                continue  # virtual GPUs never fall ill
             status = self.agents[effect.node].obey(effect.frame, self.now)
             if status is not None:
                 self.tell(inputs.AgentReported(effect.node, status))

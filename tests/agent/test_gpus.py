@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent import probe
-from agent.gpus import Readings, UnknownGpus
+from agent.gpus import NOT_THERE, Readings, UnknownGpus
 from agent.holders import Holder, Holders
 from agent.loop import Loop
 from agent.nvml import NoNvml, NvmlGpus
@@ -21,14 +21,16 @@ from tests.agent.driving import PATIENCE_S, Driven, eventually
 from tests.agent.rig import Rig, uuid
 from wire.frames import (
     AgentFrame,
-    GpuHealthChanged,
+    CheckGpu,
+    GpuChecked,
     GpuHold,
     GpuProcess,
     GpuProcesses,
     GpuReport,
     GpuSample,
+    GpuTrouble,
 )
-from wire.words import GpuHealth
+from wire.words import TroubleKind
 
 # --- simulated ---
 
@@ -141,13 +143,13 @@ class Watching:
 
     def until(self, wanted: Callable[[AgentFrame], bool]) -> AgentFrame:
         """The first frame from now on that is wanted."""
-        self.loop.after(PATIENCE_S, lambda: pytest.fail(f"waited in vain; heard {self.told}"))
-        seen = len(self.told)
-        while True:
+        seen, deadline = len(self.told), time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
             for frame in self.told[seen:]:
                 if wanted(frame):
                     return frame
             self.loop.turn()
+        raise AssertionError(f"waited in vain; heard {self.told}")
 
     def sample(self, index: int, **wanted: object) -> GpuSample:
         """The next reading of a GPU that has these values."""
@@ -162,23 +164,28 @@ class Watching:
         assert isinstance(frame, GpuReport)
         return next(filter(right, frame.samples))
 
-    def health(self, index: int, health: GpuHealth, words: str = "") -> None:
-        """Until this GPU is said to be so."""
-        self.until(
+    def trouble(self, index: int, kind: TroubleKind, words: str = "") -> GpuTrouble:
+        """The next trouble of this kind that is told of a GPU."""
+        frame = self.until(
             lambda frame: (
-                isinstance(frame, GpuHealthChanged)
-                and (frame.uuid, frame.health) == (uuid(index), health)
+                isinstance(frame, GpuTrouble)
+                and (frame.uuid, frame.kind) == (uuid(index), kind)
                 and words in frame.why
             )
         )
+        assert isinstance(frame, GpuTrouble)
+        return frame
+
+    def look(self, index: int) -> GpuChecked:
+        """What a look at a GPU says."""
+        self.gpus.check(uuid(index), 0.0)
+        frame = self.until(lambda frame: isinstance(frame, GpuChecked) and frame.uuid == uuid(index))
+        assert isinstance(frame, GpuChecked)
+        return frame
 
     def blamed(self) -> set[str]:
         """Every GPU that anything bad was said of."""
-        return {
-            frame.uuid
-            for frame in self.told
-            if isinstance(frame, GpuHealthChanged) and frame.health is not GpuHealth.OK
-        }
+        return {frame.uuid for frame in self.told if isinstance(frame, GpuTrouble)}
 
 
 def test_nvml_names_the_gpus(rig: Rig) -> None:
@@ -226,11 +233,12 @@ def test_one_gpu_is_lost_and_comes_back_while_the_other_is_read(rig: Rig) -> Non
     watching = Watching()
     watching.sample(0)
     rig.say(1, lost=1)
-    watching.health(1, GpuHealth.SUSPECT, "GPU is lost")
+    watching.trouble(1, TroubleKind.LOST, "GPU is lost")
     rig.say(0, busy=77)
     watching.sample(0, utilisation=77)
+    assert watching.look(1) == GpuChecked(uuid(1), False, "GPU is lost")
     rig.say(1, lost=0)
-    watching.health(1, GpuHealth.OK)
+    assert watching.look(1).ok
     assert watching.blamed() == {uuid(1)}
 
 
@@ -238,11 +246,14 @@ def test_a_driver_that_hangs_on_one_gpu_is_told_of_that_one(rig: Rig) -> None:
     watching = Watching()
     watching.sample(1)
     rig.say(1, hang=1)
-    watching.health(1, GpuHealth.SUSPECT, "has not answered")
+    watching.trouble(1, TroubleKind.SILENT, "has not answered")
     rig.say(0, busy=66)
     watching.sample(0, utilisation=66)
+    assert not watching.look(1).ok, "the look hangs like everything else, and the agent does not"
+    rig.say(0, busy=88)
+    watching.sample(0, utilisation=88)
     rig.say(1, hang=0)
-    watching.health(1, GpuHealth.OK)
+    assert watching.look(1).ok
     assert watching.blamed() == {uuid(1)}
 
 
@@ -250,10 +261,42 @@ def test_a_driver_that_hangs_altogether_is_told_of_all(rig: Rig) -> None:
     watching = Watching()
     watching.sample(0)
     rig.say(hang=1)
-    watching.health(1, GpuHealth.SUSPECT, "has not answered")
+    watching.trouble(1, TroubleKind.SILENT, "has not answered")
     assert watching.blamed() == {uuid(0), uuid(1)}
     rig.say(hang=0)
-    watching.health(1, GpuHealth.OK)
+    assert watching.look(1).ok
+    assert watching.look(0).ok
+
+
+def test_an_xid_is_told_of_its_gpu_at_once(rig: Rig) -> None:
+    watching = Watching()
+    watching.sample(0)
+    rig.xid(1, 79)
+    assert watching.trouble(1, TroubleKind.XID).xid == 79
+    rig.xid(0, 13)
+    assert watching.trouble(0, TroubleKind.XID).xid == 13
+    again = Watching()
+    again.sample(0)
+    assert again.blamed() == set(), "what was told before is not told to those who come later"
+
+
+def test_a_host_without_events_is_read_all_the_same(rig: Rig) -> None:
+    rig.say(deaf=1)
+    rig.say(0, busy=12)
+    assert Watching().sample(0).utilisation == 12
+
+
+def test_what_is_not_there_is_not_well(run: Callable[..., Driven]) -> None:
+    agent = run("--gpus", "none")
+    agent.send(CheckGpu("GPU-7"))
+    agent.until(lambda said: GpuChecked("GPU-7", False, NOT_THERE) in said)
+
+
+def test_a_simulated_gpu_passes_every_look(run: Callable[..., Driven]) -> None:
+    agent = run("--gpus", "simulated:1xH100")
+    [gpu] = agent.hello().facts.gpus
+    agent.send(CheckGpu(gpu.uuid, 0.01))
+    agent.until(lambda said: GpuChecked(gpu.uuid, True) in said)
 
 
 def test_processes_are_told_with_their_owner_and_job(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from tests.wire.peer import CHUNKED, Line, Peer, Request
 from wire.api import (
     EventList,
     EventView,
+    GpuList,
     Health,
     JobDetail,
     JobList,
@@ -115,6 +116,8 @@ class Desk:
                 spec = JobSpec(command=("python", "train.py"), name=found.name, gpus=found.gpus)
                 why = Why(found.reason, "needs 1 GPU; 0 of 4 nodes can give that now", position=3)
                 return (found if action else JobDetail(found, spec, why)), 200
+            case ["gpus"]:
+                return GpuList(tuple(gpu for node in self.nodes.values() for gpu in node.gpus), 9), 200
             case ["nodes"]:
                 return NodeList(tuple(self.nodes.values()), 9), 200
             case ["nodes", name, *_]:

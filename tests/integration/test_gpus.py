@@ -15,7 +15,8 @@ import pytest
 from tests.agent.rig import Rig, uuid
 from tests.systems import System
 from wire.api import GpuView
-from wire.words import GpuHealth
+from wire.spec import JobSpec
+from wire.words import GpuHealth, JobState, NodeState, Reason
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def rig(tmp_path: Path) -> Rig:
 def rigged(build: Callable[..., System], rig: Rig, tmp_path: Path) -> System:
     """A running system with one node whose NVML is the rig."""
     made = build("gpu01")
+    made.sections["gpus"] = {"check_s": 0.2, "check_most_s": 1.0}
     made.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
     return made.start()
 
@@ -67,12 +69,68 @@ def test_what_nvml_says_is_what_people_see(rigged: System, rig: Rig) -> None:
     assert uuid(1) in corral(rigged, "gpus", "-o", "json")
 
 
-def test_one_gpu_that_is_lost_leaves_the_pool_alone(rigged: System, rig: Rig) -> None:
+def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System, rig: Rig) -> None:
+    job = submit(rigged, "sleep 1000; exit 3", gpus=1)
+    rigged.await_jobs([job], JobState.RUNNING)
     rig.say(0, lost=1)
-    rigged.until(lambda: gpu(rigged, 0).health is not GpuHealth.OK, "GPU 0 is sick")
+    rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.LOST, "GPU 0 is lost")
     sick, well = gpu(rigged, 0), gpu(rigged, 1)
     assert (sick.free_milli, well.free_milli, well.health) == (0, 1000, GpuHealth.OK)
     assert "GPU is lost" in sick.why
+    with rigged.client() as client:
+        client.cancel(job)
+        second, third = submit(rigged, "sleep 1000", gpus=1), submit(rigged, "true", gpus=1)
+        rigged.await_jobs([second], JobState.RUNNING)
+        assert [held.index for held in client.job(second).job.held[0].gpus] == [1]
+        assert client.job(third).job.state is JobState.QUEUED
+        rig.say(0, lost=0)
+        rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.OK, "GPU 0 is well again")
+        assert rigged.await_jobs([third])[third].state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "health"),
+    [
+        (13, Reason.GPU_ERROR, GpuHealth.OK),
+        (94, Reason.GPU_ERROR, GpuHealth.OK),
+        (79, Reason.GPU_FAILED, GpuHealth.LOST),
+    ],
+)
+def test_an_xid_reaches_the_right_job_and_the_right_gpu(
+    rigged: System, rig: Rig, tmp_path: Path, code: int, reason: Reason, health: GpuHealth
+) -> None:
+    go = tmp_path / "go"
+    wait = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done; exit 7"
+    hit, other = submit(rigged, wait, gpus=1), submit(rigged, wait, gpus=1)
+    rigged.await_jobs([hit, other], JobState.RUNNING)
+    with rigged.client() as client:
+        [[index]] = [[part.index for part in held.gpus] for held in client.job(hit).job.held]
+    rig.xid(index, code)
+    rigged.until(lambda: f"Xid {code}" in corral(rigged, "events"), "the Xid is on record")
+    go.touch()
+    ended = rigged.await_jobs([hit, other])
+    assert (ended[hit].reason, ended[other].reason) == (reason, Reason.EXIT_NONZERO)
+    assert f"Xid {code}" in ended[hit].detail
+    assert gpu(rigged, index).health is health
+    assert gpu(rigged, 1 - index).health is GpuHealth.OK
+    if health is GpuHealth.LOST:
+        assert "needs a reboot" in corral(rigged, "gpus", "--sick")
+        corral(rigged, "nodes", "resume", f"gpu01:{index}")
+        rigged.until(lambda: gpu(rigged, index).health is GpuHealth.OK, "it is resumed")
+
+
+def test_a_hung_nvml_hangs_nobody_else(rigged: System, rig: Rig) -> None:
+    rig.say(hang=1)
+    job = submit(rigged, "true")
+    assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
+    with rigged.client() as client:
+        assert client.node("gpu01").state is NodeState.UP
+
+
+def submit(system: System, script: str, **asked: float) -> int:
+    """A job that runs this script."""
+    with system.client() as client:
+        return client.submit(JobSpec(("sh", "-c", script), grace_s=0.1, **asked)).ids[0]
 
 
 def corral(system: System, *words: str) -> str:

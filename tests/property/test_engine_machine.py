@@ -23,10 +23,10 @@ from tests.worlds import PIPELINE as PLAIN
 from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
-from wire.frames import AttemptStatus, Checkpoint, Start, Stop
+from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Settle, Start, Stop
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
-from wire.words import GpuHealth, JobState
+from wire.words import JobState, TroubleKind
 
 PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",)))
 NODES = ("a", "b", "c")
@@ -70,9 +70,9 @@ class Agents:
         """Carry out the orders sent so far; those to nodes that are away are lost."""
         for sent in world.sent:
             frame = sent.frame
-            key = (sent.node, frame.job, frame.attempt)
-            if sent.node not in self.up:
+            if sent.node not in self.up or isinstance(frame, CheckGpu):
                 continue
+            key = (sent.node, frame.job, frame.attempt)
             if isinstance(frame, Start):
                 self.alive.setdefault(key, AttemptStatus(frame.job, frame.attempt))
             elif isinstance(frame, Stop):
@@ -81,7 +81,7 @@ class Agents:
                     self.alive[key] = AttemptStatus(
                         frame.job, frame.attempt, ended_at=world.now, signal=15, why=frame.why
                     )
-            else:
+            elif isinstance(frame, Settle):
                 self.alive.pop(key, None)
         world.sent.clear()
 
@@ -296,9 +296,24 @@ class EngineMachine(RuleBasedStateMachine):
         self.world.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
         self.agents.obey(self.world)
 
-    @rule(name=st.sampled_from(NODES), index=st.integers(0, 7), health=st.sampled_from(GpuHealth))
-    def gpu_falls_ill(self, name: str, index: int, health: GpuHealth) -> None:
-        self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", health, "xid"))
+    @rule(
+        name=st.sampled_from(NODES),
+        index=st.integers(0, 7),
+        kind=st.sampled_from(TroubleKind),
+        xid=st.sampled_from([13, 43, 48, 79, 94, 119, 999]),
+    )
+    def gpu_falls_ill(self, name: str, index: int, kind: TroubleKind, xid: int) -> None:
+        self.world.tell(inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
+
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
+    def gpu_is_looked_at(self, name: str, index: int, ok: bool) -> None:
+        """Asked for or not."""
+        self.world.tell(inputs.GpuLooked(name, f"GPU-{name}-{index}", ok, "seen"))
+
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), cordon=st.booleans())
+    def gpu_is_cordoned(self, name: str, index: int, cordon: bool) -> None:
+        given = inputs.CordonGpu(name, index, "root") if cordon else inputs.ResumeGpu(name, index, "root")
+        self.world.tell(given)
 
     @invariant()
     def no_success_is_run_again(self) -> None:
@@ -376,7 +391,8 @@ class EngineMachine(RuleBasedStateMachine):
             none = dict.fromkeys(self.world.state.nodes.by_name[name].marks.taints)
             self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, none))
             for index in range(8):
-                self.world.tell(inputs.GpuReported(name, f"GPU-{name}-{index}", GpuHealth.OK))
+                self.world.tell(inputs.ResumeGpu(name, index, "root"))
+                self.world.tell(inputs.GpuLooked(name, f"GPU-{name}-{index}", True))
         self.data_comes()
         for _ in range(8 * len(self.world.state.jobs) + 8):
             if (due := self.world.engine.next_at) != NEVER:

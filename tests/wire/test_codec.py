@@ -122,8 +122,8 @@ def test_a_hostile_frame_is_malformed(line: bytes) -> None:
         (JobSpec, {"command": ["a"], "env": []}, "env"),
         (api.SubmitRequest, {"spec": {"command": ["a"], "gpus": "1"}}, "spec.gpus"),
         (api.EventList, {"events": [{"seq": 1}], "seq": 1}, "events[0].at"),
-        (frames.GpuHealthChanged, {"uuid": "a", "health": "great"}, "health"),
-        (frames.GpuHealthChanged, {"uuid": "a", "health": ["ok"]}, "health"),
+        (frames.GpuTrouble, {"uuid": "a", "kind": "great"}, "kind"),
+        (frames.GpuTrouble, {"uuid": "a", "kind": ["xid"]}, "kind"),
     ],
 )
 def test_what_does_not_fit_is_named(kind: type[Any], data: Any, where: str) -> None:

@@ -12,7 +12,9 @@ from controller.sim.generate.dice import Dice
 from wire.frames import (
     AgentFrame,
     AttemptStatus,
+    CheckGpu,
     ControllerFrame,
+    GpuChecked,
     Hello,
     NodeFacts,
     Report,
@@ -20,7 +22,6 @@ from wire.frames import (
     Start,
     Stop,
 )
-from wire.words import GpuHealth
 
 Key = tuple[int, int]
 LAUNCH_S = 2.0
@@ -65,7 +66,7 @@ class Host:
         self.slowness = 1.0
         self.missing = 0
         """GPUs that have fallen off the bus."""
-        self.sick: dict[str, GpuHealth] = {}
+        self.sick: set[str] = set()
         self.boots = 1
         self.spool: dict[Key, Record] = {}
         self._facts = facts
@@ -78,9 +79,7 @@ class Host:
     @property
     def facts(self) -> NodeFacts:
         """What the host has at the moment."""
-        gpus = self._facts.gpus[: len(self._facts.gpus) - self.missing]
-        seen = tuple(replace(gpu, health=self.sick.get(gpu.uuid, GpuHealth.OK)) for gpu in gpus)
-        return replace(self._facts, gpus=seen)
+        return replace(self._facts, gpus=self._facts.gpus[: len(self._facts.gpus) - self.missing])
 
     def hello(self) -> Hello:
         """Everything the agent knows."""
@@ -101,6 +100,13 @@ class Host:
             self._stop(frame)
         elif isinstance(frame, Settle) and (record := self.spool.get((frame.job, frame.attempt))):
             record.settled = record.over
+        elif isinstance(frame, CheckGpu):
+            boot = self.boots
+            self._clock.after(frame.after_s, lambda: self._look(frame.uuid, boot))
+
+    def _look(self, uuid: str, boot: int) -> None:
+        if self.up and boot == self.boots:
+            self._tell(GpuChecked(uuid, uuid not in self.sick, "virtual" if uuid in self.sick else ""))
 
     def _start(self, order: Start) -> None:
         key, now = (order.job, order.attempt), self._clock.now

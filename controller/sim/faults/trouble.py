@@ -12,8 +12,8 @@ from controller.sim.faults.controller import Death
 from controller.sim.faults.line import SILENCE_S, Way
 from controller.sim.faults.plan import one_of
 from controller.sim.generate.dice import Dice
-from wire.frames import GpuHealthChanged
-from wire.words import GpuHealth
+from wire.frames import GpuTrouble
+from wire.words import TroubleKind
 
 if TYPE_CHECKING:
     from controller.sim.faults.trial import Trial
@@ -22,7 +22,14 @@ FURIES = (0.3, 1.0, 2.0, 4.0)
 """How much of everything comes; one of these for each seed."""
 AFTERSHOCKS = 0.4
 WAYS = ((Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN))
-SICK = (GpuHealth.SUSPECT, GpuHealth.CORDONED, GpuHealth.PROBING, GpuHealth.LOST)
+TROUBLES = (
+    (TroubleKind.SILENT, None),
+    (TroubleKind.LOST, None),
+    (TroubleKind.UNCLEAN, None),
+    (TroubleKind.XID, 13),
+    (TroubleKind.XID, 48),
+    (TroubleKind.XID, 63),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +151,11 @@ class Trouble:
         node = self._node()
         host = self.trial.hosts[node]
         uuid = one_of(self.dice, [gpu.uuid for gpu in host.facts.gpus])
-        self._tell_health(node, uuid, one_of(self.dice, SICK))
-        pause = self.dice.between(10.0, 3_600.0)
-        self.clock.after(pause, lambda: self._tell_health(node, uuid, GpuHealth.OK))
-
-    def _tell_health(self, node: str, uuid: str, health: GpuHealth) -> None:
-        host = self.trial.hosts[node]
-        host.sick[uuid] = health
+        host.sick.add(uuid)
+        self.clock.after(self.dice.between(10.0, 3_600.0), lambda: host.sick.discard(uuid))
         if host.up:
-            self.trial.lines[node].send(Way.UP, GpuHealthChanged(uuid, health, "virtual"))
+            kind, xid = one_of(self.dice, TROUBLES)
+            self.trial.lines[node].send(Way.UP, GpuTrouble(uuid, kind, "virtual", xid))
 
     def slow_down(self) -> None:
         """For a while, what starts there takes longer."""

@@ -21,6 +21,7 @@ from controller.sim.replay.agents import STEP_S, PastAgents
 from controller.sim.replay.history import History, Mark, Step
 from controller.sim.replay.ways import again
 from controller.sim.results import Lives
+from wire.frames import CheckGpu
 
 OFTEN = 500
 
@@ -90,7 +91,8 @@ class Replay:
         for event in decision.events:
             self._note(event)
         for effect in decision.effects:
-            self._agents.obey(effect.node, effect.frame)
+            if not isinstance(effect.frame, CheckGpu):  # how the look went stands in the journal
+                self._agents.obey(effect.node, effect.frame)
         self.engine.state.forget_old()
         self._wake_when_due()
         return decision.reply

@@ -179,9 +179,24 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.GpuReported: (
         Trace(
             events.GpuHealthRecorded,
-            lambda event, _: inputs.GpuReported(event.node, event.uuid, event.health, event.why),
+            lambda event, _: inputs.GpuReported(
+                event.node,
+                event.uuid,
+                event.health,
+                event.why,
+                event.needs,
+                event.falls,
+                event.good,
+                event.due,
+                event.by,
+            ),
         ),
     ),
+    # What these led to is told by the trace above; what a look would say today nobody can know.
+    inputs.GpuTroubled: (),
+    inputs.GpuLooked: (),
+    inputs.CordonGpu: (),
+    inputs.ResumeGpu: (),
     inputs.LinkWentDown: (
         Trace(
             events.NodeWentAway,
@@ -197,6 +212,7 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
         events.GateOpened,
+        events.GpuFaultNoted,
         events.JobPlaced,
         events.JobPreempted,
         events.JobRequeued,

@@ -100,6 +100,10 @@ TOLD: list[tuple[Event, str]] = [
         events.GpuHealthRecorded("a", 1.0, "GPU-1", GpuHealth.CORDONED, "Xid 79"),
         "GPU GPU-1 of node a is cordoned: Xid 79",
     ),
+    (
+        events.GpuFaultNoted(7, 1.0, 1, "a", "GPU 3 of a: Xid 13: graphics engine exception", own=True),
+        "job 7 met trouble by its own doing: GPU 3 of a: Xid 13: graphics engine exception",
+    ),
     (events.QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
     (events.QuotaUnset(1.0, "user", "ada", "root"), "root took back the quota set for user ada"),
     (

@@ -6,8 +6,8 @@ import pytest
 
 from controller.core import inputs
 from tests.controller.api.house import House
-from wire.frames import GpuReport, GpuSample
-from wire.words import GpuHealth
+from wire.frames import GpuChecked, GpuReport, GpuSample
+from wire.words import TroubleKind
 
 
 async def test_nodes_by_name_with_gpus_and_holders(house: House) -> None:
@@ -30,10 +30,24 @@ async def test_nodes_by_name_with_gpus_and_holders(house: House) -> None:
 
 async def test_a_sick_gpu_has_nothing_free_and_says_why(house: House) -> None:
     await house.join("gpu01", gpus=2)
-    await house.told(inputs.GpuReported("gpu01", "GPU-gpu01-1", GpuHealth.CORDONED, "Xid 79"))
+    await house.told(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
     _, node = await house.get("/v1/nodes/gpu01")
     sick = node["gpus"][1]
-    assert (sick["health"], sick["why"], sick["free_milli"]) == ("cordoned", "Xid 79", 0)
+    assert (sick["health"], sick["free_milli"]) == ("lost", 0)
+    assert sick["why"] == "Xid 79: fallen off the bus; needs a reboot"
+
+
+async def test_one_gpu_is_cordoned_and_resumed(house: House) -> None:
+    await house.join("gpu01", gpus=2)
+    status, node = await house.post("/v1/nodes/gpu01/gpus/1/cordon", {"why": "noisy"})
+    assert (status, [gpu["health"] for gpu in node["gpus"]]) == (200, ["ok", "cordoned"])
+    assert node["gpus"][1]["why"] == "noisy; until it is resumed"
+    status, node = await house.post("/v1/nodes/gpu01/gpus/1/resume")
+    assert (status, node["gpus"][1]["health"]) == (200, "probing")
+    house.daemon._deliver("gpu01", GpuChecked("GPU-gpu01-1", True))
+    assert (await house.post("/v1/nodes/gpu01/gpus/1/resume"))[0] == 409
+    for path in ("gpu01/gpus/7/cordon", "gpu01/gpus/x/cordon", "gpu09/gpus/0/resume"):
+        assert (await house.post(f"/v1/nodes/{path}", {}))[0] == 404
 
 
 async def test_readings_of_a_node_that_is_away_are_not_shown(house: House) -> None:

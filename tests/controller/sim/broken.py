@@ -14,7 +14,7 @@ from controller.core.jobs import Job
 from controller.core.launch import starts_of
 from controller.core.outcome import outcome_of
 from controller.sim.faults.controller import Batch, Controller
-from wire.frames import AttemptStatus, Settle, Stop
+from wire.frames import AttemptStatus, Settle, Start, Stop
 from wire.words import JobState, Reason
 
 
@@ -82,7 +82,7 @@ class TakesMoreThanThereIs(Engine):
     def _crowd(self, effect: Effect) -> Effect:
         gpus = self.state.nodes.by_name[effect.node].facts.gpus
         frame = effect.frame
-        if isinstance(frame, (Settle, Stop)) or not frame.gpus:
+        if not isinstance(frame, Start) or not frame.gpus:
             return effect
         first = replace(frame.gpus[0], uuid=gpus[0].uuid)
         return SendToNode(effect.node, replace(frame, gpus=(first, *frame.gpus[1:])))

@@ -1,0 +1,78 @@
+"""corral gpus, and single GPUs of corral nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Corral
+from tests.cli.desk import Desk, node
+from wire.api import GpuView
+from wire.frames import GpuProcess
+from wire.words import GpuHealth
+
+
+def gpu(host: str, index: int, health: GpuHealth = GpuHealth.OK, *found: GpuProcess) -> GpuView:
+    """A GPU of a node."""
+    return GpuView(index, f"GPU-{host}-{index}", "H100", 81_920, 0, health, 1_000, node=host, processes=found)
+
+
+@pytest.fixture
+def filled(desk: Desk) -> Desk:
+    """Two nodes; one GPU is sick, on another somebody works past the queue."""
+    stranger = GpuProcess("GPU-b-0", 99, "mallory", "python mine.py", 4_096)
+    ours = GpuProcess("GPU-b-0", 42, "ada", "python train.py", 8_192, 7)
+    desk.nodes["a"] = node("a", gpus=(gpu("a", 0), gpu("a", 1, GpuHealth.CORDONED)))
+    desk.nodes["b"] = node("b", gpus=(gpu("b", 0, GpuHealth.OK, ours, stranger),))
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("gpus -o name", ["GPU-a-0", "GPU-a-1", "GPU-b-0"]),
+        ("gpus b -o name", ["GPU-b-0"]),
+        ("gpus --sick -o name", ["GPU-a-1"]),
+        ("gpus --sick b -o name", []),
+        ("gpus --processes -o name", ["42", "99"]),
+        ("gpus --off-queue -o name", ["99"]),
+    ],
+)
+def test_which_gpus_are_shown(filled: Desk, corral: Corral, words: str, names: list[str]) -> None:
+    assert corral(*words.split(), url=filled.url).stdout.split() == names
+
+
+def test_json_is_the_apis_own(filled: Desk, corral: Corral) -> None:
+    shown = json.loads(corral("gpus", "b", "-o", "json", url=filled.url).stdout)
+    assert shown["gpus"][0]["processes"][1]["user"] == "mallory"
+    assert shown["seq"] == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("nodes cordon a:1 --why noisy", ["/v1/nodes/a/gpus/1/cordon"]),
+        ("nodes resume a:1 b", ["/v1/nodes/a/gpus/1/resume", "/v1/nodes/b/resume"]),
+        ("nodes cordon a:1 --dry-run", []),
+    ],
+)
+def test_single_gpus_are_cordoned_and_resumed(
+    filled: Desk, corral: Corral, words: str, asked: list[str]
+) -> None:
+    assert corral(*words.split(), url=filled.url).returncode == 0
+    assert filled.asked() == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("gpus c", 3, "there is no node 'c' with GPUs"),
+        ("nodes cordon a", 2, "Write a:0"),
+        ("nodes cordon a:x", 2, "Write NODE:GPU"),
+    ],
+)
+def test_what_is_wrong_is_said(filled: Desk, corral: Corral, words: str, code: int, told: str) -> None:
+    done = corral(*words.split(), url=filled.url)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
