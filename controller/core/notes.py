@@ -79,16 +79,16 @@ def notes_of(state: State) -> list[NoteRow]:
         *(_quota_note(state, key) for key in state.quotas.edits),
         *(_spent_note(state, key) for key in spent),
         *(_share_note(state, name) for name in state.shares.live),
-        *(_usage_note(state, path) for path in state.shares.accounts),
         *(_reservation_note(state, name) for name in state.reservations.by_name),
+        *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
     ]
 
 
 def recall(state: State, notes: Iterable[NoteRow]) -> None:
     """Fill a state from notes; kinds of other versions are passed over."""
-    for note in sorted(
-        notes, key=lambda note: note.kind != SHARE
-    ):  # weights first: accounts open with theirs
+    seen: set[Path] = set()
+    # Weights first: accounts open with theirs.
+    for note in sorted(notes, key=lambda note: note.kind != SHARE):
         scope, _, name = note.name.partition("/")
         body = json.loads(note.body or "null")
         if note.kind == QUOTA:
@@ -104,7 +104,8 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             path = tuple(json.loads(note.name))
             state.shares.open(path)
             state.shares.accounts[path].usage.load(body)
-    state.shares.fresh.clear()
+            seen.add(path)
+    state.shares.fresh = [path for path in state.shares.accounts if path and path not in seen]
 
 
 def _quota_note(state: State, key: Key) -> NoteRow:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.core import inputs
-from tests.agent.driving import Driven, end_all
+from tests.agent.driving import Driven, end_all, eventually
 from tests.worlds import World, facts, spec
 from wire.frames import Hello, Start
 
@@ -162,7 +162,7 @@ def test_the_attempt_lasts_as_long_as_its_last_task(run: object) -> None:
         "while ! test -e done; do sleep 0.02; done; echo last"
     )
     agent.start(1, "sh", "-c", script, tasks=2, workdir=str(agent.spool))
-    agent.until(lambda _: sorted(agent.log(1).decode().split()) == ["0", "1"])
+    eventually(lambda: sorted(agent.log(1).decode().split()) == ["0", "1"])
     (agent.spool / "done").touch()
     assert agent.ended(1).code == 0
     assert sorted(agent.log(1).decode().split()) == ["0", "1", "last"]
