@@ -157,7 +157,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     job.reason = Reason.PREEMPTING
     victims = [victim.job for victim in event.victims]
     for victim in victims:
-        state.jobs[victim].yields_to = job.id
+        state.jobs[victim].yields_to += (job.id,)
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, victims)
     state.claims[job.id] = None
@@ -195,7 +195,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     _stop_charging(state, job, event.at)
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
-    job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, None
+    job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
     if event.again_at is not None:
         wait = replace(wait, gates=closed(wait.gates, Reason.BACKOFF))

@@ -77,8 +77,8 @@ class Job:
     claim_quality: int = 0
     stop_by: float | None = None
     """When the room of a waiting job with a claim is free, or a preempted one gone, at the latest."""
-    yields_to: int | None = None
-    """The job for whose sake this one is being ended."""
+    yields_to: tuple[int, ...] = ()
+    """The jobs for whose sake this one is being ended; a gang may make room for several."""
     preemptions: tuple[JobPreempted, ...] = ()
     """Every attempt that was ended so that others could run."""
 

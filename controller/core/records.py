@@ -51,11 +51,11 @@ class PreemptionRecord:
     claim: tuple[Allocation, ...]
     claim_quality: int
     stop_by: float | None
-    yields_to: int | None
+    yields_to: tuple[int, ...]
     history: tuple[JobPreempted, ...]
 
 
-NOTHING = PreemptionRecord((), 0, None, None, ())
+NOTHING = PreemptionRecord((), 0, None, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +318,11 @@ def _restore_claims(state: State) -> None:
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
     for job in state.live():
-        if job.yields_to in state.claims:
+        for claimant in job.yields_to:  # a gang may make room for several, on different nodes
             for member in job.running:
                 node = state.nodes.by_name[member.allocation.node]
-                if job.yields_to in node.claims:
-                    node.leaving[job.id] = job.yields_to
+                if claimant in node.claims:
+                    node.leaving[job.id] = claimant
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

@@ -106,7 +106,7 @@ class State:
         if job.claim:
             return list(job.claim)
         held = [member.allocation for member in job.running]
-        if job.yields_to is None:
+        if not job.yields_to:
             return held
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
