@@ -100,7 +100,8 @@ class Asked:
         None
     )
     array: Annotated[
-        str | None, _option("--array", "INDICES", "One job per index: 0-9, 1,3,7 or 0-20:5.")
+        str | None,
+        _option("--array", "INDICES", "One job per index: 0-9, 1,3,7, 0-20:5; 0-99%8: 8 at once."),
     ] = None
     begin: Annotated[
         str | None,

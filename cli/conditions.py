@@ -80,7 +80,7 @@ def _policy(text: str) -> tuple[RestartWhen, int | None]:
 
 def _codes(text: str | None) -> tuple[int, ...]:
     codes = tuple(array_indices(text)) if text else ()
-    if len(codes) > MAX_CODES or not all(1 <= code <= 255 for code in codes):
+    if "%" in (text or "") or len(codes) > MAX_CODES or not all(1 <= code <= 255 for code in codes):
         raise ValueError(f"{text!r} are not exit codes: at most {MAX_CODES} between 1 and 255")
     return codes
 

@@ -57,7 +57,7 @@ app = application()
         "corral submit --gpus 1 --memory 32G -- python train.py --epochs 3",
         "corral submit --gpus 0.5 --time 2h30m -- jupyter lab",
         "corral submit --gpus 16 --nodes 2 train.sh",
-        "corral submit --array 0-9 -- sh -c 'echo $CORRAL_ARRAY_INDEX'",
+        "corral submit --array 0-99%8 -- sh -c 'echo $CORRAL_ARRAY_INDEX'",
         "corral submit --after-ok 12,13 --deadline 18:00 evaluate.sh",
         "corral submit --begin 22:00 --restart on-failure:3 train.sh",
         "corral submit --dry-run train.sh",

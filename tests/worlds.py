@@ -119,6 +119,12 @@ class World:
         anew = Keeper(self.state, self.pipeline.waiting, self.events.append, print)
         assert (anew.moments, anew.kept) == (keeper.moments, keeper.kept)
         assert anew.followers.edges == keeper.followers.edges
+        assert [*anew.slots] == sorted(keeper.slots)
+        for array, slots in anew.slots.items():
+            now = keeper.slots[array]
+            assert (slots.taken, slots.wanting) == (now.taken, now.wanting)
+            assert len(slots.taken) <= slots.most
+            assert slots.next() is None
         return decision
 
     def join(

@@ -190,10 +190,20 @@ def gpus_text(gpus: float) -> str:
     return f"{gpus:g}"
 
 
+def array_most(text: str) -> Optional[int]:
+    """How many elements may run at once: 8 in `0-99%8`; None for as many as find a place."""
+    most = text.partition("%")[2].strip()
+    return int(most) if most else None
+
+
 def array_indices(text: str) -> list[int]:
-    """The indices of `0-9`, `1,3,7` or `0-20:5`, in order and without repeats."""
+    """The indices of `0-9`, `1,3,7`, `0-20:5` or `0-99%8`, in order and without repeats."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"must be at most {MAX_TEXT} characters long")
+    text, percent, most = text.partition("%")
+    most = most.strip()
+    if percent and not (most.isascii() and most.isdigit() and int(most[:9]) > 0 and len(most) <= 9):
+        raise ValueError(f"cannot read {'%' + most!r}; write how many may run at once behind it: 0-99%8")
     seen: set[int] = set()
     for part in text.split(","):
         span, _, step_text = part.strip().partition(":")

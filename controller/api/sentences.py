@@ -39,7 +39,12 @@ def _dependency_decided(facts: Facts) -> str:
     return f"job {facts['job']} waited for what never will be: {facts['detail']}"
 
 
+def _gate_closed(facts: Facts) -> str:
+    return f"job {facts['job']} has no slot of its array any more"
+
+
 _GATES = {
+    "array": "has a slot of its array",
     "dependency": "has all that it waited for",
     "begin": "may begin now",
     "backoff": "waited long enough to start again",
@@ -144,6 +149,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
     "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
     "DependencyDecided": _dependency_decided,
+    "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
     "AttemptStarted": lambda facts: (

@@ -83,6 +83,12 @@ def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
         job.wait = replace(job.wait, lost=(*job.wait.lost, event.index))
 
 
+def _gate_closed(state: State, event: events.GateClosed) -> None:
+    job = state.jobs[event.job]
+    job.wait = replace(job.wait, gates=closed(job.wait.gates, event.gate))
+    state.queue.remove(job.id)
+
+
 def _gate_opened(state: State, event: events.GateOpened) -> None:
     job = state.jobs[event.job]
     job.wait, job.detail = replace(job.wait, gates=opened(job.wait.gates, event.gate)), ""
@@ -323,6 +329,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobHeld: _job_held,
     events.JobReleased: _job_released,
     events.DependencyDecided: _dependency_decided,
+    events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,
     events.AttemptStarted: _attempt_started,

@@ -105,8 +105,9 @@ class Engine:
             return refusal
         first = self.state.next_job
         array = None if spec.array is None else first
-        gates, met, lost = admitted.gates, admitted.met, admitted.lost
-        for job, index in enumerate(indices, first):
+        met, lost = admitted.met, admitted.lost
+        for number, index in enumerate(indices):
+            gates, job = admitted.gates_of(number), first + number
             self._record(
                 events.JobQueued(job, now, spec, given.user, given.key, array, index, gates, met, lost)
             )

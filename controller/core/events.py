@@ -93,6 +93,13 @@ class DependencyDecided(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class GateClosed(JobEvent):
+    """One thing more keeps the job out of the queue."""
+
+    gate: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class GateOpened(JobEvent):
     """One thing less keeps the job out of the queue."""
 
@@ -363,6 +370,7 @@ Event = (
     | JobHeld
     | JobReleased
     | DependencyDecided
+    | GateClosed
     | GateOpened
     | JobPlaced
     | AttemptStarted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wire.words import Reason
 
-GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF)
+GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
 """What can keep a job out of the queue, the one that people should be told first before the others."""
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from controller.core import events
 from controller.core.dependencies import Followers, Goal, canonical, goal_of, lost, verdict, waits_for
 from controller.core.events import Event, JobEvent
-from controller.core.gates import WaitRules
+from controller.core.gates import WaitRules, closed
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
+from controller.core.slots import Slots, wastes_slot
 from controller.core.state import State
 from wire.conditions import Until
-from wire.spec import JobSpec
+from wire.spec import JobSpec, array_most
 from wire.text import duration
 from wire.words import JobState, Reason
 
@@ -29,6 +30,13 @@ class Admission:
     gates: tuple[Reason, ...]
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+
+    def gates_of(self, number: int) -> tuple[Reason, ...]:
+        """Those of an array's element: the first that may run have a slot, unless they are held."""
+        most = None if self.spec.array is None else array_most(self.spec.array)
+        if most is None or (number < most and not self.spec.hold):
+            return self.gates
+        return closed(self.gates, Reason.ARRAY)
 
 
 class Keeper:
@@ -48,11 +56,19 @@ class Keeper:
         """Jobs that nothing but gates keeps out of the queue."""
         self.followers = Followers(state)
         self._moved: list[int] = []
+        self.slots: dict[int, Slots] = {}
+        """Of arrays that may not run all at once, while any element lives."""
+        self._unsettled: dict[int, list[int]] = {}
+        """Of these, those where a slot may be free, with the elements that are held and have one."""
         self._due: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)
             self.followers.update(job)
+            self._update_slots(job)
+        # What was decided before was settled then.
+        self.slots = {array: slots for array, slots in self.slots.items() if not slots.unused}
+        self._unsettled.clear()
 
     @property
     def moments(self) -> dict[int, float]:
@@ -120,16 +136,45 @@ class Keeper:
             self.followers.update(job)
             if self.followers.goals(job):
                 self._moved.append(job.id)
+            if job.array is not None:
+                self._update_slots(job)
+
+    def _update_slots(self, job: Job) -> None:
+        array, slots = job.array, self.slots.get(job.array or 0)
+        if array is None or (slots is None and (most := array_most(job.spec.array or "")) is None):
+            return
+        if slots is None:
+            slots = self.slots[array] = Slots(most or 0)
+        slots.update(job)
+        wasted = wastes_slot(job)
+        if wasted or slots.next() is not None or slots.unused:
+            held = self._unsettled.setdefault(array, [])
+            if wasted:
+                held.append(job.id)
+
+    def _settle_slots(self, array: int, held: list[int], now: float) -> None:
+        """Take slots from those who are held, and give what is free to those who come next."""
+        for job in held:
+            self._record(events.GateClosed(job, now, Reason.ARRAY))
+        slots = self.slots[array]
+        while (following := slots.next()) is not None:
+            self._record(events.GateOpened(following, now, Reason.ARRAY))
+        self._unsettled.pop(array, None)  # what was just done needs no second look
+        if slots.unused:
+            del self.slots[array]
 
     def settle(self, now: float) -> None:
         """Tell the followers of all that moved; what that leads to is followed up as well."""
-        for number in self._moved:  # it grows on the way
-            job = self._state.jobs[number]
-            for goal in self.followers.goals(job):
-                reached = self.followers.reached(goal, job)
-                if reached is not None:
-                    self._decide(goal, reached, now)
-        self._moved.clear()
+        while self._moved or self._unsettled:
+            for number in self._moved:  # it grows on the way
+                job = self._state.jobs[number]
+                for goal in self.followers.goals(job):
+                    reached = self.followers.reached(goal, job)
+                    if reached is not None:
+                        self._decide(goal, reached, now)
+            self._moved.clear()
+            if self._unsettled:
+                self._settle_slots(*self._unsettled.popitem(), now)
 
     def found(self, path: str, now: float) -> None:
         """A path that jobs wait for is there."""
@@ -222,10 +267,10 @@ def _patience(job: Job) -> float:
 
 def _opens_at(job: Job, gate: Reason) -> float:
     """When something is due at a closed gate by itself; at that of the dependencies, the end of patience."""
-    moment = job.spec.begin_at if gate is Reason.BEGIN else job.wait.again_at
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s
-        moment = None if within is None else job.submitted_at + within
+        return NEVER if within is None else job.submitted_at + within
+    moment = {Reason.BEGIN: job.spec.begin_at, Reason.BACKOFF: job.wait.again_at}.get(gate)
     return NEVER if moment is None else moment
 
 
@@ -276,4 +321,7 @@ def _kept_by(state: State, job: Job, gate: Reason, now: float) -> str:
         return waits_for(state, job, now) + (f", for {left} more" if left else "")
     if gate is Reason.BEGIN:
         return f"may not begin yet: in {left}"
+    if gate is Reason.ARRAY:
+        most = array_most(job.spec.array or "")
+        return f"waits for a slot: {most} of array {job.array} may run at once"
     return f"waits {left} before it starts again ({job.detail})"

@@ -25,7 +25,7 @@ from wire.affinity import preference_of, term_of, toleration_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Settle, Start, Stop
 from wire.hosts import HostSpec
-from wire.spec import JobSpec
+from wire.spec import JobSpec, array_most
 from wire.words import JobState, TroubleKind
 
 PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",)))
@@ -178,6 +178,10 @@ class EngineMachine(RuleBasedStateMachine):
     def submit(self, asked: JobSpec, user: str, key: str) -> None:
         self.world.tell(inputs.Submit(asked, user, key))
 
+    @rule(array=st.sampled_from(["0-3%1", "0-4%2"]), hold=st.booleans(), restart=RESTARTS)
+    def submit_by_and_by(self, array: str, hold: bool, restart: Restart) -> None:
+        self.world.tell(inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
+
     @rule(
         begin=MOMENTS,
         deadline=MOMENTS,
@@ -214,7 +218,7 @@ class EngineMachine(RuleBasedStateMachine):
         path=st.booleans(),
         count=st.none() | st.just(1),
         within=st.sampled_from([None, 150]),
-        array=st.sampled_from([None, None, "0-2"]),
+        array=st.sampled_from([None, "0-2", "0-3%2"]),
         restart=RESTARTS,
     )
     def submit_after_others(
@@ -337,6 +341,14 @@ class EngineMachine(RuleBasedStateMachine):
                 if asked.after_count is None:
                     assert all(self.has_happened(each) for each in asked.after)
         self.seen = len(self.world.events)
+
+    @invariant()
+    def of_an_array_no_more_run_than_may(self) -> None:
+        for array, elements in self.world.state.arrays.items():
+            jobs = [self.world.job(each) for each in elements.values()]
+            most = array_most(jobs[0].spec.array or "")
+            running = sum(bool(job.running) for job in jobs)
+            assert most is None or running <= most, array
 
     def has_happened(self, dependency: Dependency) -> bool:
         """By the states of the jobs alone."""

@@ -101,6 +101,10 @@ def test_nothing_is_wrong(change: dict[str, Any]) -> None:
         ({"after": (Dependency(Until.OK, "7"),), "after_count": 2}, "after_count"),
         ({"after_within_s": 5}, "after_within_s"),
         ({"array": ""}, "array"),
+        ({"array": "0-9%"}, "array"),
+        ({"array": "0-9%0"}, "array"),
+        ({"array": "0-9%x"}, "array"),
+        ({"array": "0-9%2%3"}, "array"),
         ({"array": "a"}, "array"),
         ({"array": "5-1"}, "array"),
         ({"array": "1-5:0"}, "array"),
@@ -131,6 +135,7 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("0-10:5", [0, 5, 10]),
         ("0-2, 2-4", [0, 1, 2, 3, 4]),
         ("007", [7]),
+        ("0-2%2", [0, 1, 2]),
     ],
 )
 def test_indices_come_in_order_and_once(text: str, indices: list[int]) -> None:
@@ -142,7 +147,7 @@ def test_any_list_of_indices_is_read_back(numbers: list[int]) -> None:
     assert array_indices(",".join(map(str, numbers))) == sorted(set(numbers))
 
 
-@given(st.text(alphabet="0123456789-,: ", max_size=40))
+@given(st.text(alphabet="0123456789-,: %", max_size=40))
 def test_any_text_is_few_indices_or_a_complaint(text: str) -> None:
     try:
         found = array_indices(text)

@@ -211,6 +211,7 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
 
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
+        events.GateClosed,
         events.GateOpened,
         events.GpuFaultNoted,
         events.JobPlaced,
