@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from controller.core.events import Allocation
-from controller.core.jobs import Job
+from controller.core.jobs import NEVER, Job
 from wire.spec import JobSpec
 from wire.words import JobState
 
@@ -37,6 +37,11 @@ class Account:
         if place != GPU_TIME or not self._spent:
             return self.used[place]
         return self.used[place] + self._spent - sum(self._over(now, window_s))
+
+    def lessens_at(self, now: float, window_s: float) -> float:
+        """When the next hour of what was spent leaves the window; never if nothing was."""
+        leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
+        return next((moment for moment in leaving if moment > now), NEVER)
 
     def spend(self, milli_s: int, at: float, window_s: float) -> None:
         """An attempt is over."""

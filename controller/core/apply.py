@@ -292,11 +292,11 @@ def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
 
 
 def _quota_set(state: State, event: events.QuotaSet) -> None:
-    state.quotas.edit((event.scope, event.name), event.quota)
+    state.limit((event.scope, event.name), event.quota)
 
 
 def _quota_unset(state: State, event: events.QuotaUnset) -> None:
-    state.quotas.edit((event.scope, event.name), None)
+    state.limit((event.scope, event.name), None)
 
 
 def _share_set(state: State, event: events.ShareSet) -> None:

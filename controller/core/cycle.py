@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from controller.core.accounts import GPU_TIME
+from controller.core.allowance import Allowance
 from controller.core.events import JobPlaced, PreemptionDropped, PreemptionPlanned
 from controller.core.jobs import NEVER, Job
 from controller.core.passing import Walk
@@ -13,6 +16,7 @@ from controller.core.plan import Plan
 from controller.core.plugin import Backfill
 from controller.core.preemption import Preemption
 from controller.core.queue import Entry, Lane, Placing
+from controller.core.quotas import Over
 from controller.core.shadow import Shadow, cast_shadow
 from controller.core.standing import placing
 from controller.core.state import State
@@ -35,10 +39,11 @@ class Cycle:
         self.head: Entry | None = None
         pipeline = placer.pipeline
         self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
+        self.allowance = Allowance(state, placer)
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
         self._plan = Plan(state, placer)
-        self._seen = (-1, -1, -1)
+        self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
         self._latest = (0, NEVER)
@@ -48,7 +53,7 @@ class Cycle:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue = self.state.queue
         yield from self._claimed(now)
-        due = self.preemption.due(now)
+        due = self.preemption.due(now) | self.allowance.due(now)
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
@@ -62,7 +67,7 @@ class Cycle:
             yield from self._behind(Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
         else:
             self.head, self._shadow, self._cast = None, None, False
-            queue.kept_out.clear()
+            queue.forget_kept_out()
             yield from self._in_order(now)
             self._seen = self._sight()
             if self.head is not None:
@@ -90,7 +95,8 @@ class Cycle:
     def _claimed(self, now: float) -> Iterator[Step]:
         """Start those for whom room was made, once it is free; let go of what has become of no use."""
         for job in [self.state.jobs[each] for each in sorted(self.state.claims)]:
-            broken = self.preemption.broken(job) or self._reserved(job, now)
+            over = self.allowance.over(job, now)
+            broken = str(over) if over else self.preemption.broken(job) or self._reserved(job, now)
             if broken:
                 yield PreemptionDropped(job.id, now, broken)
             elif self.preemption.ready(job):
@@ -106,7 +112,9 @@ class Cycle:
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""
         while self.placer.pipeline.strategies and len(self.state.queue):
-            heads = (head for lane in self.state.queue if (head := lane.head()) is not None)
+            heads = [head for lane in self._allowed(now) if (head := lane.head()) is not None]
+            if not heads:
+                return
             _, job = min(heads, key=self.place)
             found = self.state.jobs[job]
             fits = self.placer.find(found.ask, self.state.barred(found, now)) is not None
@@ -133,18 +141,36 @@ class Cycle:
         """Where an entry stands in this pass."""
         return entry if self.placing is None else self.placing(entry)
 
-    def _sight(self) -> tuple[int, int, int]:
+    def _sight(self) -> tuple[int, ...]:
         """What must be as it was for those who could not start not to be looked at again."""
-        nodes = self.state.nodes
-        return nodes.gains, nodes.layout, self.state.reservations.edition
+        state = self.state
+        return state.nodes.gains, state.nodes.layout, state.reservations.edition, state.quotas.edition
+
+    def _allowed(self, now: float) -> Iterable[Lane]:
+        """Lanes whose first job breaks no hard limit."""
+        if self.allowance.silent:
+            return self.state.queue
+        return [
+            lane
+            for lane in self.state.queue
+            if (head := lane.head()) is not None and not self.over(lane, head[1], now)
+        ]
+
+    def over(self, lane: Lane, job: int, now: float) -> Over | None:
+        """The limit that keeps a job of this lane waiting, and as a rule all behind it in the lane."""
+        over = self.allowance.over(self.state.jobs[job], now)
+        if over is not None:
+            lane.kept_out = Reason.QUOTA
+        return over
 
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
-        entries = list(heapq.merge(*self.state.queue, key=self.placing))
-        self._plan.update(entries[: self.placer.pipeline.depth], now)
+        entries = heapq.merge(*self._allowed(now), key=self.placing)
+        may = self.allowance.those_who_may(islice(entries, self.placer.pipeline.depth), now)
+        self._plan.update(may, now)
         for job, place in self._plan.due(now):
-            if self.placer.takes(
-                self.state.jobs[job].ask, place, self.state.barred(self.state.jobs[job], now)
-            ):
+            found = self.state.jobs[job]
+            over = self.allowance.over(found, now)
+            if over is None and self.placer.takes(found.ask, place, self.state.barred(found, now)):
                 yield self.placed(job, place, now)
             else:
                 self._plan.refuse(job)
@@ -160,18 +186,31 @@ class Cycle:
                 heapq.heapreplace(heads, (standing, head))  # others of its tenant have started meanwhile
                 continue
             lane = lanes.pop(head[1])
+            if not self.allowance.silent and (over := self.over(lane, head[1], now)) is not None:
+                self._pass_over(heads, lanes, lane, head if over.place == GPU_TIME else None)
+                continue
             place = self.find(lane, head[1], now)
             step = self._plan_room(head[1], now) if place is None else self.placed(head[1], place, now)
             if step is None:
                 self.head = head
                 return
             yield step
-            following = lane.head()
-            if following is None:
-                heapq.heappop(heads)
-            else:
-                lanes[following[1]] = lane
-                heapq.heapreplace(heads, (self.place(following), following))
+            self._pass_over(heads, lanes, lane, head)
+
+    def _pass_over(
+        self,
+        heads: list[tuple[Entry, Entry]],
+        lanes: dict[int, Lane],
+        lane: Lane,
+        head: Entry | None,
+    ) -> None:
+        """Go on with whoever is behind the lane's first; with nobody of it if nobody can be better off."""
+        following = None if head is None else lane.after(head)
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            lanes[following[1]] = lane
+            heapq.heapreplace(heads, (self.place(following), following))
 
     def _plan_room(self, job: int, now: float) -> PreemptionPlanned | None:
         return self.preemption.plan(self.state.jobs[job], now) if self.placer.pipeline.strategies else None

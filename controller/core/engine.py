@@ -433,7 +433,9 @@ class Engine:
     @property
     def next_at(self) -> float:
         """When the next cycle is needed although nothing happens."""
-        return min(self.keeper.next_at, self.cycle.preemption.again_at, self.state.reservations.next_at)
+        cycle = self.cycle
+        again_at = min(cycle.preemption.again_at, cycle.allowance.again_at)
+        return min(self.keeper.next_at, self.state.reservations.next_at, again_at)
 
     def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
         for victim in plan.victims:

@@ -11,7 +11,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out
 from controller.core.losses import told
-from controller.core.obstacles import kept_away
+from controller.core.obstacles import kept_away, short_of_quota
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -42,6 +42,9 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
 def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet")
+    short = short_of_quota(state, placer, promise, job, now)
+    if short:
+        return Why(Reason.QUOTA, short)
     shape = placer.shape(job.ask)
     part = shape.part if shape else job.ask.part
     need = shape.nodes if shape else job.ask.nodes or 1
@@ -69,10 +72,10 @@ def reason_of(state: State, job: Job) -> Reason:
         return Reason.NO_NODES
     if job.id in state.queue.fresh:
         return job.reason
-    kept_out = state.queue.kept_out.get(job.id)
-    if kept_out is not None:
-        return kept_out
     lane = state.queue.lane(job.id)
+    found = lane.kept_out if lane is not None and lane.kept_out else state.queue.kept_out.get(job.id)
+    if found is not None:
+        return found
     blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains
     return Reason.RESOURCES if blocked else Reason.PRIORITY
 

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.core.allowance import Allowance
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.requests import Part
+from controller.core.shadow import Shadow
 from controller.core.state import State
 from wire.text import counted, duration, plain
+
+
+def short_of_quota(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> str:
+    """Which quota keeps a job from starting; empty if none does."""
+    allowance = Allowance(state, placer)
+    over = allowance.over(job, now)
+    if over is not None:
+        return str(over)
+    ahead = promise is not None and promise.job != job.id and promise.job in state.queue
+    if promise is None or not ahead or not allowance.borrows(job, now):
+        return ""
+    lent = state.beyond(job, now)
+    return f"nothing is lent while job {state.jobs[promise.job].label} waits: {lent}" if lent else ""
 
 
 def kept_away(state: State, placer: Placer, part: Part, need: int, job: Job, now: float) -> str:

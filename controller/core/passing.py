@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from controller.core.accounts import GPU_TIME
 from controller.core.events import JobPlaced
 from controller.core.plugin import Backfill
 from controller.core.queue import Entry, Lane
@@ -69,10 +70,24 @@ class Walk:
         limit = self._cycle.state.jobs[self._entry[1]].limit if shortest else 0.0
         return limit, self._cycle.place(self._entry)
 
+    def _over(self) -> bool:
+        """May the current job not start whatever room there is? As a rule, then nobody of the lane may."""
+        cycle, job = self._cycle, self._entry[1]
+        over = cycle.over(self._lane, job, self._now)
+        # What is borrowed is given back to those whose it is: they are waiting.
+        if over is None and not cycle.allowance.borrows(cycle.state.jobs[job], self._now):
+            return False
+        self._lane.kept_out = Reason.QUOTA
+        if over is None or over.place != GPU_TIME:
+            self._entries = iter(())
+        return True
+
     def place(self) -> JobPlaced | None:
         """Start the current job, unless it finds no place or would break the promise."""
         cycle, shape = self._cycle, self._shape
         promise = cycle.promise(self._now)
+        if not cycle.allowance.silent and self._over():
+            return None
         if promise is None or not self._long:
             place = cycle.find(self._lane, self._entry[1], self._now)
         else:

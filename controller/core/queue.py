@@ -29,12 +29,14 @@ class Hope:
 class Lane:
     """The waiting jobs of one class and group, best rank first. Removed ones are stepped over for a while."""
 
-    __slots__ = ("_entries", "_first", "_ranks", "ask", "group", "hope")
+    __slots__ = ("_entries", "_first", "_ranks", "ask", "group", "hope", "kept_out")
 
     def __init__(self, ask: Ask, group: Group, hope: Hope) -> None:
         self.ask = ask
         self.group = group
         self.hope = hope
+        self.kept_out: Reason | None = None
+        """What kept the whole lane waiting in the last pass, whatever room there was."""
         self._entries: list[Entry] = []
         self._first = 0
         self._ranks: dict[int, Rank] = {}
@@ -136,6 +138,12 @@ class Queue:
             lane.hope.lanes -= 1
             if not lane.hope.lanes:
                 del self._hopes[lane.ask]
+
+    def forget_kept_out(self) -> None:
+        """A whole pass begins."""
+        self.kept_out.clear()
+        for lane in self.lanes.values():
+            lane.kept_out = None
 
     def lane(self, job: int) -> Lane | None:
         """The lane the job waits in."""

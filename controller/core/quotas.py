@@ -20,7 +20,7 @@ from controller.core.accounts import (
     Amount,
     Key,
 )
-from wire.quota import EVERYBODY, SCOPES, UNLIMITED, Limits, Quota
+from wire.quota import EVERYBODY, NOTHING, SCOPES, UNLIMITED, Limits, Quota
 from wire.spec import JobSpec, gpus_text
 from wire.text import memory, plain
 from wire.words import WHOLE_GPU
@@ -154,7 +154,7 @@ class Bounds:
     """By place, how much may be borrowed beyond `hard`."""
 
 
-FREE = Bounds()
+NOBODYS: Mapping[Key, list[int]] = {}
 
 
 class Quotas:
@@ -168,6 +168,10 @@ class Quotas:
         """Grows with every edit: what was over a limit may no longer be."""
         self.rules = NO_RULES
         self._silent = True
+        self.tiered = False
+        """Some queue comes before others."""
+        self.graded = False
+        """Somebody has a soft limit, or may borrow: who is beyond comes after everybody else."""
         self._bounds: dict[Key, Bounds] = {}
         self._lenders: dict[int, tuple[tuple[Account, int], ...]] = {}
 
@@ -186,9 +190,21 @@ class Quotas:
 
     def _forget(self) -> None:
         self._silent = self.rules.silent and not self.edits
+        self.tiered = any(rule.priority for rule in self.rules.queues.values())
+        everything = [*self.edits.values(), *self._stated()]
+        self.graded = any(each.soft != NOTHING or each.borrow != NOTHING for each in everything)
         self._bounds.clear()
         self._lenders.clear()
         self.edition += 1
+
+    def _stated(self) -> Iterator[Quota]:
+        """All that the configuration states."""
+        provider = self.rules.provider
+        for scope in SCOPES:
+            for name in (EVERYBODY, *provider.names(scope)):
+                found = provider.quota(scope, name)
+                if found is not None:
+                    yield found
 
     @property
     def silent(self) -> bool:
@@ -230,8 +246,10 @@ class Quotas:
             self._bounds[key] = found
         return found
 
-    def over_hard(self, user: str, spec: JobSpec, need: Amount, now: float) -> Over | None:
-        """The first hard limit that so much more would break; None if none."""
+    def over_hard(
+        self, user: str, spec: JobSpec, need: Amount, now: float, kept: Mapping[Key, list[int]] = NOBODYS
+    ) -> Over | None:
+        """The first hard limit that so much more would break beside what is `kept` already; None if none."""
         if self._silent:
             return None
         for account in self.accounts.of(user, spec):
@@ -239,6 +257,7 @@ class Quotas:
             for place, limit in bounds.hard:
                 if need[place]:
                     used = account.amount(place, now, self.accounts.window_s)
+                    used += kept[account.key][place] if account.key in kept else 0
                     if used + need[place] > limit:
                         over = self._over_loan(account, bounds, place, used, need[place], limit)
                         if over is not None:
@@ -258,15 +277,30 @@ class Quotas:
 
     def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> Over | None:
         """The first soft limit that this passes, or hard limit that it passes by borrowing."""
-        if self._silent:
+        if not self.graded:
             return None
         for account in self.accounts.of(user, spec):
             bounds = self.bounds(account.key)
             for place, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
+                # How long a job may take must not tell it from others of its class.
+                more = 1 if place == GPU_TIME else need[place]
                 used = account.amount(place, now, self.accounts.window_s)
-                if need[place] and used + need[place] > limit:
+                if more and used + more > limit:
                     return Over(account.key, place, used, need[place], limit)
         return None
+
+    def borrows(self, user: str, spec: JobSpec, need: Amount, now: float) -> bool:
+        """Does this pass a hard limit by borrowing?"""
+        if not self.graded:
+            return False
+        account = self.accounts.of(user, spec)[1]
+        bounds = self.bounds(account.key)
+        return any(
+            place in bounds.lent
+            and need[place]
+            and account.amount(place, now, self.accounts.window_s) + need[place] > limit
+            for place, limit in bounds.hard
+        )
 
     def _over_loan(
         self, account: Account, bounds: Bounds, place: int, used: int, need: int, limit: int

@@ -61,13 +61,18 @@ def receipt_of(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 def placing(state: State, now: float) -> Placing | None:
     """Places at this moment, or None if the order never moves: then entries compare as they are."""
-    order, jobs = state.order, state.jobs
-    if not isinstance(order, Moving):
+    order, jobs, quotas = state.order, state.jobs, state.quotas
+    moving = order if isinstance(order, Moving) else None
+    if moving is None and not quotas.graded:
         return None
-    moving, view = order, View(state, now)
+    view = View(state, now)
 
     def place(entry: Entry) -> Entry:
-        rank, job = entry
-        return (*moving.place(jobs[job], view), *rank), job
+        rank, number = entry
+        job = jobs[number]
+        before = state.tier(job) if moving is None else (*state.tier(job), *moving.place(job, view))
+        if quotas.graded:
+            before = (float(state.beyond(job, now) is not None), *before)
+        return (*before, *rank), number
 
     return place

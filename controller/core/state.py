@@ -7,19 +7,21 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from controller.core.accounts import Accounts
+from controller.core.accounts import Accounts, Key
 from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.jobs import Job
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
 from controller.core.queue import Queue
-from controller.core.quotas import Quotas, Rules
+from controller.core.quotas import Over, Quotas, Rules
 from controller.core.requests import Ask, ask_of
 from controller.core.reservations import Reservations
 from controller.core.shares import Path, Shares, Sharing
 from controller.core.standing import Moving
+from wire.quota import Quota
 from wire.spec import JobSpec
+from wire.words import WHOLE_GPU
 
 NO_SPEC = JobSpec(command=())
 
@@ -64,7 +66,36 @@ class State:
             return
         order = self.order
         group = order.group(job, self.tenant(job)) if isinstance(order, Moving) else ()
-        self.queue.add(job.id, job.ask, (*order.rank(job), job.id), group)
+        if not self.quotas.silent:  # whoever is at a limit is passed over as a whole
+            group = (*group, job.user, job.spec.project, job.spec.queue)
+        self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group)
+
+    def tier(self, job: Job) -> tuple[float, ...]:
+        """What the job's queue puts before every order; nothing where queues are alike."""
+        if not self.quotas.tiered:
+            return ()
+        rule = self.quotas.rules.queues.get(job.spec.queue)
+        return (float(-rule.priority),) if rule is not None else (0.0,)
+
+    def beyond(self, job: Job, now: float) -> Over | None:
+        """The soft limit that the job passes, or the hard one that it passes by borrowing."""
+        part, nodes = job.ask.part, job.ask.nodes or 1
+        gpu_milli = (part.gpus * WHOLE_GPU or part.share) * nodes
+        need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
+        return self.quotas.over_soft(job.user, job.spec, need, now)
+
+    def limit(self, key: Key, quota: Quota | None) -> None:
+        """Lay a quota over what the configuration states, or take it back."""
+        was = self.quotas.silent
+        self.quotas.edit(key, quota)
+        if self.quotas.silent != was:
+            self._regroup()
+
+    def _regroup(self) -> None:
+        """Who waits in one lane has changed."""
+        for job in [job for lane in self.queue for _, job in lane]:
+            self.queue.remove(job)
+            self.enqueue(self.jobs[job])
 
     def tenant(self, job: Job) -> Path:
         """Whose job it is, in the tree of shares."""
@@ -83,6 +114,7 @@ class State:
         if rules != self.quotas.rules:
             self.accounts.count(self.jobs.values(), rules.window_s)
             self.quotas.adopt(rules)
+            self._regroup()
 
     def barred(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
         """Nodes on which the job, started within so long, would meet a reservation that does not admit it."""

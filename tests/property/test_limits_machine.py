@@ -1,4 +1,4 @@
-"""The same random steps under reservations that come and go: none is ever violated."""
+"""The same random steps under quotas and reservations that come and go: none is ever violated."""
 
 from __future__ import annotations
 
@@ -9,19 +9,36 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from controller.core import inputs
-from controller.core.events import JobPlaced
+from controller.core.accounts import CPU, GPU, GPU_TIME, QUEUED, RUNNING
+from controller.core.events import JobPlaced, JobQueued
 from controller.core.plugin import Backfill
+from controller.core.quotas import QueueRule, Rules
+from controller.plugins.quotas.local import Amounts, Borrowed, Local, ProjectTable, Table
 from tests.property.test_engine_machine import EngineMachine
 from tests.worlds import PIPELINE, spec
+from wire.quota import UNLIMITED, Limits, Quota
 from wire.reservation import ReservationSpec
 
 NAMES = ("r", "s")
 
 
+RULES = Rules(
+    {"short": QueueRule(priority=3, max_running=2, max_time_limit_s=90.0), "default": QueueRule()},
+    Local(
+        users={"*": Table(running=6, queued=40, soft=Amounts(gpus=4)), "ada": Table(gpu_hours=10)},
+        projects={"p": ProjectTable(gpus=9, borrow=Borrowed(gpus=8)), "q": ProjectTable(gpus=10, cpus=40)},
+    ),
+    window_s=3_600.0,
+)
+PLACES = {"cpu_milli": CPU, "gpus": GPU, "running": RUNNING, "queued": QUEUED, "gpu_hours": GPU_TIME}
+
+
 class LimitsMachine(EngineMachine):
+    pipeline = replace(PIPELINE, rules=RULES)
+
     def __init__(self) -> None:
         super().__init__()
-        self.judged = 0
+        self.judged = self.counted = 0
 
     @rule(
         gpus=st.sampled_from([0, 1, 8]),
@@ -29,11 +46,19 @@ class LimitsMachine(EngineMachine):
         limit=st.sampled_from([None, 30, 90, 300]),
         user=st.sampled_from(["ada", "bo"]),
         project=st.sampled_from(["p", "q"]),
+        queue=st.sampled_from(["default", "short", "shrot"]),
     )
     def submit_with_limit(
-        self, gpus: int, nodes: int | None, limit: float | None, user: str, project: str
+        self, gpus: int, nodes: int | None, limit: float | None, user: str, project: str, queue: str
     ) -> None:
-        asked = spec(gpus * (nodes or 1), nodes=nodes, time_limit_s=limit, project=project, grace_s=5.0)
+        asked = spec(
+            gpus * (nodes or 1),
+            nodes=nodes,
+            time_limit_s=limit,
+            project=project,
+            grace_s=5.0,
+            queue=queue,
+        )
         self.world.tell(inputs.Submit(asked, user))
 
     @rule(
@@ -70,9 +95,48 @@ class LimitsMachine(EngineMachine):
         )
         self.world.tell(inputs.Reserve(asked, "root", anyway))
 
+    @rule(
+        key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p"), ("queue", "short")]),
+        limits=st.dictionaries(
+            st.sampled_from(sorted(PLACES)), st.sampled_from([0, 1, 2, 5, -1]), max_size=2
+        ),
+        soft=st.booleans(),
+    )
+    def set_quota(self, key: tuple[str, str], limits: dict[str, int], soft: bool) -> None:
+        said = Limits(
+            **{name: value * 1000 if name == "cpu_milli" else value for name, value in limits.items()}
+        )
+        self.world.tell(inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
+
+    @rule(key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p")]))
+    def unset_quota(self, key: tuple[str, str]) -> None:
+        self.world.tell(inputs.UnsetQuota(*key, "root"))
+
     @rule(name=st.sampled_from(NAMES))
     def cancel_reservation(self, name: str) -> None:
         self.world.tell(inputs.CancelReservation(name, "root"))
+
+    @invariant()
+    def hard_quotas_are_kept(self) -> None:
+        """Nobody for whom something started holds more than allowed; nobody's submit passed what may wait."""
+        state = self.world.state
+        for event in self.world.events[self.counted :]:
+            if isinstance(event, JobPlaced):
+                job, wrong = self.world.job(event.job), QUEUED
+            elif isinstance(event, JobQueued):
+                job, wrong = self.world.job(event.job), None
+            else:
+                continue
+            for account in state.accounts.of(job.user, job.spec):
+                quota = state.quotas.quota(account.key)
+                for name, place in PLACES.items():
+                    limit, lent = getattr(quota.hard, name), getattr(quota.borrow, name) or 0
+                    if limit in (None, UNLIMITED) or (wrong is None) != (place == QUEUED):
+                        continue
+                    unit = {GPU: 1000, GPU_TIME: 3_600_000}.get(place, 1)
+                    used = account.amount(place, self.world.now, RULES.window_s)
+                    assert used <= (limit + lent) * unit, (account.key, name, used, limit, lent)
+        self.counted = len(self.world.events)
 
     @invariant()
     def reservations_are_kept(self) -> None:
@@ -88,7 +152,9 @@ class LimitsMachine(EngineMachine):
         self.judged = len(self.world.events)
 
     def finish(self) -> None:
-        """Without reservations everything runs."""
+        """Without reservations, and without what was set, everything runs."""
+        for key in [*self.world.state.quotas.edits]:
+            self.world.tell(inputs.UnsetQuota(*key, "root"))
         for name in NAMES:
             self.world.tell(inputs.CancelReservation(name, "root"))
         super().finish()
@@ -107,7 +173,7 @@ def _is_on_between(spec: ReservationSpec, at: float, until: float) -> bool:
 
 
 class ConservativeMachine(LimitsMachine):
-    pipeline = replace(PIPELINE, backfill=Backfill.CONSERVATIVE)
+    pipeline = replace(PIPELINE, rules=RULES, backfill=Backfill.CONSERVATIVE)
 
 
 LimitsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)

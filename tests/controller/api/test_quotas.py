@@ -35,6 +35,20 @@ async def test_a_quota_is_set_seen_kept_to_and_unset(house: House) -> None:
     ]
 
 
+async def test_a_job_over_quota_waits_says_so_and_starts_when_it_may(house: House) -> None:
+    await house.join("gpu01")
+    await house.post("/v1/quotas/user/*/set", {"quota": {"hard": {"running": 1}}})
+    first, second = await house.submit(), await house.submit()
+    await house.placed(first)
+    _, told = await house.get(f"/v1/jobs/{second}")
+    assert (told["job"]["reason"], told["why"]["reason"]) == ("quota", "quota")
+    assert "on running jobs: 1 of 1 in use" in told["why"]["sentence"]
+    _, listed = await house.get("/v1/jobs", state="QUEUED")
+    assert [job["reason"] for job in listed["jobs"]] == ["quota"]
+    await house.post("/v1/quotas/user/*/set", {"quota": {"hard": {"running": 2}}})
+    await house.placed(second)
+
+
 async def test_what_is_no_quota_is_refused_by_its_field(house: House) -> None:
     for path, quota, where in (
         ("group/x", {}, "scope"),

@@ -9,11 +9,14 @@ import pytest
 
 from controller.core import inputs
 from controller.core.accounts import HOUR_S
-from controller.core.plugin import Pipeline
+from controller.core.explain import reason_of
+from controller.core.forecast import forecast, fork
+from controller.core.plugin import Backfill, Pipeline
 from controller.core.quotas import QueueRule, Rules
-from controller.plugins.quotas.local import Local, ProjectTable, Table
+from controller.plugins.quotas.local import Amounts, Borrowed, Local, ProjectTable, Table
 from tests.worlds import PIPELINE, World, spec
 from wire.quota import UNLIMITED, Limits, Quota
+from wire.words import Reason
 
 QUEUES = {
     "short": QueueRule(max_time_limit_s=7200, default_time_limit_s=3600, max_running=2),
@@ -169,3 +172,179 @@ def test_a_quota_that_is_set_holds_at_once_and_after_a_restart() -> None:
 )
 def test_what_is_no_quota(given: inputs.Input, where: str) -> None:
     assert world().refuse(given).where == where
+
+
+def started(there: World) -> list[int]:
+    """What one cycle starts."""
+    return [start.job for start in there.tick()]
+
+
+def why(there: World, job: int) -> tuple[Reason, str]:
+    told = there.engine.explain(there.job(job), there.now)
+    assert told.reason is reason_of(there.state, there.job(job))
+    return told.reason, told.sentence
+
+
+BACKFILLS = [Backfill.EASY, Backfill.CONSERVATIVE]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize(
+    ("tables", "asked", "many", "told"),
+    [
+        (
+            {"users": {"*": Table(gpus=4)}},
+            {"gpus": 2},
+            2,
+            "user 'ada' on GPUs: 4 of 4 in use, and this asks for 2",
+        ),
+        (
+            {"users": {"*": Table(gpus=0.5)}},
+            {"gpus": 0.25},
+            2,
+            "GPUs: 0.5 of 0.5 in use, and this asks for 0.25",
+        ),
+        (
+            {"users": {"*": Table(cpus=3)}},
+            {"cpu_milli": 1500},
+            2,
+            "CPUs: 3 of 3 in use, and this asks for 1.5",
+        ),
+        ({"users": {"*": Table(memory="5G")}}, {"memory_mib": 2048}, 2, "memory: 4G of 5G in use"),
+        (
+            {"projects": {"default": ProjectTable(running=3)}},
+            {},
+            3,
+            "project 'default' on running jobs: 3 of 3",
+        ),
+        ({"queues": {"*": Table(gpus=1)}}, {"gpus": 1}, 1, "queue 'default' on GPUs: 1 of 1"),
+        (
+            {"users": {"ada": Table(gpu_hours=5)}},
+            {"gpus": 1, "time_limit_s": 2.0 * HOUR_S},
+            2,
+            "user 'ada' on GPU-hours: 4 of 5 in use, and this asks for 2",
+        ),
+    ],
+)
+def test_a_job_that_would_pass_a_hard_limit_waits_and_says_why(
+    backfill: Backfill, tables: dict[str, Any], asked: dict[str, Any], many: int, told: str
+) -> None:
+    there = World(replace(ruled(**tables), backfill=backfill))
+    there.join("a")
+    jobs = [there.submit(spec(**asked)) for _ in range(5)]
+    assert started(there) == jobs[:many]
+    assert started(there) == []
+    reason, sentence = why(there, jobs[many])
+    assert (reason, told in sentence) == (Reason.QUOTA, True), sentence
+    if "GPU-hours" not in told:  # those are spent
+        there.exit(jobs[0])
+        assert started(there) == [jobs[many]]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_others_pass_who_is_at_a_limit_and_hold_nothing_for_it(backfill: Backfill) -> None:
+    there = World(replace(ruled(users={"ada": Table(gpus=2)}), backfill=backfill))
+    there.join("a")
+    ada = [there.submit(spec(2, priority=90)) for _ in range(3)]
+    bob = [there.submit(spec(2), "bob") for _ in range(3)]
+    assert started(there) == [ada[0], *bob]
+    assert started(there) == []
+
+
+def test_a_queue_runs_so_many_at_once() -> None:
+    there = world({"short": QueueRule(max_running=2), "long": QueueRule()})
+    jobs = [there.submit(spec(queue="short")) for _ in range(3)]
+    other = there.submit(spec(queue="long"))
+    assert started(there) == [*jobs[:2], other]
+    assert "queue 'short' on running jobs: 2 of 2" in why(there, jobs[2])[1]
+
+
+def test_queues_of_higher_priority_come_first() -> None:
+    there = World(ruled({"high": QueueRule(priority=10), "low": QueueRule(priority=-10)}))
+    low, plain, high = (there.submit(spec(8, queue=queue)) for queue in ("low", "default", "high"))
+    there.join("a")
+    for job in (high, plain, low):
+        assert started(there) == [job]
+        there.exit(job)
+
+
+def test_gpu_hours_are_those_of_the_window() -> None:
+    """Two GPUs for two hours are four of five; a week later they are none."""
+    there = world(users={"ada": Table(gpu_hours=5)})
+    first = there.submit(spec(2, time_limit_s=2.5 * HOUR_S))
+    assert started(there) == [first]
+    second = there.submit(spec(2, time_limit_s=HOUR_S))
+    assert started(there) == []
+    there.start(first)
+    there.now += 2 * HOUR_S
+    there.exit(first)
+    assert there.tick() == []
+    assert "4 of 5 in use, and this asks for 2" in why(there, second)[1]
+    again = there.restarted()
+    again.join("a")
+    assert again.tick() == []
+    due = again.engine.next_at
+    assert 7 * 24 * HOUR_S <= due - again.now <= 7 * 24 * HOUR_S + HOUR_S
+    again.now = due - 1
+    assert again.tick() == []
+    again.now = due
+    assert started(again) == [second]
+
+
+def test_a_soft_limit_puts_a_tenant_behind_all_others() -> None:
+    there = world(users={"ada": Table(soft=Amounts(gpus=2))})
+    ada = [there.submit(spec(2, priority=90)) for _ in range(4)]
+    bob = [there.submit(spec(2), "bob") for _ in range(2)]
+    assert started(there) == [ada[0], *bob, ada[1]]
+    carl = there.submit(spec(2), "carl")
+    there.exit(ada[1])
+    assert started(there) == [carl]
+    there.exit(carl)
+    assert started(there) == [ada[2]]
+
+
+def test_a_project_borrows_what_others_leave_and_gets_no_more_when_they_come() -> None:
+    vision = ProjectTable(gpus=2, borrow=Borrowed(gpus=4))
+    there = world(projects={"vision": vision, "speech": ProjectTable(gpus=5)})
+    jobs = [there.submit(spec(1, project="vision")) for _ in range(7)]
+    assert started(there) == jobs[:6]  # two of its own, four borrowed
+    assert "project 'vision' on GPUs: 6 of 6" in why(there, jobs[6])[1]
+    speech = [there.submit(spec(3, project="speech")) for _ in range(1)]
+    assert started(there) == []
+    there.exit(jobs[0])  # three are free: they go to speech
+    assert started(there) == speech
+    there.exit(jobs[1])  # four of vision's run, three of speech's: all seven are in use
+    assert started(there) == []
+    assert "with all that projects may lend each other" in why(there, jobs[6])[1]
+
+
+def test_nothing_is_lent_while_its_owner_waits() -> None:
+    there = world(projects={"v": ProjectTable(gpus=1, borrow=Borrowed(gpus=4)), "s": ProjectTable(gpus=7)})
+    mine = [there.submit(spec(1, project="v", time_limit_s=60.0)) for _ in range(2)]
+    assert started(there) == mine
+    wide = there.submit(spec(7, project="s"))
+    late = there.submit(spec(1, project="v", time_limit_s=10.0))
+    assert started(there) == []
+    reason, sentence = why(there, late)
+    assert reason is Reason.QUOTA
+    assert sentence.startswith(f"nothing is lent while job {wide} waits: the quota of project 'v' on GPUs")
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_limit_set_while_jobs_wait_is_kept_to_and_lifted_at_once(backfill: Backfill) -> None:
+    there = World(replace(PIPELINE, backfill=backfill))
+    jobs = [there.submit(spec(1)) for _ in range(4)]
+    there.tell(inputs.SetQuota("user", "ada", Quota(Limits(running=1)), "root"))
+    there.join("a")
+    assert started(there) == jobs[:1]
+    there.tell(inputs.SetQuota("user", "ada", Quota(Limits(running=3)), "root"))
+    assert started(there) == jobs[1:3]
+    there.tell(inputs.UnsetQuota("user", "ada", "root"))
+    assert started(there) == jobs[3:]
+
+
+def test_a_forecast_keeps_to_quotas() -> None:
+    there = world(users={"ada": Table(running=1)})
+    jobs = [there.submit(spec(1, time_limit_s=100.0)) for _ in range(3)]
+    told = forecast(fork(there.engine), there.now).starts
+    assert [told[job].at - there.now for job in jobs] == [0, 100, 200]
