@@ -101,7 +101,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
-    config, ping_s = daemon.config, daemon.config.scheduler.heartbeat_s
+    config, ping_s = daemon.config, daemon.config.scheduler.beat_s
     options = AgentOptions(
         node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self, jobs=config.jobs.policy
     )

@@ -68,7 +68,7 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
-        self.hosts = Hosts(config.state_dir, config.jobs.policy, config.scheduler.heartbeat_s)
+        self.hosts = Hosts(config.state_dir, config.jobs.policy, config.scheduler.beat_s)
         self._silent: dict[str, float] = {}
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None

@@ -223,15 +223,16 @@ class SchedulerSection(Section):
     lease_s: float = Field(300.0, ge=1, le=86_400)
     lease_margin_s: float = Field(30.0, ge=0, le=86_400)
     down_after_s: float = Field(60.0, ge=0, le=86_400)
+    heartbeat_s: float = Field(5.0, ge=0.1, le=3_600)
     filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
     scorers: dict[str, WeightedPlugin] = {name: WeightedPlugin(weight=100) for name in SCORERS}
     picker: Plugin = Plugin(name="thrift")
     waiting: WaitingSection = WaitingSection()
 
     @property
-    def heartbeat_s(self) -> float:
+    def beat_s(self) -> float:
         """How often agents are asked whether they are there: several times in a lease."""
-        return min(5.0, self.lease_s / 6)
+        return min(self.heartbeat_s, self.lease_s / 6)
 
 
 class QueueSection(Section):
