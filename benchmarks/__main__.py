@@ -1,4 +1,4 @@
-"""`python -m benchmarks [startup] [core] [sim] [placement] [system]`: figures with their bars, now."""
+"""`python -m benchmarks [startup] [core] [sim] [placement] [system] [scale]`: figures with their bars."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-GROUPS = ("startup", "core", "sim", "placement", "system")
+GROUPS = ("startup", "core", "sim", "placement", "system", "scale")
 
 
 def main(chosen: list[str]) -> int:

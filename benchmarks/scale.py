@@ -1,0 +1,134 @@
+"""500 hosts over SSH on one controller: how long they take to join, and what they cost at rest.
+
+One process is all the hosts (benchmarks/farm.py): connections, handshakes, logins and channels are real, the
+agents behind them say what agents say. It shares the machine with the controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import asyncssh
+
+from benchmarks.system import System
+from benchmarks.table import heading, row
+from wire.client import Unreachable
+from wire.words import NodeState
+
+HOSTS = 500
+REST_S = 20.0
+PATIENCE_S = 300.0
+CONFIG = """
+[controller]
+state_dir = "{home}/state"
+socket = "{home}/corral.sock"
+"""
+NODE = """
+[nodes.{name}]
+ssh = "farmer@127.0.0.1:{port}"
+identity = "{home}/id"
+"""
+
+
+def run() -> None:
+    """Print the figures."""
+    heading(
+        f"Scale: {HOSTS} simulated agents over real SSH connections, one process speaking for all of them"
+    )
+    with tempfile.TemporaryDirectory(prefix="corral-scale-") as directory:
+        home = Path(directory)
+        _make_keys(home)
+        farm = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.farm", directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert farm.stdin is not None
+        assert farm.stdout is not None
+        try:
+            _measure(home, int(farm.stdout.readline()), farm)
+        finally:
+            farm.stdin.close()
+            farm.wait(30)
+
+
+def _make_keys(home: Path) -> None:
+    for name in ("id", "host_key"):
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(home / name)
+        key.write_public_key(home / f"{name}.pub")
+    (home / "home").mkdir()
+    (home / "state").mkdir(mode=0o700)
+
+
+def _measure(home: Path, port: int, farm: subprocess.Popen[str]) -> None:
+    names = [f"gpu{number:03}" for number in range(HOSTS)]
+    pinned = " ".join((home / "host_key.pub").read_text().split()[:2])
+    (home / "state" / "known_hosts").write_text("".join(f"{name} {pinned}\n" for name in names))
+    config = home / "scheduler.toml"
+    nodes = [NODE.format(name=name, port=port, home=home) for name in names]
+    config.write_text(CONFIG.format(home=home) + "".join(nodes))
+    began = time.monotonic()
+    with (
+        open(home / "log", "wb") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "controller", "--config", str(config)], stdout=log, stderr=log
+        ) as controller,
+    ):
+        made = System(f"unix://{home}/corral.sock", controller.pid)
+        try:
+            _await_all(made)
+            row("all joined, from the start of the controller", f"{time.monotonic() - began:.1f} s")
+            row("CPU of the controller for that", f"{made.cpu_s():.1f} s")
+            row("the same per host", f"{made.cpu_s() / HOSTS * 1000:.0f} ms")
+            _rest(made, farm)
+            row("memory of the controller", f"{_memory_mib(controller.pid):.0f} MB")
+        finally:
+            controller.send_signal(signal.SIGTERM)
+            controller.wait(60)
+
+
+def _await_all(made: System) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(Unreachable), contextlib.closing(made.client()) as client:
+            if client.cluster().nodes.get(NodeState.UP.value, 0) == HOSTS:
+                return
+        time.sleep(0.1)
+    raise SystemExit("benchmarks: the hosts did not all join")
+
+
+def _rest(made: System, farm: subprocess.Popen[str]) -> None:
+    """Nothing happens but heartbeats."""
+    time.sleep(2.0)  # what comes right after joining is not rest
+    cpu, before, began = made.cpu_s(), _ask(farm), time.monotonic()
+    time.sleep(REST_S)
+    used, after, passed = made.cpu_s() - cpu, _ask(farm), time.monotonic() - began
+    sent = after["bytes"] - before["bytes"]
+    row("CPU of the controller at rest", f"{used / passed:.1%} of a core", "25 %")
+    row("heartbeats", f"{(after['pings'] - before['pings']) / passed:.0f} /s")
+    row("traffic of a host at rest, both ways", f"{sent / passed / HOSTS:.0f} bytes/s", "1 kB/s")
+
+
+def _ask(farm: subprocess.Popen[str]) -> dict[str, int]:
+    assert farm.stdin is not None
+    assert farm.stdout is not None
+    farm.stdin.write("\n")
+    farm.stdin.flush()
+    told: dict[str, int] = json.loads(farm.stdout.readline())
+    return told
+
+
+def _memory_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
