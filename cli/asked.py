@@ -99,6 +99,12 @@ class Asked:
     warn_time: Annotated[str | None, _option("--warn-time", "TIME", "How long before it; otherwise 60s.")] = (
         None
     )
+    not_preemptible: Annotated[
+        bool, typer.Option("--not-preemptible", help="Nobody may have it ended to make room.")
+    ] = False
+    min_runtime: Annotated[
+        str | None, _option("--min-runtime", "TIME", "Nor before an attempt has run for so long.")
+    ] = None
     array: Annotated[
         str | None,
         _option("--array", "INDICES", "One job per index: 0-9, 1,3,7, 0-20:5; 0-99%8: 8 at once."),

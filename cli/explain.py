@@ -32,6 +32,7 @@ def explain(job: Job, output: Output = Format.TABLE) -> int:
                 ("state", view.state.value),
                 ("why", facts.of_why(answer.why)),
                 ("starts", starts(answer)),
+                ("room", facts.of_victims(answer.victims, answer.makes_room)),
             ]
         )
     return 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cli.tables import clock, cores, elapsed, exit_text
-from wire.api import Held, JobDetail, JobView, NodeView, Why
+from wire.api import Held, JobDetail, JobView, NodeView, Ousted, Preempted, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
 from wire.spec import JobSpec, gpus_text
@@ -14,6 +14,7 @@ from wire.text import counted, duration, memory, plain
 from wire.words import WHOLE_GPU, priority_name
 
 Facts = list[tuple[str, str]]
+SHOWN_VICTIMS = 8
 SHOWN = 400
 """Characters of a command that are shown; -o json has all of them."""
 
@@ -33,6 +34,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("ran" if job.started_at else "waited", elapsed(job)),
         ("attempt", str(job.attempt or "")),
         ("restarts", str(job.restarts or "")),
+        ("preempted", "\n".join(map(_preempted, detail.preemptions))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
         ("holds", "\n".join(map(_held, job.held))),
     ]
@@ -69,6 +71,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
         ("grace", duration(spec.grace_s)),
         ("saves", _saves(spec)),
+        ("preemptible", _preemptible(spec)),
         (
             "warned",
             f"{duration(spec.warn_s)} before the limit, by {spec.warn_signal}" * bool(spec.warn_signal),
@@ -170,6 +173,31 @@ def _checkpoint(saved: Checkpoint | None) -> str:
     if saved is None:
         return ""
     return f"{saved.path}  {memory(-(-saved.size // (1 << 20)))}, {clock(saved.at)}"
+
+
+def _preempted(each: Preempted) -> str:
+    return f"{clock(each.at)} by {each.by}, attempt {each.attempt}: {each.gpu_hours:.1f} GPU-hours lost"
+
+
+def _preemptible(spec: JobSpec) -> str:
+    """Nothing where others may have the job ended at any time."""
+    if not spec.preemptible:
+        return "no"
+    return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""
+
+
+def of_victims(victims: Sequence[Ousted], makes_room: bool) -> str:
+    """Who would have to make room, and what that would lose."""
+    if not victims:
+        return ""
+    lost = sum(each.gpu_hours for each in victims)
+    names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
+    more = f" and {len(victims) - SHOWN_VICTIMS} more" if len(victims) > SHOWN_VICTIMS else ""
+    what = f"job{'s' * (len(victims) > 1)} {names}{more}"
+    cost = f"{lost:.1f} GPU-hours lost"
+    if makes_room:
+        return f"in its turn {what} will make room: {cost}"
+    return f"it would start now if {what} {'were' if len(victims) > 1 else 'was'} preempted: {cost}"
 
 
 def _held(held: Held) -> str:

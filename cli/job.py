@@ -21,7 +21,7 @@ from wire.client import Client, JobName
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show which jobs, change nothing.")]
 
-app = application("Show, follow, cancel, hold, release or wait for jobs.")
+app = application("Show, follow, cancel, hold, release, preempt or wait for jobs.")
 
 
 @app.command(epilog=examples("corral job show 7", "corral job show last -o json", "corral job show 7_[0-3]"))
@@ -110,6 +110,20 @@ def release(
 ) -> int:
     """Let held jobs start again."""
     return _each(jobs, mine, dry_run, output, lambda client: client.release)
+
+
+@app.command(epilog=examples("corral job preempt 7", "corral job preempt --hold 7_[0-9]"))
+def preempt(
+    jobs: Jobs = [],  # noqa: B006 - never changed
+    mine: Mine = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Do not start it again before it is released.")
+    ] = False,
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """End what jobs do, once they have saved it if they can, and queue them again in their places."""
+    return _each(jobs, mine, dry_run, output, lambda client: lambda job: client.preempt(job, hold=hold))
 
 
 @app.command(

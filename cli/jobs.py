@@ -30,6 +30,8 @@ _FLAGS = {
     "after_within_s": "--after-timeout",
     "checkpoint_s": "--checkpoint-time",
     "warn_s": "--warn-time",
+    "preemptible": "--not-preemptible",
+    "min_runtime_s": "--min-runtime",
 }
 
 
@@ -65,6 +67,7 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         "memory_mib": _one(given, "memory", units.memory_mib),
         "time_limit_s": _one(given, "time", units.seconds),
         "grace_s": _one(given, "grace", units.seconds),
+        "min_runtime_s": _one(given, "min_runtime", units.seconds),
         "array": _one(given, "array", str),
         "begin_at": _one(given, "begin", moment),
         "deadline_at": _one(given, "deadline", moment),
@@ -98,6 +101,7 @@ def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mappin
         env=dict(_all(given, "env", lambda text: _variable(text, environment))),
         workdir=_directory(_one(given, "workdir", str) or os.curdir),
         hold=bool(_one(given, "hold", _yes)),
+        preemptible=not _one(given, "not_preemptible", _yes),
         **{field: value for field, value in wishes.items() if value is not None},
     )
 

@@ -19,6 +19,8 @@ from wire.api import ShareWeight, Shift, WhatIf, WhatIfAnswer
 from wire.client import Client
 from wire.text import duration
 
+SHOWN = 10
+"""Jobs that make room that are named."""
 Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]
 
 app = application("Ask what would change, before doing it. Nothing is done.")
@@ -81,6 +83,13 @@ def _answer(asked: WhatIf, output: Format) -> int:
         sys.stdout.flush()
         for refused in answer.refused:
             note(f"This would be refused: {refused}")
+        for ousted in answer.preempted[:SHOWN]:
+            lost = f"{ousted.gpu_hours:.1f} GPU-hours lost"
+            note(
+                f"Job {ousted.label} ({ousted.name}, {ousted.user}) would make room for {ousted.by}: {lost}."
+            )
+        if len(answer.preempted) > SHOWN:
+            note(f"{len(answer.preempted) - SHOWN} more would make room.")
         note(_summary(answer))
     return 5 if answer.refused else 0
 

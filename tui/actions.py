@@ -99,6 +99,16 @@ CHANGING: Final = (
         footer=7,
     ),
     Action(
+        "preempt",
+        ("P",),
+        "preempt",
+        "End what running jobs do, and queue them again in their places",
+        JOBS,
+        changes=True,
+        confirms=True,
+        command="corral job preempt {jobs}",
+    ),
+    Action(
         "drain",
         ("D",),
         "drain",

@@ -66,6 +66,29 @@ def cancel(jobs: Sequence[JobView], now: float) -> Question:
     )
 
 
+def preempt(jobs: Sequence[JobView], now: float) -> Question:
+    """Ending attempts; the jobs stay."""
+    number = counted(len(jobs), "job")
+    lines: list[Sequence[Piece]] = [_row(job, now) for job in jobs[:LISTED]]
+    if len(jobs) > LISTED:
+        lines.append([(f"  … and {len(jobs) - LISTED:,} more", "muted")])
+    held = sum(job.gpus for job in jobs)
+    spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
+    lines += [
+        [],
+        [("Owners   ", "muted"), (_owners(jobs), "text")],
+        [("Effect   ", "muted"), ("saved if they can, ended, and queued again in their places", "text")],
+        [("Lost     ", "muted"), (_lost(held, spent), "warn"), (", unless saved", "muted")],
+    ]
+    return Question(
+        f"Preempt {number}?",
+        tuple(lines),
+        f"Preempt {number}",
+        job_command("preempt", jobs),
+        must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+    )
+
+
 def drain(nodes: Sequence[NodeView]) -> Question:
     """Emptying nodes."""
     names = ", ".join(plain(node.name, 40) for node in nodes)
@@ -120,6 +143,11 @@ def _lost(held: float, spent: float) -> str:
 def cancellable(job: JobView) -> bool:
     """Whether there is still something to cancel."""
     return not job.state.terminal
+
+
+def preemptible(job: JobView) -> bool:
+    """Only what holds something can be made to let go of it."""
+    return job.state in (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def holdable(job: JobView) -> bool:

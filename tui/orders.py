@@ -65,6 +65,29 @@ class Orders:
 
         self._stage.push_screen(Ask(question, first), answered)
 
+    def preempt(self) -> None:
+        """Preempt the chosen jobs, after asking."""
+
+        def still() -> list[JobView]:
+            rows = self._stage.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and confirm.preemptible(rows[job])]
+
+        def question() -> confirm.Question | None:
+            jobs = still()
+            return confirm.preempt(jobs, self._stage.model.now()) if jobs else None
+
+        ids = [job.id for job in self._chosen(confirm.preemptible)]
+        first = question()
+        if first is None:
+            self._stage.say("nothing to preempt: only jobs that run can be", "warn")
+            return
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._each("preempted", still(), lambda client, job: client.preempt(job.id))
+
+        self._stage.push_screen(Ask(question, first), answered)
+
     def hold(self) -> None:
         """Hold the chosen jobs."""
         self._waiting("held", "hold", lambda client, job: client.hold(job.id))

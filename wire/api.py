@@ -145,6 +145,37 @@ class JobView:
     quality: Optional[int] = None
     restarts: int = 0
     held: tuple[Held, ...] = ()
+    preempted: int = 0
+
+
+@dataclass(frozen=True)
+class PreemptAction:
+    """Body of preempt; with `hold` the job stays in the queue until released."""
+
+    hold: bool = False
+
+
+@dataclass(frozen=True)
+class Preempted:
+    """An attempt that was ended so that others could run: by whom, and what that lost."""
+
+    at: float
+    attempt: int
+    by: str
+    gpu_hours: float
+
+
+@dataclass(frozen=True)
+class Ousted:
+    """A running job that would be ended, for which job, and what that would lose now."""
+
+    job: int
+    label: str
+    name: str
+    user: str
+    gpu_hours: float
+    by: str = ""
+    at: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +186,7 @@ class JobDetail:
     spec: JobSpec
     why: Why
     checkpoint: Optional[Checkpoint] = None
+    preemptions: tuple[Preempted, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,12 +227,15 @@ class Explanation:
     """Why a job is where it is, and when it starts at the latest if all keep to their limits.
 
     `starts_at` is None when that cannot be told: a job without a time limit stands before it.
+    It would start now if `victims` were ended; `makes_room`: they will be, in its turn.
     """
 
     job: JobView
     why: Why
     starts_at: Optional[float] = None
     nodes: tuple[str, ...] = ()
+    victims: tuple[Ousted, ...] = ()
+    makes_room: bool = False
 
 
 @dataclass(frozen=True)
@@ -271,6 +306,7 @@ class WhatIfAnswer:
     unchanged: int
     refused: tuple[str, ...] = ()
     whole: bool = True
+    preempted: tuple[Ousted, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from wire.api import (
     NodeMarks,
     NodeRequest,
     NodeView,
+    PreemptAction,
     Preflight,
     QuotaChange,
     QuotaList,
@@ -119,6 +120,10 @@ class Client:
     def release(self, job: JobName) -> JobView:
         """Let a held job start again."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
+
+    def preempt(self, job: JobName, *, hold: bool = False) -> JobView:
+        """End the attempt of a job, and queue it again in its old place."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/preempt", PreemptAction(hold))
 
     def logs(
         self, job: JobName, *, stream: str = "stdout", follow: bool = False, offset: int = 0

@@ -9,10 +9,11 @@ from controller.api.errors import Rejected
 from controller.api.views import job_view
 from controller.core import inputs
 from controller.core.engine import Engine
+from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, forecast, fork
 from controller.core.inputs import Accepted, Input, Refusal
 from controller.core.jobs import Job
-from wire.api import Explanation, Shift, WhatIf, WhatIfAnswer
+from wire.api import Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
 from wire.words import JobState
 
 MOST_LIVE = 10_000
@@ -29,8 +30,22 @@ async def explain(call: Call) -> Explanation:
     if job.state is not JobState.QUEUED or job.held or len(engine.state.jobs) > MOST_LIVE:
         return Explanation(view, why)
     ahead = fork(engine)
+    plan, makes_room = await asyncio.to_thread(_look, ahead, job.id, now)
     start = (await asyncio.to_thread(forecast, ahead, now, (), job.id)).starts.get(job.id)
-    return Explanation(view, why, start.at, start.nodes) if start else Explanation(view, why)
+    at, nodes = (start.at, start.nodes) if start else (None, ())
+    victims = () if plan is None else tuple(_ousted(engine, plan, each) for each in plan.victims)
+    return Explanation(view, why, at, nodes, victims, makes_room)
+
+
+def _look(ahead: Engine, job: int, now: float) -> tuple[PreemptionPlanned | None, bool]:
+    """Who would have to end for the job to start now; nobody if it may not start or need not wait."""
+    waiting = ahead.state.jobs[job]
+    return ahead.look(waiting, now) if waiting.ready else (None, False)
+
+
+def _ousted(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "") -> Ousted:
+    job = engine.state.jobs[victim.job]
+    return Ousted(job.id, job.label, job.name, job.user, victim.gpu_hours, by, plan.at if by else None)
 
 
 async def what_if(call: Call) -> WhatIfAnswer:
@@ -71,8 +86,15 @@ def _compare(engine: Engine, before: Forecast, after: Forecast, changed: Engine,
     ]
     shifts.sort(key=lambda shift: (not shift.new, -_delay(shift), shift.job))
     refused = tuple(each.reply.message for each in after.decisions if not isinstance(each.reply, Accepted))
+    known = {(plan.job, victim.job) for plan in before.plans for victim in plan.victims}
+    ousted = tuple(
+        _ousted(changed, plan, victim, changed.state.jobs[plan.job].label)
+        for plan in after.plans
+        for victim in plan.victims
+        if (plan.job, victim.job) not in known
+    )
     unchanged = len(waiting) - len(cancelled) - sum(not shift.new for shift in shifts)
-    return WhatIfAnswer(now, tuple(shifts), unchanged, refused, before.whole and after.whole)
+    return WhatIfAnswer(now, tuple(shifts), unchanged, refused, before.whole and after.whole, ousted)
 
 
 def _is_cancelled(changed: Engine, job: Job) -> bool:

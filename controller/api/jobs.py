@@ -13,7 +13,7 @@ from controller.core import inputs
 from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
-from wire.api import JobDetail, JobList, JobView, SubmitRequest, Submitted
+from wire.api import JobDetail, JobList, JobView, PreemptAction, Preempted, SubmitRequest, Submitted
 from wire.spec import JobSpec, problems
 from wire.words import JobState
 
@@ -86,7 +86,9 @@ async def show(call: Call) -> JobDetail:
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if call.caller.owns(job.user) else public(job.spec)
-    return JobDetail(job_view(engine, job), spec, engine.explain(job, call.daemon.now()), job.checkpoint)
+    why = engine.explain(job, call.daemon.now())
+    history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
+    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history)
 
 
 async def cancel(call: Call) -> JobView:
@@ -102,6 +104,17 @@ async def hold(call: Call) -> JobView:
 async def release(call: Call) -> JobView:
     """Let a held job start again."""
     return await _change(call, "release", inputs.Release)
+
+
+async def preempt(call: Call) -> JobView:
+    """End the attempt of a job that runs, and queue the job again in its old place."""
+    call.need_operator("preempt jobs")
+    action: PreemptAction = call.body
+    job = await call.job()
+    if job.id not in call.daemon.state.jobs:
+        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))
+    await call.ask(inputs.Preempt(job.id, call.caller.user, action.hold))
+    return job_view(call.daemon.engine, job)
 
 
 async def _change(call: Call, what: str, make: Callable[[int, str], Input]) -> JobView:

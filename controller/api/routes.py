@@ -37,6 +37,7 @@ from wire.api import (
     NodeMarks,
     NodeRequest,
     NodeView,
+    PreemptAction,
     Preflight,
     QuotaChange,
     QuotaList,
@@ -84,6 +85,9 @@ ROUTES = (
     Route("POST", "/v1/what-if", forecasts.what_if, WhatIfAnswer, WhatIf, refuses=(404, 409, 413, 422)),
     Route("POST", "/v1/jobs/{job}/cancel", jobs.cancel, JobView, refuses=(404, 409, 507)),
     Route("POST", "/v1/jobs/{job}/hold", jobs.hold, JobView, refuses=(404, 409, 507)),
+    Route(
+        "POST", "/v1/jobs/{job}/preempt", jobs.preempt, JobView, PreemptAction, refuses=(404, 409, 413, 507)
+    ),
     Route("POST", "/v1/jobs/{job}/release", jobs.release, JobView, refuses=(404, 409, 507)),
     Route(
         "GET",

@@ -51,6 +51,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         quality=job.quality,
         restarts=job.wait.restarts,
         held=tuple(_held(engine.state, member) for member in job.members.values()),
+        preempted=len(job.preemptions),
     )
 
 

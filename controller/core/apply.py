@@ -160,6 +160,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
     job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
+    job.claim_from = event.victims
     job.reason = Reason.PREEMPTING
     victims = [victim.job for victim in event.victims]
     for victim in victims:
@@ -176,7 +177,7 @@ def _unclaim(state: State, job: Job) -> None:
     state.unexpect(job)
     for allocation in job.claim:
         state.nodes.unclaim(job.id, allocation.node)
-    job.claim, job.claim_quality, job.stop_by = (), 0, None
+    job.claim, job.claim_from, job.claim_quality, job.stop_by = (), (), 0, None
     del state.claims[job.id]
 
 

@@ -94,7 +94,7 @@ class Cycle:
 
     def _claimed(self, now: float) -> Iterator[Step]:
         """Start those for whom room was made, once it is free; let go of what has become of no use."""
-        for job in [self.state.jobs[each] for each in sorted(self.state.claims)]:
+        for job in self._stirred():
             over = self.allowance.over(job, now)
             broken = str(over) if over else self.preemption.broken(job) or self._reserved(job, now)
             if broken:
@@ -108,6 +108,22 @@ class Cycle:
         rows = self.state.nodes.by_name
         lost = [each.node for each in job.claim if barred is not None and barred[rows[each.node].row]]
         return f"node {lost[0]} is reserved too soon" if lost else ""
+
+    def _stirred(self) -> list[Job]:
+        """Those for whom room is kept where something has happened; with reservations, time does as well."""
+        stirred, claims = self.state.nodes.stirred, self.state.claims
+        if self.state.reservations:
+            stirred.update(claims)
+        found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
+        stirred.clear()
+        return found
+
+    def room_is_made(self) -> bool:
+        """Does somebody start in the next pass in the room that was made for it?"""
+        claims = self.state.claims
+        return any(
+            self.preemption.ready(self.state.jobs[job]) for job in self.state.nodes.stirred if job in claims
+        )
 
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""

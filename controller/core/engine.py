@@ -11,7 +11,7 @@ from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
 from controller.core.effects import Effect, SendToNode
-from controller.core.events import Event
+from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
@@ -22,6 +22,7 @@ from controller.core.marks import mark_problem
 from controller.core.outcome import PREEMPTED, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
+from controller.core.preemption import UNGUARDED, NotAbove, Preemption
 from controller.core.records import JUST_STARTED
 from controller.core.restarts import restarted
 from controller.core.shares import share_problem
@@ -191,6 +192,8 @@ class Engine:
             self._record(
                 events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints)
             )
+            for claimant in sorted(self.state.nodes.by_name[given.node].claims):
+                self._unclaim(self.state.jobs[claimant], f"node {given.node} is configured otherwise", now)
             self._evict(given.node, now)
         return Accepted()
 
@@ -429,6 +432,13 @@ class Engine:
         return Accepted()
 
     # --- time ---
+
+    def look(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
+        """Who would have to end for a waiting job to start now, and whether they will be in its turn."""
+        plan = self.cycle.preemption.plan(job, now) if self.pipeline.strategies else None
+        if plan is not None:
+            return plan, True
+        return Preemption(self.state, self.placer, (NotAbove(),), UNGUARDED).plan(job, now), False
 
     @property
     def next_at(self) -> float:

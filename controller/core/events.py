@@ -166,6 +166,7 @@ class Victim:
 
     job: int
     gpu_hours: float
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation, JobPreempted
+from controller.core.events import Allocation, JobPreempted, Victim
 from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
 from wire.frames import Checkpoint
@@ -75,6 +75,8 @@ class Job:
     claim: tuple[Allocation, ...] = ()
     """What is kept for the job until those who still hold it are gone."""
     claim_quality: int = 0
+    claim_from: tuple[Victim, ...] = ()
+    """Who was to leave for that."""
     stop_by: float | None = None
     """When the room of a waiting job with a claim is free, or a preempted one gone, at the latest."""
     yields_to: tuple[int, ...] = ()
@@ -138,10 +140,14 @@ class Job:
             return NEVER
         return since if self.checkpoint is None else max(since, self.checkpoint.at)
 
+    @property
+    def gpu_milli(self) -> int:
+        """What its attempt was given of GPUs, over all nodes."""
+        return sum(gpu.milli for member in self.members.values() for gpu in member.allocation.gpus)
+
     def unsaved(self, now: float) -> float:
         """GPU-hours that would be lost if the attempt ended now."""
-        held = sum(gpu.milli for member in self.members.values() for gpu in member.allocation.gpus)
-        return held / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
+        return self.gpu_milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
     def seat(self, members: dict[str, Member]) -> None:
         """Give the job the members of its attempt."""

@@ -150,6 +150,8 @@ class Nodes:
         """Grows when the worth of all nodes is looked at anew: scores are void, what fits is not."""
         self.turns = 0
         """Grows when a node opens or closes, or the health of a GPU changes."""
+        self.stirred: set[int] = set()
+        """Jobs with a claim on a node where something happened since the last cycle looked."""
         self.unseen = 0
         """Nodes that never told what they have."""
         self.demand = Demand()
@@ -245,7 +247,9 @@ class Nodes:
         """Give back what the job holds on the node."""
         node = self.by_name[name]
         allocation = node.held.pop(job)
-        node.leaving.pop(job, None)
+        claimant = node.leaving.pop(job, None)
+        if claimant is not None:
+            self.stirred.add(claimant)
         self._shift(node, allocation, 1)
         self.gains += 1
 
@@ -254,6 +258,7 @@ class Nodes:
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
         node.leaving.update((victim, job) for victim in victims if victim in node.held)
+        self.stirred.add(job)
         self._rewrite(node)
 
     def unclaim(self, job: int, name: str) -> None:
@@ -304,6 +309,7 @@ class Nodes:
 
     def refresh(self, node: Node) -> None:
         """The node opened, closed, or a GPU's health changed: write its row anew."""
+        self.stirred.update(node.claims)
         if not self._stale:
             self._write(node)
             self._touch(node.row)

@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,24 @@ MOST_SETS = 256
 _SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
 """GPU-milli-seconds."""
+
+
+UNGUARDED = Guards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=0.0, rate=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class NotAbove:
+    """Whom somebody could ask to make room: everybody who is not more important."""
+
+    name: ClassVar[str] = "asked"
+
+    def standing(self, job: Job) -> float:
+        """Its priority."""
+        return job.spec.priority
+
+    def reach(self, job: Job) -> float | None:
+        """Its own priority."""
+        return job.spec.priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +113,7 @@ class Preemption:
             now,
             place.allocations,
             place.quality,
-            tuple(Victim(each.id, each.unsaved(now)) for each in victims),
+            tuple(Victim(each.id, each.unsaved(now), each.attempt) for each in victims),
             strategy,
             max(now + self.grace(each) for each in victims),
         )
@@ -154,6 +173,21 @@ class Search:
         if reach is None:
             return None
         offers = self._of(shape.part, reach)
+        for _ in range(MOST_NODES):
+            chosen = self._chosen(offers, shape, now, barred)
+            if chosen is None:
+                return None
+            victims = self._needed(shape.part, chosen, now)
+            leaving = [job.id for job in victims]
+            refused = [each.row for each in chosen if not self._kept(shape.part, each.row, leaving)]
+            if not refused:
+                return self._settle(shape, [each.row for each in chosen], victims)
+            for row in refused:
+                offers.rule_out(row)
+        return None
+
+    def _chosen(self, offers: Offers, shape: Shape, now: float, barred: Bools | None) -> list[Freed] | None:
+        """As many nodes as are needed, those that lose least, in the order of rows."""
         freed: list[Freed] = []
         for loss, row in self._promising(offers, shape, now, barred):
             if len(freed) >= shape.nodes and loss * _SAME >= freed[shape.nodes - 1].loss:
@@ -166,8 +200,7 @@ class Search:
                 freed.sort(key=lambda each: (each.loss, each.row))
         if len(freed) < shape.nodes:
             return None
-        chosen = sorted(freed[: shape.nodes], key=lambda each: each.row)
-        return self._settle(shape, [each.row for each in chosen], self._needed(shape.part, chosen, now))
+        return sorted(freed[: shape.nodes], key=lambda each: each.row)
 
     def _of(self, part: Part, reach: float) -> Offers:
         offers = self._offers.get((part, reach))
@@ -202,28 +235,28 @@ class Search:
             for job in offers.willing(row, now)
             if self._reachable(job)
         }
-
-        def enough(victims: Iterable[int]) -> bool:
-            return self._room(node, victims).holds(part, codes)
-
+        room = room_of(nodes, row)
         chosen: list[int] = []
-        waiting = iter(loss)
-        while not enough(chosen):
-            following = next(waiting, None)
-            if following is None:
-                return None
-            chosen.append(following)
+        for victim in loss:
+            if room.holds(part, codes):
+                break
+            room.give(node, node.held[victim], 1)
+            chosen.append(victim)
+        if not room.holds(part, codes):
+            return None
         for victim in sorted(chosen, key=lambda job: (-loss[job], job)):
-            without = [job for job in chosen if job != victim]
-            if enough(without):
-                chosen = without
+            room.give(node, node.held[victim], -1)
+            if room.holds(part, codes):
+                chosen.remove(victim)
+            else:
+                room.give(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
         if total > least * _SAME:
-            cheaper = next((each for each in _by_loss(loss, total) if enough(each)), None)
-            chosen = chosen if cheaper is None else list(cheaper)
-        if not self._kept(part, row, chosen):
-            return None
-        return Freed(sum(loss[job] for job in chosen), row, tuple(chosen))
+            for cheaper in _by_loss(loss, total):
+                if self._room(node, cheaper).holds(part, codes):
+                    chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
+                    break
+        return Freed(total, row, tuple(chosen))
 
     def _reachable(self, job: int) -> bool:
         """Can all of it be told to stop?"""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent
+from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent, Victim
 from controller.core.gates import FRESH, Wait
 from controller.core.health import Condition
 from controller.core.jobs import Job, Member
@@ -50,12 +50,13 @@ class PreemptionRecord:
 
     claim: tuple[Allocation, ...]
     claim_quality: int
+    claim_from: tuple[Victim, ...]
     stop_by: float | None
     yields_to: tuple[int, ...]
     history: tuple[JobPreempted, ...]
 
 
-NOTHING = PreemptionRecord((), 0, None, (), ())
+NOTHING = PreemptionRecord((), 0, (), None, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,9 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 def _preemption_record(job: Job) -> PreemptionRecord | None:
     if not (job.claim or job.preemptions or job.stop_by):
         return None
-    return PreemptionRecord(job.claim, job.claim_quality, job.stop_by, job.yields_to, job.preemptions)
+    return PreemptionRecord(
+        job.claim, job.claim_quality, job.claim_from, job.stop_by, job.yields_to, job.preemptions
+    )
 
 
 def _member_record(member: Member) -> MemberRecord:
@@ -204,6 +207,7 @@ def job_of(row: JobRow) -> Job:
         wait=record.wait or FRESH,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
+        claim_from=preemption.claim_from,
         stop_by=preemption.stop_by,
         yields_to=preemption.yields_to,
         preemptions=preemption.history,
@@ -315,14 +319,17 @@ def _restore_claims(state: State) -> None:
         for allocation in job.claim:
             state.claims[job.id] = None
             state.nodes.by_name[allocation.node].claims[job.id] = allocation
+            state.nodes.stirred.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    for job in state.live():
-        for claimant in job.yields_to:  # a gang may make room for several, on different nodes
-            for member in job.running:
-                node = state.nodes.by_name[member.allocation.node]
-                if claimant in node.claims:
-                    node.leaving[job.id] = claimant
+    for claimant in [state.jobs[each] for each in state.claims]:
+        for allocation in claimant.claim:
+            node = state.nodes.by_name[allocation.node]
+            node.leaving.update(
+                (victim.job, claimant.id)
+                for victim in claimant.claim_from
+                if victim.job in node.held and state.jobs[victim.job].attempt == victim.attempt
+            )
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

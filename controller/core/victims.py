@@ -41,6 +41,8 @@ class Victims:
     def _resize(self, height: int, width: int) -> None:
         self.job: Ints = np.full((height, width), NOBODY, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
+        self.weight: Ints = np.zeros((height, width), dtype=np.int64)
+        """GPU-milli over all its nodes: what is lost wherever it is ended."""
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
         self.since: Floats = np.zeros((height, width))
@@ -89,6 +91,7 @@ class Victims:
             ready = self._ready(job)
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
+            self.weight[row, at] = job.gpu_milli
             self.cpu[row, at] = allocation.cpu_milli
             self.memory[row, at] = allocation.memory_mib
             self.since[row, at] = job.unsaved_since
@@ -98,7 +101,7 @@ class Victims:
                 heapq.heappush(self._ripening, (ready, row))
 
     def _widen(self, width: int) -> None:
-        for name in ("job", "gpu", "cpu", "memory", "since", "standing", "ready"):
+        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "ready"):
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
@@ -120,7 +123,9 @@ class Victims:
 class Offers:
     """What the nodes could give to one part if those below a standing left: by row, brought up to date.
 
-    The least that a node loses is `deficit * now - saved`: no set of its victims loses less.
+    No set of victims of a node loses less than told here. A set either holds one that alone gives all the
+    GPUs that are missing, and loses as much as that one; or it loses no less than these GPUs taken from the
+    others, those with least to lose first, the last one in part. Both grow evenly as time passes.
     """
 
     def __init__(self, part: Part, reach: float, victims: Victims, placer: Placer) -> None:
@@ -130,14 +135,25 @@ class Offers:
         self._placer = placer
         self._filters = concerned(part, placer.pipeline)
         self._seen = (-1, 0)
-        self._deficit: Floats = np.empty(0)
-        self._saved: Floats = np.empty(0)
-        self._possible: Bools = np.empty(0, dtype=np.bool_)
+        self._resize(0)
+
+    def _resize(self, height: int) -> None:
+        self._one: Floats = np.zeros(height)
+        """What the cheapest of those who alone are enough loses at `_at`, and its least growth."""
+        self._one_grows: Floats = np.zeros(height)
+        self._at: Floats = np.zeros(height)
+        self._many: Floats = np.zeros(height)
+        """What the others lose is `_many_grows * now - _many`."""
+        self._many_grows: Floats = np.zeros(height)
+        self._possible: Bools = np.zeros(height, dtype=np.bool_)
+        self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
         """The least GPU-milli-seconds a node would lose, infinite where no set of victims is enough."""
         self._update(now)
-        return np.where(self._possible, np.maximum(0.0, self._deficit * now - self._saved), np.inf)
+        one = self._one + self._one_grows * (now - self._at)
+        many = self._many_grows * now - self._many
+        return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
         """A closer look has shown that it cannot be done there, as things are."""
@@ -162,31 +178,47 @@ class Offers:
         epoch, seen = self._seen
         self._seen = victims.epoch, len(victims.log)
         if epoch != victims.epoch:
-            height = len(victims.job)
-            self._deficit, self._saved = np.zeros(height), np.zeros(height)
-            self._possible = np.zeros(height, dtype=np.bool_)
+            self._resize(len(victims.job))
+            self._fitting = kept(self._part, self._placer.nodes.idle, ALL, self._filters)
             self._look(ALL, now)
         elif seen < len(victims.log):
             self._look(np.array(sorted(set(victims.log[seen:])), dtype=np.intp), now)
 
     def _look(self, rows: Rows, now: float) -> None:
-        part, victims, nodes = self._part, self._victims, self._placer.nodes
-        columns = nodes.columns
+        part, victims, columns = self._part, self._victims, self._placer.nodes.columns
         willing = self._willing(rows, now)
         gpu = np.where(willing, victims.gpu[rows], 0)
-        freed = gpu.cumsum(axis=1)
         deficit = self._missing(rows)
-        taken = np.clip(deficit[:, None] - (freed - gpu), 0, gpu)
         cpu = columns.cpu_free[rows] + np.where(willing, victims.cpu[rows], 0).sum(axis=1)
         memory = columns.memory_free[rows] + np.where(willing, victims.memory[rows], 0).sum(axis=1)
-        self._deficit[rows] = deficit
-        self._saved[rows] = (taken * np.where(willing, victims.since[rows], 0.0)).sum(axis=1)
+        since = np.where(willing, victims.since[rows], 0.0)
+        weight = victims.weight[rows]
+        alone = willing & (gpu >= deficit[:, None])
+        loss = np.where(alone, weight * (now - since), np.inf)
+        self._one[rows] = loss.min(axis=1)
+        grows = np.where(alone, weight, _TOO_MUCH).min(axis=1)
+        self._one_grows[rows] = np.where(grows == _TOO_MUCH, 0, grows)
+        self._at[rows] = now
+        small = np.where(alone, 0, gpu)
+        freed = small.cumsum(axis=1)
+        taken = np.clip(deficit[:, None] - (freed - small), 0, small)
+        self._many_grows[rows] = deficit
+        self._many[rows] = np.where(
+            (freed[:, -1] >= deficit) & (deficit > 0), (taken * since).sum(axis=1), -np.inf
+        )
+        needless = (
+            (deficit == 0)
+            & (columns.cpu_free[rows] >= part.cpu_milli)
+            & (columns.memory_free[rows] >= part.memory_mib)
+        )
+        self._one[rows] = np.where(needless, 0.0, self._one[rows])
+        self._one_grows[rows] = np.where(needless, 0.0, self._one_grows[rows])
         self._possible[rows] = (
-            (freed[:, -1] >= deficit)
+            (gpu.sum(axis=1) >= deficit)
             & (cpu >= part.cpu_milli)
             & (memory >= part.memory_mib)
             & columns.open[rows]
-            & kept(part, nodes.idle, rows, self._filters)
+            & self._fitting[rows]
         )
 
     def _missing(self, rows: Rows) -> Ints:

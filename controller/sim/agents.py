@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from wire.frames import AttemptStatus, Hello, NodeFacts, Settle, Start, Stop
+from wire.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Settle, Start, Stop
 
 Key = tuple[int, int]
 
@@ -54,7 +54,7 @@ class VirtualAgent:
             self.attempts.pop(key, None)
             return None
         if isinstance(order, Stop):
-            return self._stop(key, order.why, now)
+            return self._stop(key, order, now)
         return self.attempts.get(key) or self._start(order, key, now)
 
     def _start(self, order: Start, key: Key, now: float) -> AttemptStatus:
@@ -65,10 +65,14 @@ class VirtualAgent:
         self._later(runtime, self.name, key)
         return status
 
-    def _stop(self, key: Key, why: str, now: float) -> AttemptStatus:
+    def _stop(self, key: Key, order: Stop, now: float) -> AttemptStatus:
+        """It ends at once; one that can save its state has saved it."""
         old = self.attempts.get(key, AttemptStatus(*key))
         if old.ended_at is None:
-            old = replace(old, ended_at=now, signal=15, why=why)
+            saved = (
+                Checkpoint("virtual", at=now) if order.checkpoint_s and old.started_at is not None else None
+            )
+            old = replace(old, ended_at=now, signal=15, why=order.why, checkpoint=saved)
             self.attempts[key] = old
         return old
 

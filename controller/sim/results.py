@@ -12,6 +12,7 @@ from controller.core.events import (
     Event,
     JobEnded,
     JobPlaced,
+    JobPreempted,
     JobQueued,
     JobRequeued,
 )
@@ -97,6 +98,11 @@ class Lives:
     def _started(self, event: AttemptStarted) -> None:
         self.by_job[event.job].state = JobState.RUNNING
 
+    def _preempted(self, event: JobPreempted) -> None:
+        life = self.by_job[event.job]
+        life.lost_gpu_s += 3_600 * event.gpu_hours
+        life.start_s = None  # what it had saved is not lost
+
     def _requeued(self, event: JobRequeued) -> None:
         life = self.by_job[event.job]
         life.requeues += 1
@@ -113,6 +119,7 @@ class Lives:
         JobQueued: _queued,
         JobPlaced: _placed,
         AttemptStarted: _started,
+        JobPreempted: _preempted,
         JobRequeued: _requeued,
         JobEnded: _ended,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from controller.core import inputs
@@ -13,7 +14,7 @@ from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
 from controller.core.jobs import NEVER
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
-from wire.frames import CheckGpu, NodeFacts
+from wire.frames import AttemptStatus, CheckGpu, NodeFacts
 
 NEWS, REQUEST = 0, 1
 """At the same moment what nodes tell comes before what users ask, and one cycle follows both."""
@@ -37,6 +38,7 @@ class Simulation:
         self._witness = witness
         self._heap: list[tuple[float, int, int, Happening]] = []
         self._sequence = 0
+        self._saved: set[Key] = set()
         self._last = Ending(self, (0, 0), 0.0, 0.0, [])
 
     def at(self, when: float, rank: int, happening: Happening) -> None:
@@ -88,8 +90,19 @@ class Simulation:
                 continue  # virtual GPUs never fall ill
             status = self.agents[effect.node].obey(effect.frame, self.now)
             if status is not None:
+                self._keep_saved(status)
                 self.tell(inputs.AgentReported(effect.node, status))
         return decision
+
+    def _keep_saved(self, status: AttemptStatus) -> None:
+        """What an attempt has done and saved, the next one need not do again."""
+        key = status.job, status.attempt
+        if status.checkpoint is None or status.started_at is None or key in self._saved:
+            return
+        self._saved.add(key)  # the members of a gang save the same work
+        course = self.courses[status.job]
+        done = status.checkpoint.at - status.started_at
+        self.courses[status.job] = replace(course, runtime_s=max(0.0, course.runtime_s - done))
 
     def step(self) -> bool:
         """Everything of the next moment, then one cycle; False when nothing is left to happen."""
@@ -104,6 +117,8 @@ class Simulation:
 
     def _cycle(self) -> None:
         self.tell(Tick())
+        while self.engine.cycle.room_is_made():  # virtual jobs go at once, and who waited for that starts
+            self.tell(Tick())
         self.engine.state.forget_old()
 
     def run(self, progress: Callable[[float], Any] | None = None) -> None:

@@ -2,8 +2,8 @@
 
 submit and duration are seconds and must be there. All others may be missing or empty: estimate (seconds),
 user, gpus (all nodes together; 0.25 is a share of one), nodes, cpu and memory (of each node: cores, and
-64G or a number of MiB), model (A100, or A100|H100), name, priority (0 to 100), code (what the job returns)
-and job (its number; else they are counted).
+64G or a number of MiB), model (A100, or A100|H100), name, priority (0 to 100), saves (yes: it goes on where
+it was preempted), code (what the job returns) and job (its number; else they are counted).
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ def _memory(text: str) -> int:
     return _whole(text) if text.isdigit() else memory_mib(text)
 
 
+def _yes(text: str) -> bool:
+    if text.lower() not in ("yes", "no"):
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return text.lower() == "yes"
+
+
 def _models(text: str) -> tuple[str, ...]:
     return tuple(sorted(name.strip() for name in text.split("|")))
 
@@ -52,6 +58,7 @@ _OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "model": ("gpu_models", _models),
     "name": ("name", str),
     "priority": ("priority", _whole),
+    "saves": ("checkpoint_signal", lambda text: "USR1" if _yes(text) else ""),
 }
 _REQUIRED = ("submit", "duration")
 COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")

@@ -54,7 +54,7 @@ def test_everything_asked_is_in_the_job() -> None:
     spec = command(
         "--name n --project p --queue q --priority high --cpus 0.5 --memory 16G --gpus 8 --nodes 2 "
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
-        "--workdir /data --time 2h --grace 30s --array 0-3 --hold "
+        "--workdir /data --time 2h --grace 30s --array 0-3 --hold --not-preemptible --min-runtime 1h "
         "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
         "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4 "
         "--begin 2030-05-01T08:00+00:00 --deadline 2030-05-02T08:00+00:00 --timeout 1h "
@@ -80,6 +80,8 @@ def test_everything_asked_is_in_the_job() -> None:
         grace_s=30,
         array="0-3",
         hold=True,
+        preemptible=False,
+        min_runtime_s=3_600,
         checkpoint_command=("save", "--to", "disk"),
         after=(
             Dependency(Until.STARTED, "5"),

@@ -19,7 +19,7 @@ from wire.codec import encode
 from wire.words import JobState
 
 GROUPS = {
-    "job": ["show", "logs", "cancel", "hold", "release", "wait"],
+    "job": ["show", "logs", "cancel", "hold", "release", "preempt", "wait"],
     "nodes": ["list", "show", "drain", "resume"],
     "config": ["check"],
     "what-if": ["submit", "cancel", "drain", "resume"],
@@ -320,6 +320,13 @@ def test_actions_can_be_read_by_programs(desk: Desk, corral: Corral) -> None:
     done = corral("job", "hold", "1", "2", "-o", "json", url=desk.url)
     assert [each["id"] for each in json.loads(done.stdout)] == [1, 2]
     assert corral("job", "hold", "1", "-o", "name", url=desk.url).stdout == "1\n"
+
+
+def test_an_operator_has_jobs_make_room(desk: Desk, corral: Corral) -> None:
+    desk.put(job(1), job(2))
+    done = corral("job", "preempt", "1", "2", "--hold", url=desk.url)
+    assert done.returncode == 0
+    assert desk.asked() == ["/v1/jobs/1/preempt", "/v1/jobs/2/preempt"]
 
 
 def test_a_job_is_shown_in_full(desk: Desk, corral: Corral) -> None:

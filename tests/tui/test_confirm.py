@@ -32,6 +32,18 @@ def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
     assert question.must_type == ""
 
 
+def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
+    rows = [row for row in jobs() if row.id in (1, 3)]
+    question = confirm.preempt(rows, NOW)
+    assert (question.title, question.command) == ("Preempt 2 jobs?", "corral job preempt 1 3")
+    assert said(question)[3:] == [
+        "Owners   dmitri, emeka",
+        "Effect   saved if they can, ended, and queued again in their places",
+        "Lost     3.0 GPU-hours since they started, on 8.5 GPUs, unless saved",
+    ]
+    assert not confirm.preemptible(job(12))
+
+
 def test_one_waiting_job_loses_nothing() -> None:
     question = confirm.cancel([job(12)], NOW)
     assert question.title == "Cancel 1 job?"

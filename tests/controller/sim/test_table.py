@@ -47,6 +47,7 @@ FULL = {
     "model": "H100|A100",
     "name": "llama",
     "priority": "75",
+    "saves": "yes",
     "code": "1",
     "job": "4711",
 }
@@ -69,6 +70,7 @@ def test_every_column_arrives(put: Put, form: Form) -> None:
         gpu_models=("A100", "H100"),
         nodes=2,
         time_limit_s=3600,
+        checkpoint_signal="USR1",
     )
     assert set(FULL) == set(COLUMNS)
 

@@ -1,0 +1,57 @@
+"""Logs in which some make room for others: who starts when, what is done again, what is counted."""
+
+from __future__ import annotations
+
+from controller.config import Config
+from controller.sim.cluster import nodes_of
+from controller.sim.run import Policy, Task, run
+from controller.sim.workload import Work
+from wire.spec import JobSpec
+
+HOUR = 3_600.0
+OPEN = Policy("open", Config(preemption={"strategies": ["priority"], "min_runtime_s": 0.0}))
+PLAIN = Policy("plain", Config())
+
+
+def job(number: int, submit: float, gpus: int, hours: float, priority: int, saves: bool = False) -> Work:
+    signal = "USR1" if saves else ""
+    spec = JobSpec(("true",), gpus=gpus, priority=priority, time_limit_s=9 * HOUR, checkpoint_signal=signal)
+    return Work(number, submit, spec, hours * HOUR)
+
+
+def outcome(policy: Policy, *work: Work) -> tuple[dict[int, tuple[float, float]], int, float]:
+    """(start, end) in hours by job, preemptions, GPU-hours lost."""
+    found = run(Task(policy, nodes_of(1, 8, 64, 524_288, "H100"), list(work)))
+    rows = {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}
+    return rows, found.figures.preemptions, found.figures.gpu_hours_lost
+
+
+LOW, HIGH = job(1, 0.0, 8, 3.0, 25), job(2, HOUR, 4, 1.0, 75)
+
+
+def test_without_it_nobody_makes_room() -> None:
+    assert outcome(PLAIN, LOW, HIGH) == ({1: (0.0, 3.0), 2: (3.0, 4.0)}, 0, 0.0)
+
+
+def test_what_was_not_saved_is_done_again() -> None:
+    assert outcome(OPEN, LOW, HIGH) == ({2: (1.0, 2.0), 1: (2.0, 5.0)}, 1, 8.0)
+
+
+def test_what_was_saved_is_not() -> None:
+    saving = job(1, 0.0, 8, 3.0, 25, saves=True)
+    assert outcome(OPEN, saving, HIGH) == ({2: (1.0, 2.0), 1: (2.0, 4.0)}, 1, 0.0)
+
+
+def test_a_gang_saves_its_work_once() -> None:
+    spec = JobSpec(("true",), gpus=8, nodes=2, priority=0, time_limit_s=9 * HOUR, checkpoint_signal="USR1")
+    gang = Work(1, 0.0, spec, 4 * HOUR)
+    found = run(Task(OPEN, nodes_of(2, 4, 64, 524_288, "H100"), [gang, job(2, HOUR, 4, 1.0, 75)]))
+    assert {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows} == {
+        2: (1.0, 2.0),
+        1: (2.0, 5.0),
+    }
+
+
+def test_time_alone_lets_room_be_made() -> None:
+    guarded = Policy("guarded", Config(preemption={"strategies": ["priority"], "min_runtime_s": 2 * HOUR}))
+    assert outcome(guarded, LOW, HIGH)[0] == {2: (2.0, 3.0), 1: (3.0, 6.0)}
