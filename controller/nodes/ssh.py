@@ -102,11 +102,11 @@ class SshLink(ReconnectingLink):
         return SshLine(connection, process)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
-        """Where other nodes reach this one; behind a jump host only its own name is any use."""
+        """Where other nodes reach this one; behind a jump host nobody knows its number, so by its name."""
         if self.host.reached_at:
             return self.host.reached_at
         peer = connection.get_extra_info("peername")
-        return str(peer[0]) if peer else self.host.address.host
+        return str((peer and peer[0]) or connection.get_extra_info("host") or self.host.address.host)
 
 
 async def files(connection: asyncssh.SSHClientConnection) -> asyncssh.SFTPClient:

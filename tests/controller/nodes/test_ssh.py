@@ -19,6 +19,7 @@ from controller.nodes.knownhosts import KnownHosts, fingerprint, readable, writt
 from controller.nodes.link import LinkLost
 from controller.nodes.ssh import SshLink
 from tests.agent.driving import alive
+from tests.controller.nodes.sshd import Sshd
 from tests.controller.nodes.ways import PATIENCE_S, Listener, Ssh
 from wire.frames import Hello, Start, Stop
 from wire.hosts import SshAddress, read_address
@@ -32,6 +33,16 @@ async def way(tmp_path: Path) -> AsyncIterator[Ssh]:
     await made.begin()
     yield made
     await made.end()
+
+
+@pytest.fixture
+async def jump(way: Ssh, tmp_path: Path) -> AsyncIterator[Sshd]:
+    """A host on the way to another."""
+    made = Sshd(tmp_path / "jump")
+    made.user_key = way.sshd.user_key
+    await made.start()
+    yield made
+    await made.stop()
 
 
 @pytest.fixture
@@ -276,3 +287,22 @@ def _with_comment(data: bytes, comment: bytes) -> bytes:
     with zipfile.ZipFile(made, "a") as archive:
         archive.comment = comment
     return made.getvalue()
+
+
+async def test_the_users_ssh_config_is_heeded_jump_hosts_too(way: Ssh, jump: Sshd, opened: Opened) -> None:
+    known = way.sshd.place / "known_hosts_of_user"
+    way.sshd.config.write_text(
+        f"Host far\n HostName 127.0.0.1\n Port {way.sshd.port}\n ProxyJump bastion\n"
+        f"Host bastion\n HostName 127.0.0.1\n Port {jump.port}\n"
+        f"Host *\n User somebody\n IdentityFile {way.sshd.identity}\n IdentityAgent none\n"
+        f" UserKnownHostsFile {known}\n"
+    )
+
+    def by_name(link: SshLink) -> None:
+        link.host = replace(link.host, address=SshAddress("far"), identity="")
+
+    listener = opened(by_name)
+    assert "jump host" in (await listener.nth(LinkLost)).why
+    known.write_text(f"[127.0.0.1]:{jump.port} {written(jump.host_key)}\n")
+    assert (await listener.nth(Hello)).facts.address in ("far", "127.0.0.1")
+    assert jump.jumps >= 1
