@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "submit": ("cli.submit", "Queue a job: a command, a script, or an array of them."),
     "run": ("cli.run", "Submit a job, show its output live, and exit with its code."),
     "queue": ("cli.queue", "Show the jobs that wait and run."),
-    "job": ("cli.job", "Show, follow, cancel, hold, release, preempt or wait for jobs."),
+    "job": ("cli.job", "Show, follow, change, cancel, hold, release, preempt or wait for jobs."),
     "explain": ("cli.explain", "Tell why a job waits, and when it starts at the latest."),
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; add, drain and remove them."),

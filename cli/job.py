@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from cli import exits, facts, units
+from cli.asked import Asked, asking
 from cli.bulk import each
+from cli.changes import changed, changes_of
 from cli.commands import application, examples
 from cli.messages import note
 from cli.output import Format, Output, write_facts, write_json
@@ -21,7 +23,7 @@ from wire.client import Client, JobName
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show which jobs, change nothing.")]
 
-app = application("Show, follow, cancel, hold, release, preempt or wait for jobs.")
+app = application("Show, follow, change, cancel, hold, release, preempt or wait for jobs.")
 
 
 @app.command(epilog=examples("corral job show 7", "corral job show last -o json", "corral job show 7_[0-3]"))
@@ -88,6 +90,34 @@ def cancel(
 ) -> int:
     """End jobs, whatever they are doing: SIGTERM, the grace they asked for, SIGKILL."""
     return _each(jobs, mine, dry_run, output, lambda client: client.cancel)
+
+
+@app.command(
+    "set",
+    epilog=examples(
+        "corral job set 7 --priority high --time 4h",
+        "corral job set 7_[0-9] --after-ok 5",
+        "corral job set --clear deadline,timeout -- 7",
+    ),
+)
+@asking
+def change(
+    asked: Asked,
+    jobs: Jobs = [],  # noqa: B006 - never changed
+    mine: Mine = False,
+    clear: Annotated[
+        str,
+        typer.Option("--clear", metavar="OPTIONS", help="As if not given: deadline,after."),
+    ] = "",
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Change what jobs ask for: everything while they wait, a few things while they run.
+
+    Options are those of 'corral submit'. What is given replaces what was asked before.
+    """
+    changes = changes_of(asked, clear)
+    return _each(jobs, mine, dry_run, output, lambda client: lambda job: changed(client, job, changes))
 
 
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))

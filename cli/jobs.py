@@ -15,7 +15,7 @@ from wire.spec import JobSpec, gpus_text, problems
 
 T = TypeVar("T")
 
-_FLAGS = {
+FLAGS = {
     "cpu_milli": "--cpus",
     "memory_mib": "--memory",
     "gpu_models": "--gpu-model",
@@ -33,6 +33,7 @@ _FLAGS = {
     "preemptible": "--not-preemptible",
     "min_runtime_s": "--min-runtime",
 }
+"""Options of another name than the field they set."""
 
 
 def spec_of(
@@ -51,12 +52,13 @@ def spec_of(
         read = script.read(words[0], words[1:])
         command, name = read.command, read.name
         layers.append(read.asked)
-    spec = _spec(command, name, merged(*layers), environment)
+    spec = spec_from(command, name, merged(*layers), environment)
     _check(spec)
     return spec
 
 
-def _spec(command: tuple[str, ...], name: str, given: Layer, environment: Mapping[str, str]) -> JobSpec:
+def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Mapping[str, str]) -> JobSpec:
+    """The job that these words ask for, unchecked."""
     nodes = _one(given, "nodes", units.count)
     gpus, nodes = _gpus(given, nodes)
     wishes: dict[str, Any] = {
@@ -190,7 +192,7 @@ def flag_of(where: str) -> str:
         return f"--env {key!r}"
     if field == "command":
         return "the command"
-    return _FLAGS.get(field, "--" + field.replace("_", "-") if field in WISHES else "")
+    return FLAGS.get(field, "--" + field.replace("_", "-") if field in WISHES else "")
 
 
 def _is_utf8(text: str) -> bool:

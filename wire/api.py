@@ -41,6 +41,13 @@ class Submitted:
 
 
 @dataclass(frozen=True)
+class JobChange:
+    """What a job is to ask for from now on: fields of its JobSpec; null: as if it had been left out."""
+
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class NodeAction:
     """Body of drain and resume."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import urllib.parse
 import uuid
-from typing import Any, Iterable, Iterator, Optional, TypeVar, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire import places
 from wire.api import (
@@ -15,6 +15,7 @@ from wire.api import (
     GpuList,
     Health,
     HostKey,
+    JobChange,
     JobDetail,
     JobList,
     JobView,
@@ -112,6 +113,10 @@ class Client:
     def cancel(self, job: JobName) -> JobView:
         """End a job, whatever it is doing."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/cancel")
+
+    def change(self, job: JobName, changes: Mapping[str, Any]) -> JobView:
+        """Change what a job asks for: fields of its JobSpec as JSON has them."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
 
     def hold(self, job: JobName) -> JobView:
         """Keep a queued job from starting."""

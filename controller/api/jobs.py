@@ -10,10 +10,20 @@ from controller.api.errors import Rejected
 from controller.api.outcomes import outcomes
 from controller.api.views import job_view, public
 from controller.core import inputs
+from controller.core.edits import edited
 from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
-from wire.api import JobDetail, JobList, JobView, PreemptAction, Preempted, SubmitRequest, Submitted
+from wire.api import (
+    JobChange,
+    JobDetail,
+    JobList,
+    JobView,
+    PreemptAction,
+    Preempted,
+    SubmitRequest,
+    Submitted,
+)
 from wire.spec import JobSpec, problems
 from wire.words import JobState
 
@@ -96,6 +106,21 @@ async def cancel(call: Call) -> JobView:
     return await _change(call, "cancel", inputs.Cancel)
 
 
+async def change(call: Call) -> JobView:
+    """Change what a job asks for; what is wrong with it is said as for a submit."""
+    asked: JobChange = call.body
+    job = await call.own_job("change")
+    _need_known(call, job)
+    await call.ask(inputs.Edit(job.id, call.caller.user, asked.changes, await _known_to(call, job, asked)))
+    return job_view(call.daemon.engine, job)
+
+
+async def _known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
+    """How those ended that the job is to wait for, if they are readable and no longer at hand."""
+    spec = edited(job, asked.changes) if "after" in asked.changes else None
+    return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
+
+
 async def hold(call: Call) -> JobView:
     """Keep a queued job from starting."""
     return await _change(call, "hold", inputs.Hold)
@@ -111,15 +136,19 @@ async def preempt(call: Call) -> JobView:
     call.need_operator("preempt jobs")
     action: PreemptAction = call.body
     job = await call.job()
-    if job.id not in call.daemon.state.jobs:
-        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))
+    _need_known(call, job)
     await call.ask(inputs.Preempt(job.id, call.caller.user, action.hold))
     return job_view(call.daemon.engine, job)
 
 
 async def _change(call: Call, what: str, make: Callable[[int, str], Input]) -> JobView:
     job = await call.own_job(what)
-    if job.id not in call.daemon.state.jobs:
-        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))
+    _need_known(call, job)
     await call.ask(make(job.id, call.caller.user))
     return job_view(call.daemon.engine, job)
+
+
+def _need_known(call: Call, job: Job) -> None:
+    """A job that has left the state has ended: nothing about it changes any more."""
+    if job.id not in call.daemon.state.jobs:
+        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))

@@ -29,6 +29,7 @@ from wire.api import (
     GpuList,
     Health,
     HostKey,
+    JobChange,
     JobDetail,
     JobList,
     JobView,
@@ -84,6 +85,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{job}/explain", forecasts.explain, Explanation, refuses=(404,)),
     Route("POST", "/v1/what-if", forecasts.what_if, WhatIfAnswer, WhatIf, refuses=(404, 409, 413, 422)),
     Route("POST", "/v1/jobs/{job}/cancel", jobs.cancel, JobView, refuses=(404, 409, 507)),
+    Route("POST", "/v1/jobs/{job}/set", jobs.change, JobView, JobChange, refuses=(404, 409, 413, 422, 507)),
     Route("POST", "/v1/jobs/{job}/hold", jobs.hold, JobView, refuses=(404, 409, 507)),
     Route(
         "POST", "/v1/jobs/{job}/preempt", jobs.preempt, JobView, PreemptAction, refuses=(404, 409, 413, 507)

@@ -149,6 +149,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
     "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
     "DependencyDecided": _dependency_decided,
+    "JobEdited": lambda facts: f"{facts['by']} changed {', '.join(facts['changed'])} of job {facts['job']}",
     "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,

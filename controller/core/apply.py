@@ -75,6 +75,26 @@ def _job_released(state: State, event: events.JobReleased) -> None:
     _admit(state, job, event.at)
 
 
+def _job_edited(state: State, event: events.JobEdited) -> None:
+    job = state.jobs[event.job]
+    moves = (event.spec.project, event.spec.queue) != (job.spec.project, job.spec.queue)
+    state.queue.remove(job.id)
+    if moves:
+        state.accounts.leave(job)
+    job.spec = event.spec
+    if moves:
+        state.accounts.wait(job)
+        state.shares.open(state.tenant(job))
+    ask = state.ask(event.spec)
+    if ask != job.ask:
+        job.ask = ask
+        if state.nodes.demand.arrive(ask.part):
+            state.nodes.reappraise()
+    job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost)
+    if job.ready:
+        state.enqueue(job)
+
+
 def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
     job = state.jobs[event.job]
     if event.met:
@@ -330,6 +350,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobHeld: _job_held,
     events.JobReleased: _job_released,
     events.DependencyDecided: _dependency_decided,
+    events.JobEdited: _job_edited,
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,

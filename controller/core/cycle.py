@@ -73,6 +73,10 @@ class Cycle:
             if self.head is not None:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
 
+    def forget(self, job: int) -> None:
+        """What was promised to a waiting job holds no longer: it asks for something else."""
+        self._plan.forget(job)
+
     def promise(self, now: float) -> Shadow | None:
         """What is promised to the first waiting job; worked out when first asked for."""
         if not self._cast and self.head is not None and self.head[1] in self.state.queue:

@@ -10,6 +10,7 @@ from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
+from controller.core.edits import changed, edited
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
@@ -162,6 +163,39 @@ class Engine:
     def _unclaim(self, job: Job, why: str, now: float) -> None:
         if job.claim:
             self._record(events.PreemptionDropped(job.id, now, why))
+
+    def _edit(self, given: inputs.Edit, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        if job is None:
+            return _no_such_job(given.job)
+        if job.state.terminal:
+            return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        spec = edited(job, given.changes)
+        if not isinstance(spec, Refusal):
+            spec = admit(self.pipeline.rules, spec, job.user)
+        if isinstance(spec, Refusal):
+            return spec
+        spec = losses.with_lease(self.pipeline.losses, spec)
+        admitted = self.keeper.readmit(job, spec, given.known, now)
+        if isinstance(admitted, Refusal):
+            return admitted
+        spec, ask = admitted.spec, self.state.ask(admitted.spec)
+        fields = changed(job.spec, spec)
+        if not fields:
+            return Accepted((job.id,))
+        moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
+        if moves or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
+            refusal = explain_never(self.placer, ask) or over_quota(
+                self.state.quotas, self.placer, spec, ask, job.user, moves, now
+            )
+            if refusal is not None:
+                return refusal
+        if job.state is JobState.QUEUED:
+            self._unclaim(job, f"a change by {given.by}", now)
+            self.cycle.forget(job.id)
+        gates, met, lost = admitted.gates, admitted.met, admitted.lost
+        self._record(events.JobEdited(job.id, now, spec, given.by, fields, gates, met, lost))
+        return Accepted((job.id,))
 
     def _hold(self, given: inputs.Hold, now: float) -> Reply:
         job = self.state.jobs.get(given.job)
@@ -478,6 +512,7 @@ def _no_such_node(node: str) -> Refusal:
 _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Submit: Engine._submit,
     inputs.Cancel: Engine._cancel,
+    inputs.Edit: Engine._edit,
     inputs.Hold: Engine._hold,
     inputs.Release: Engine._release,
     inputs.Preempt: Engine._preempt,

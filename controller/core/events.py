@@ -82,6 +82,18 @@ class JobReleased(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class JobEdited(JobEvent):
+    """Somebody changed what the job asks for; this is all of it, and what keeps it out of the queue now."""
+
+    spec: JobSpec
+    by: str
+    changed: tuple[str, ...]
+    gates: tuple[Reason, ...] = ()
+    met: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
     """One of the things the job waits for, by its place in the spec, has happened, or never will."""
 
@@ -370,6 +382,7 @@ Event = (
     JobQueued
     | JobHeld
     | JobReleased
+    | JobEdited
     | DependencyDecided
     | GateClosed
     | GateOpened

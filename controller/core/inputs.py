@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller.core.effects import Effect
 from controller.core.events import Event
@@ -33,6 +34,17 @@ class Cancel:
 
     job: int
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Change what a job asks for: fields of its spec as JSON has them; None: as if left out."""
+
+    job: int
+    by: str
+    changes: Mapping[str, Any]
+    known: Mapping[str, JobState] = field(default_factory=dict)
+    """As in Submit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +280,7 @@ class Tick:
 Input = (
     Submit
     | Cancel
+    | Edit
     | Hold
     | Release
     | Preempt

@@ -7,18 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core import events
-from controller.core.dependencies import Followers, Goal, canonical, goal_of, lost, verdict, waits_for
+from controller.core.dependencies import (
+    Followers,
+    Goal,
+    canonical,
+    find_cycle,
+    goal_of,
+    lost,
+    verdict,
+    waits_for,
+)
 from controller.core.events import Event, JobEvent
-from controller.core.gates import WaitRules, closed
+from controller.core.gates import GATES, WaitRules, closed
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.slots import Slots, wastes_slot
 from controller.core.state import State
-from wire.conditions import Until
+from wire.conditions import Dependency, Until
 from wire.spec import JobSpec, array_most
 from wire.text import duration
 from wire.words import JobState, Reason
 
+NOTHING: Mapping[Dependency, bool] = {}
 HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
 
 
@@ -83,7 +93,34 @@ class Keeper:
             heapq.heappop(heap)
         return heap[0][0] if heap else NEVER
 
-    def admit(self, spec: JobSpec, known: Mapping[str, JobState], now: float) -> Admission | Refusal:
+    def readmit(
+        self, job: Job, spec: JobSpec, known: Mapping[str, JobState], now: float
+    ) -> Admission | Refusal:
+        """The same for a job that is here and is to ask for this from now on."""
+        old, wait = job.spec, job.wait
+        same = (old.after, old.after_count) == (spec.after, spec.after_count)
+        decided = {old.after[index]: index in wait.met for index in (*wait.met, *wait.lost)}
+        admitted = self.admit(replace(spec, after=()) if same else spec, known, now, decided)
+        if isinstance(admitted, Refusal):
+            return admitted
+        cycle = [] if same else find_cycle(self._state, job, admitted.spec.after)
+        if cycle:
+            return Refusal("invalid", f"the jobs would wait for each other: {' → '.join(cycle)}", "after")
+        kept = {Reason.BACKOFF, Reason.ARRAY} | ({Reason.DEPENDENCY} if same else set())
+        gates = {*admitted.gates, *(gate for gate in wait.gates if gate in kept)}
+        met, gone = (wait.met, wait.lost) if same else (admitted.met, admitted.lost)
+        if job.state is not JobState.QUEUED:
+            return Admission(spec, wait.gates, met, gone)
+        ordered = tuple(gate for gate in GATES if gate in gates)
+        return Admission(spec if same else admitted.spec, ordered, met, gone)
+
+    def admit(
+        self,
+        spec: JobSpec,
+        known: Mapping[str, JobState],
+        now: float,
+        decided: Mapping[Dependency, bool] = NOTHING,
+    ) -> Admission | Refusal:
         """What keeps a job out of the queue that comes now, or why it is over before it began."""
         late = _impossible_deadline(spec, now)
         if late is not None:
@@ -94,11 +131,11 @@ class Keeper:
         if spec.after:
             state = self._state
             spec = replace(spec, after=tuple(dict.fromkeys(canonical(state, each) for each in spec.after)))
-            refusal = self._unknown(spec, known)
+            refusal = self._unknown(spec, known, decided)
             if refusal is not None:
                 return refusal
             for index, each in enumerate(spec.after):
-                found = verdict(state, each, known)
+                found = decided[each] if each in decided else verdict(state, each, known)
                 if found is not None:
                     (met if found else gone).append(index)
             need = needed(spec)
@@ -111,7 +148,9 @@ class Keeper:
             gates.append(Reason.BEGIN)
         return Admission(spec, tuple(gates), tuple(met), tuple(gone))
 
-    def _unknown(self, spec: JobSpec, known: Mapping[str, JobState]) -> Refusal | None:
+    def _unknown(
+        self, spec: JobSpec, known: Mapping[str, JobState], decided: Mapping[Dependency, bool]
+    ) -> Refusal | None:
         """A refusal if there is nothing that could be waited for."""
         state, roots = self._state, self._rules.data_roots
         for index, each in enumerate(spec.after):
@@ -121,7 +160,7 @@ class Keeper:
                     allowed = f"only below {', '.join(roots)}" if roots else "nowhere on this cluster"
                     hint = "An operator names directories in [scheduler.waiting] data_roots."
                     return Refusal("invalid", f"{each.path}: jobs may wait for data {allowed}", where, hint)
-            elif state.find(each.job) is None and each.job not in known:
+            elif each not in decided and state.find(each.job) is None and each.job not in known:
                 hint = "'corral queue --all' shows what there is."
                 return Refusal("invalid", f"there is no job {each.job} to wait for", where, hint)
         return None

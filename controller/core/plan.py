@@ -68,6 +68,11 @@ class Plan:
             if job not in self.promises:
                 self._promise(self._state.jobs[job], now)
 
+    def forget(self, job: int) -> None:
+        """The job has no promise any more; it gets another with the next update."""
+        if job in self.promises:
+            self._withdraw(job)
+
     def due(self, now: float) -> Iterator[tuple[int, Place]]:
         """Jobs whose promised moment has come; each is to be started before the next is asked for."""
         for job in [job for job, promise in self.promises.items() if promise.start <= now]:

@@ -6,7 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.events import Allocation, Event, JobEvent, JobPreempted, JobQueued, NodeEvent, Victim
+from controller.core.events import (
+    Allocation,
+    Event,
+    JobEdited,
+    JobEvent,
+    JobPreempted,
+    JobQueued,
+    NodeEvent,
+    Victim,
+)
 from controller.core.gates import FRESH, Wait
 from controller.core.health import Condition
 from controller.core.jobs import Job, Member
@@ -335,7 +344,7 @@ def _restore_claims(state: State) -> None:
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
     """The rows that a batch of events changed, as they are now."""
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
-    fresh = {event.job for event in events if isinstance(event, JobQueued)}
+    fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     rows = [job_row(state.jobs[job], with_spec=job in fresh) for job in jobs]
     return rows, [_row_of(state, name) for name in names]

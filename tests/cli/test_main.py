@@ -19,7 +19,7 @@ from wire.codec import encode
 from wire.words import JobState
 
 GROUPS = {
-    "job": ["show", "logs", "cancel", "hold", "release", "preempt", "wait"],
+    "job": ["show", "logs", "cancel", "set", "hold", "release", "preempt", "wait"],
     "nodes": ["list", "show", "drain", "resume"],
     "config": ["check"],
     "what-if": ["submit", "cancel", "drain", "resume"],

@@ -285,6 +285,39 @@ class EngineMachine(RuleBasedStateMachine):
         self.world.tell(what(job, "ada"))
         self.agents.obey(self.world)
 
+    @precondition(lambda self: self.world.state.jobs)
+    @rule(
+        data=st.data(),
+        priority=st.sampled_from([None, 10, 90]),
+        limit=st.sampled_from([None, 30]),
+        gpus=st.sampled_from([None, 1, 4]),
+        begin=MOMENTS,
+        until=st.none() | st.sampled_from([Until.OK, Until.ENDED]),
+        clear=st.lists(st.sampled_from(["deadline_at", "start_within_s", "after", "restart"]), max_size=2),
+    )
+    def edit(
+        self,
+        data: st.DataObject,
+        priority: int | None,
+        limit: float | None,
+        gpus: int | None,
+        begin: float | None,
+        until: Until | None,
+        clear: list[str],
+    ) -> None:
+        """Some of these come too late, some would close a circle: they are refused and change nothing."""
+        jobs = sorted(self.world.state.jobs)
+        job = data.draw(st.sampled_from(jobs))
+        wanted = {"priority": priority, "time_limit_s": limit, "gpus": gpus}
+        changes: dict[str, object] = {name: value for name, value in wanted.items() if value is not None}
+        if begin is not None:
+            changes["begin_at"] = self.world.now + begin
+        if until is not None:
+            other = data.draw(st.sampled_from(jobs))
+            changes |= {"after": [{"until": until.value, "job": str(other)}], "after_count": None}
+        self.world.tell(inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
+        self.agents.obey(self.world)
+
     @rule(name=st.sampled_from(NODES), drain=st.booleans())
     def drain(self, name: str, drain: bool) -> None:
         self.world.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))

@@ -14,6 +14,7 @@ from controller.core import events, inputs
 from controller.core.events import Event
 from controller.core.inputs import Input
 from controller.core.records import JUST_STARTED
+from wire.codec import encode
 from wire.conditions import Until
 from wire.words import JobState, Reason
 
@@ -73,7 +74,12 @@ def _restarted(event: Event) -> bool:
     return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
 
 
-def _known(event: events.JobQueued) -> Mapping[str, JobState]:
+def _changes(event: events.JobEdited) -> Mapping[str, Any]:
+    told = encode(event.spec)
+    return {name: told[name] for name in event.changed}
+
+
+def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
     """How jobs had ended that were looked up in the store: as what was decided then says."""
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
@@ -98,6 +104,12 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
             events.JobEnded,
             lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
             _cancelled_waiting,
+        ),
+    ),
+    inputs.Edit: (
+        Trace(
+            events.JobEdited,
+            lambda event, _: inputs.Edit(event.job, event.by, _changes(event), _known(event)),
         ),
     ),
     inputs.Hold: (

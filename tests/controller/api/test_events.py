@@ -28,6 +28,10 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 waited for what never will be: job 3 can no longer succeed: job 3 is FAILED",
     ),
     (events.GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has all that it waited for"),
+    (
+        events.JobEdited(7, 1.0, spec(priority=75), "bob", ("priority", "name")),
+        "bob changed priority, name of job 7",
+    ),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
     (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 has a slot of its array"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.controller.api.house import House, living
+from tests.controller.store.scratch import scratch
 
 
 async def test_a_submit_is_on_disk_when_it_is_answered(house: House) -> None:
@@ -288,3 +289,26 @@ async def test_hostile_names_are_data(house: House, name: str) -> None:
     _, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], name: 1}})
     assert problem["message"].isprintable()
     assert json.dumps(problem)
+
+
+async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart() -> None:
+    with scratch() as home:
+        async with living(home) as house:
+            first, job = await house.submit(hold=True), await house.submit(name="old")
+            changes = {"name": "new", "priority": 75, "after": [{"until": "ok", "job": str(first)}]}
+            status, shown = await house.post(f"/v1/jobs/{job}/set", {"changes": changes})
+            assert (status, shown["name"], shown["priority"], shown["reason"]) == (
+                200,
+                "new",
+                75,
+                "dependency",
+            )
+            status, problem = await house.post(f"/v1/jobs/{job}/set", {"changes": {"gpus": -1}})
+            assert (status, problem["where"]) == (400, "gpus")
+            after = [{"until": "ok", "job": str(job)}]
+            status, problem = await house.post(f"/v1/jobs/{first}/set", {"changes": {"after": after}})
+            assert f"{first} → {job} → {first}" in problem["message"]
+        async with living(home) as house:
+            _, shown = await house.get(f"/v1/jobs/{job}")
+            assert (shown["job"]["name"], shown["spec"]["priority"]) == ("new", 75)
+            assert shown["why"]["sentence"] == f"waits for job {first} to succeed (queued)"
