@@ -68,6 +68,11 @@ class Attempts:
         attempt = self._known.get(key)
         return None if attempt is None else attempt.order
 
+    def running(self, key: Key) -> Start | None:
+        """The order of an attempt whose process is there."""
+        attempt = self._known.get(key)
+        return attempt.order if attempt is not None and attempt.status.pid is not None else None
+
     def supervisors(self) -> list[tuple[Key, int | None]]:
         """Attempts that must have a supervisor, and which one is being watched."""
         return [

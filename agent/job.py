@@ -110,6 +110,16 @@ def _become(launch: Launch, argv: list[str], env: dict[str, str], tell: int) -> 
         os._exit(127)
 
 
+def execute(launch: Launch) -> None:
+    """Become the launch's program in this very process; raises NotStarted."""
+    _enter(launch.cwd)
+    program = _find(launch.argv[0], launch.env)
+    try:
+        os.execve(program, launch.argv, launch.env)  # noqa: S606 - no shell is the point
+    except (OSError, ValueError) as error:
+        raise NotStarted(_why(program, error)) from None
+
+
 def _enter(folder: str) -> None:
     try:
         os.chdir(folder)

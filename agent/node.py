@@ -19,22 +19,29 @@ from agent.cradle import Cradle
 from agent.gpus import Gpus
 from agent.host import Host
 from agent.instructions import Instruction
+from agent.launch import Launch
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
 from agent.orders import Accounts, CannotRun, Preparation
 from agent.record import Unreadable
+from agent.shells import CannotOpen, Shells
 from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
 from wire.frames import (
     AgentFrame,
     CheckGpu,
+    CloseShell,
     GpuReport,
     Hello,
     Leave,
+    OpenShell,
     Ping,
     Pong,
     ReadLog,
+    ResizeShell,
     Settle,
+    ShellInput,
+    ShellTaken,
     Start,
     Stop,
     StopReading,
@@ -72,6 +79,7 @@ class Node:
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
         self.preparation = Preparation(accounts, self.cores, cgroups, policy)
         self.logs = Logs(spool, self.attempts.over, channel)
+        self.shells = Shells(self.loop, channel, self._prepare_shell, self.attempts.over)
         self.polling = False
         self.cradle = Cradle(spool.fifo, spool.root / "nursery.log")
         self.nursery_since = time.monotonic()
@@ -97,6 +105,11 @@ class Node:
             ReadLog: self.logs.read,
             CheckGpu: lambda each: gpus.check(each.uuid, each.after_s),
             StopReading: lambda each: self.logs.stop(each.request),
+            OpenShell: self.shells.open,
+            ShellInput: self.shells.write,
+            ShellTaken: self.shells.take,
+            ResizeShell: self.shells.resize,
+            CloseShell: self.shells.close,
             Ping: self._answer,
             Leave: self._leave,
         }
@@ -126,7 +139,18 @@ class Node:
             while True:
                 self._turn()
         except Gone:
-            return
+            self.shells.close_all()
+
+    def _prepare_shell(self, key: Key, command: tuple[str, ...], term: str) -> Launch:
+        order, holder = self.attempts.running(key), self.spool.holder(key)
+        if order is None or holder is None:
+            raise CannotOpen(f"attempt {key[1]} of job {key[0]} does not run here")
+        try:
+            launch = self.preparation.shell(key, self.spool.place(key), order, command, term)
+        except CannotRun as error:
+            raise CannotOpen(str(error)) from None
+        launch.cpus = sorted(os.sched_getaffinity(holder))
+        return launch
 
     def _turn(self) -> None:
         self.logs.pump()

@@ -102,6 +102,16 @@ class Preparation:
         launch.log_bytes = policy.log_mib << 20
         return launch
 
+    def shell(self, key: Key, place: str, order: Start, command: tuple[str, ...], term: str) -> Launch:
+        """A command beside the job: all that the job has, and nothing of what happens around it."""
+        account = self.accounts.of(order.user)
+        launch = launch_of(name_of(key), place, order, account, max(1, order.cpu_milli // 1_000))
+        launch.argv = list(command) or [account.shell or "/bin/sh", "-l"]
+        if term:
+            launch.env["TERM"] = term
+        launch.groups = self.cgroups.parts(name_of(key), None, 0)
+        return launch
+
 
 def launch_of(key: str, place: str, order: Start, account: Account, cpus: int) -> Launch:
     """What the order says, looked up."""

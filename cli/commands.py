@@ -18,6 +18,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("cli.run", "Submit a job, show its output live, and exit with its code."),
     "queue": ("cli.queue", "Show the jobs that wait and run."),
     "job": ("cli.job", "Show, follow, change, cancel, hold, release, preempt or wait for jobs."),
+    "exec": ("cli.exec", "Run a command where a job runs, within its limits."),
+    "attach": ("cli.attach", "Open a shell where a job runs."),
     "explain": ("cli.explain", "Tell why a job waits, and when it starts at the latest."),
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; add, drain and remove them."),

@@ -104,6 +104,47 @@ class NodeMarks:
 
 
 @dataclass(frozen=True)
+class ShellRequest:
+    """Run a command in a running job's allocation; without one, a login shell. `node` is for gangs."""
+
+    command: tuple[str, ...] = ()
+    tty: bool = False
+    rows: int = 24
+    columns: int = 80
+    term: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class ShellOpened:
+    """Known by this to whoever opened it, and to nobody else."""
+
+    shell: str
+
+
+@dataclass(frozen=True)
+class ShellSaid:
+    """Part of what it writes, base64; or its end: exit code, signal, or why there was none."""
+
+    stream: str = ""
+    data: str = ""
+    end: bool = False
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ShellGiven:
+    """Input, base64; the end of it; or another size of the window."""
+
+    data: str = ""
+    end: bool = False
+    rows: int = 0
+    columns: int = 0
+
+
+@dataclass(frozen=True)
 class Held:
     """What an attempt holds on one node; GPUs as (index, milli)."""
 

@@ -34,6 +34,10 @@ from wire.api import (
     ReserveRequest,
     ShareList,
     ShareWeight,
+    ShellGiven,
+    ShellOpened,
+    ShellRequest,
+    ShellSaid,
     StreamBatch,
     SubmitRequest,
     Submitted,
@@ -131,14 +135,37 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/preempt", PreemptAction(hold))
 
     def logs(
-        self, job: JobName, *, stream: str = "stdout", follow: bool = False, offset: int = 0
+        self,
+        job: JobName,
+        *,
+        stream: str = "stdout",
+        follow: bool = False,
+        offset: int = 0,
+        node: str = "",
     ) -> Iterator[bytes]:
         """The output of a job piece by piece; a negative offset counts from the end."""
         query: Query = [("stream", stream), ("offset", offset)]
+        query += [("node", node)] if node else []
         query += [("follow", 1)] if follow else []
         # A job may be silent for days: while following, only the end of the connection ends the wait.
         silence_s = None if follow else self._timeout_s
         return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
+
+    def open_shell(self, job: JobName, asked: ShellRequest) -> str:
+        """Run a command in a running job's allocation; read it soon, or it is ended."""
+        return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", asked).shell
+
+    def read_shell(self, shell: str) -> Iterator[ShellSaid]:
+        """What the command writes, its end last."""
+        rest = b""
+        for piece in self._transport.listen(f"/v1/shells/{_quoted(shell)}", None):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield self._transport.understand(ShellSaid, line)
+
+    def write_shell(self, shell: str, given: ShellGiven) -> None:
+        """Hand it input."""
+        self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", given)
 
     def nodes(self) -> NodeList:
         """All nodes by name."""

@@ -200,6 +200,25 @@ class LogChunk:
 
 
 @dataclass(frozen=True)
+class ShellOutput:
+    """What a command in a job's allocation writes; `data` is base64."""
+
+    request: int
+    data: str
+    stream: str = "stdout"
+
+
+@dataclass(frozen=True)
+class ShellEnded:
+    """It is over, or with `error` never was."""
+
+    request: int
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Pong:
     """Answer to Ping; `clock` is the host's own, as in Hello: seconds since it booted."""
 
@@ -302,6 +321,53 @@ class CheckGpu:
 
 
 @dataclass(frozen=True)
+class OpenShell:
+    """Run a command in the allocation of an attempt that runs; without one, its user's login shell."""
+
+    request: int
+    job: int
+    attempt: int
+    command: tuple[str, ...] = ()
+    tty: bool = False
+    rows: int = 24
+    columns: int = 80
+    term: str = ""
+
+
+@dataclass(frozen=True)
+class ShellInput:
+    """Input for a command, base64; `end`: there is no more."""
+
+    request: int
+    data: str = ""
+    end: bool = False
+
+
+@dataclass(frozen=True)
+class ShellTaken:
+    """So many bytes of its output have been read: it may write as many again."""
+
+    request: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ResizeShell:
+    """The window of a command has another size."""
+
+    request: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class CloseShell:
+    """Nobody is there any more: end it."""
+
+    request: int
+
+
+@dataclass(frozen=True)
 class Ping:
     """Are you there? Renews leases as of `heard`: what the host's clock said when we heard of it last.
 
@@ -317,8 +383,33 @@ class Leave:
     """Close the connection and exit; running attempts go on."""
 
 
-AgentFrame = Union[Hello, Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, LogChunk, Pong]
-ControllerFrame = Union[Start, Stop, Settle, ReadLog, StopReading, CheckGpu, Ping, Leave]
+AgentFrame = Union[
+    Hello,
+    Report,
+    GpuReport,
+    GpuProcesses,
+    GpuTrouble,
+    GpuChecked,
+    LogChunk,
+    Pong,
+    ShellOutput,
+    ShellEnded,
+]
+ControllerFrame = Union[
+    Start,
+    Stop,
+    Settle,
+    ReadLog,
+    StopReading,
+    CheckGpu,
+    Ping,
+    Leave,
+    OpenShell,
+    ShellInput,
+    ShellTaken,
+    ResizeShell,
+    CloseShell,
+]
 Frame = Union[AgentFrame, ControllerFrame]
 
 _KINDS: dict[str, type[Any]] = {
@@ -329,6 +420,13 @@ _KINDS: dict[str, type[Any]] = {
     "gpu_trouble": GpuTrouble,
     "gpu_checked": GpuChecked,
     "log": LogChunk,
+    "shell_output": ShellOutput,
+    "shell_ended": ShellEnded,
+    "open_shell": OpenShell,
+    "shell_input": ShellInput,
+    "shell_taken": ShellTaken,
+    "resize_shell": ResizeShell,
+    "close_shell": CloseShell,
     "pong": Pong,
     "start": Start,
     "stop": Stop,

@@ -21,7 +21,7 @@ FIRST_PIECE_S = 1.0
 async def read(call: Call) -> web.StreamResponse:
     """The bytes a job has written, from `offset` on (negative: from the end); follow=1 until it has ended."""
     job = await call.own_job("read the output of")
-    name = _node_of(job, call.query["node"])
+    name = node_of(job, call.query["node"])
     link = call.daemon.links.get(name)
     if link is None:
         raise NodeAway(f"node {name} is not in the configuration")
@@ -41,7 +41,8 @@ async def read(call: Call) -> web.StreamResponse:
         await pieces.aclose()
 
 
-def _node_of(job: Job, asked: str) -> str:
+def node_of(job: Job, asked: str) -> str:
+    """The node that is asked for, or the first."""
     nodes = list(job.members)
     if not nodes:
         raise Rejected(

@@ -17,6 +17,7 @@ from controller.api import (
     quotas,
     reservations,
     shares,
+    shells,
     stream,
 )
 from controller.api.call import Route, choice, flag, whole, word
@@ -48,6 +49,9 @@ from wire.api import (
     ReserveRequest,
     ShareList,
     ShareWeight,
+    ShellGiven,
+    ShellOpened,
+    ShellRequest,
     SubmitRequest,
     Submitted,
     WhatIf,
@@ -59,6 +63,7 @@ MOST = (1 << 62) - 1
 PAGE = 1_000
 
 BINARY, EVENTS, JSON = "application/octet-stream", "text/event-stream", "application/json"
+LINES = "application/x-ndjson"
 
 AFTER = whole("after", "Go on behind this one.", 0, MOST, 0)
 LIMIT = whole("limit", "At most so many.", 1, PAGE, PAGE)
@@ -103,6 +108,24 @@ ROUTES = (
             word("node", "Whose output, of a job on several nodes; the first if left out."),
         ),
         refuses=(404, 409, 503),
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{job}/shells",
+        shells.open_one,
+        ShellOpened,
+        ShellRequest,
+        status=201,
+        refuses=(404, 409, 413, 422, 503),
+    ),
+    Route("GET", "/v1/shells/{shell}", shells.read, LINES, refuses=(404, 409)),
+    Route(
+        "POST",
+        "/v1/shells/{shell}/input",
+        shells.write,
+        ShellOpened,
+        ShellGiven,
+        refuses=(404, 413, 422),
     ),
     Route("GET", "/v1/nodes", nodes.listing, NodeList),
     Route("GET", "/v1/gpus", nodes.gpus, GpuList),

@@ -20,6 +20,7 @@ from controller.core.records import job_of
 from controller.core.rows import Entry
 from controller.daemon import Daemon
 from controller.feed import Commit, Lagged, Subscription
+from controller.nodes.shells import Shell
 from wire.api import JobView, NodeView, StreamBatch
 
 BATCH = 500
@@ -59,6 +60,7 @@ class Streams:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
+        self.shells: dict[str, tuple[str, Shell]] = {}
         self._closing = False
         self._open: set[Subscription] = set()
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
@@ -82,6 +84,8 @@ class Streams:
         self._closing = True
         for subscription in self._open:
             subscription.close()
+        for _, shell in self.shells.values():
+            shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
         """A live commit as it is sent, rendered once for all who keep pace."""

@@ -6,9 +6,11 @@ import asyncio
 from base64 import b64decode
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
 from typing import Protocol
 
 from controller.nodes.link import LogMissing, NodeAway
+from controller.nodes.shells import Shell
 from wire.codec import Malformed
 from wire.frames import (
     MAX_FRAME,
@@ -22,10 +24,13 @@ from wire.frames import (
     Hello,
     Leave,
     LogChunk,
+    OpenShell,
     Ping,
     Pong,
     ReadLog,
     Report,
+    ShellEnded,
+    ShellOutput,
     StopReading,
     pack,
     unpack,
@@ -70,6 +75,7 @@ class Conversation:
         self._outgoing: list[bytes] = []
         self._cut: asyncio.Future[str] = self._loop.create_future()
         self._readings: dict[int, _Reading] = {}
+        self._shells: dict[int, Shell] = {}
         self._requests = 0
         self._clock: float | None = None
 
@@ -90,6 +96,8 @@ class Conversation:
             self._cut.cancel()
             for reading in self._readings.values():
                 reading.lose()
+            for shell in self._shells.values():
+                shell.lose()
 
     def send(self, frame: ControllerFrame) -> None:
         """Queue a frame; all frames of one turn of the event loop leave in one write."""
@@ -133,6 +141,14 @@ class Conversation:
                 if not (reading.ended or reading.stopped):
                     self.send(StopReading(request.request))
 
+    def open_shell(self, order: OpenShell) -> Shell:
+        """A command in the allocation of an attempt."""
+        for ended in [number for number, shell in self._shells.items() if shell.closed]:
+            del self._shells[ended]
+        self._requests += 1
+        shell = self._shells[self._requests] = Shell(replace(order, request=self._requests), self.send)
+        return shell
+
     async def _listen(self) -> str:
         buffer = bytearray()
         while data := await self._line.read():
@@ -159,6 +175,9 @@ class Conversation:
             return self._greet(frame)
         if isinstance(frame, LogChunk):
             self._take_chunk(frame)
+        elif isinstance(frame, (ShellOutput, ShellEnded)):
+            if frame.request in self._shells:
+                self._shells[frame.request].hear(frame)
         elif isinstance(frame, Pong):
             self._clock = frame.clock
         elif isinstance(frame, _TOLD):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from wire.frames import AgentFrame, ControllerFrame
+from wire.frames import AgentFrame, ControllerFrame, OpenShell
+
+if TYPE_CHECKING:
+    from controller.nodes.shells import Shell
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class NodeLink(Protocol):
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
         """A log piece by piece; raises NodeAway or LogMissing. Close it to stop reading."""
+
+    def open_shell(self, order: OpenShell) -> Shell:
+        """Run a command in the allocation of an attempt; raises NodeAway."""
 
     async def close(self) -> None:
         """Let the agent go; its attempts go on."""

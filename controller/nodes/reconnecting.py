@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 
 from controller.nodes.conversation import Conversation, Line
 from controller.nodes.link import Deliver, LinkLost, NodeAway
-from wire.frames import AgentFrame, ControllerFrame
+from controller.nodes.shells import Shell
+from wire.frames import AgentFrame, ControllerFrame, OpenShell
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -63,6 +64,12 @@ class ReconnectingLink(ABC):
                 yield piece
         finally:
             await pieces.aclose()
+
+    def open_shell(self, order: OpenShell) -> Shell:
+        """A command in the allocation of an attempt."""
+        if self._talk is None or not self._talk.greeted:
+            raise NodeAway(f"node {self.name} is away")
+        return self._talk.open_shell(order)
 
     async def close(self) -> None:
         """Let the agent go; its attempts go on."""

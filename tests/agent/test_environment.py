@@ -14,7 +14,7 @@ import pytest
 from controller.core import inputs
 from tests.agent.driving import Driven, end_all, eventually
 from tests.worlds import World, facts, spec
-from wire.frames import Hello, Start
+from wire.frames import Go, Hello, Start
 
 RENDEZVOUS = """
 import os, socket, sys
@@ -117,6 +117,10 @@ def test_a_launcher_finds_its_peers_across_hosts(places: tuple[Place, Place], tm
         for agent, order in zip(agents, orders(places, gpus=4, nodes=2, tasks_per_node=2), strict=True):
             agent.hello()
             agent.send(order)
+        for agent in agents:
+            agent.until(lambda _, agent=agent: any(each.ready for each in agent.reports(1)))
+        for agent in agents:
+            agent.send(Go(1, 1))
         assert [agent.ended(1).code for agent in agents] == [0, 0], [
             agent.log(1, "stderr") for agent in agents
         ]

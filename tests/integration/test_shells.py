@@ -1,0 +1,88 @@
+"""A command and a terminal beside a running job, through command line, API, link and agent."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from fcntl import ioctl
+
+import pytest
+
+from tests.systems import PATIENCE_S, System
+from wire.words import JobState
+
+CORRAL = [sys.executable, "-P", "-m", "cli"]
+
+
+@pytest.fixture
+def running(build: Callable[..., System]) -> System:
+    """One job on two nodes that runs."""
+    made = build("gpu01", "gpu02").start()
+    made.corral("submit", "--nodes", "2", "--env", "MINE=yes", "--", "sleep", "1000")
+    made.await_jobs([1], JobState.RUNNING)
+    return made
+
+
+def environment(system: System) -> dict[str, str]:
+    return {**os.environ, "CORRAL_URL": f"unix://{system.socket}", "TERM": "xterm"}
+
+
+def test_a_command_in_a_pipe(running: System) -> None:
+    script = "cat; echo $MINE $CORRAL_NODE; echo wrong >&2; exit 9"
+    done = subprocess.run(
+        [*CORRAL, "exec", "--node", "gpu02", "1", "--", "sh", "-c", script],
+        env=environment(running),
+        input=b"typed\n" + bytes(range(256)) * 10_000,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 9, done.stderr
+    assert done.stdout == b"typed\n" + bytes(range(256)) * 10_000 + b"yes gpu02\n"
+    assert done.stderr == b"wrong\n"
+
+
+def test_a_shell_on_a_terminal(running: System) -> None:
+    """Size, keys and exit code pass through; a job that ends takes the shell along."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(CORRAL[0], [*CORRAL, "attach", "1"], environment(running))
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+    os.write(terminal, b"stty size; echo $CORRAL_NODE $((6*7))\n")
+    _until(terminal, b"33 111\r\ngpu01 42\r\n")
+    os.write(terminal, b"sleep 1000\n")
+    os.write(terminal, b"\x03")  # ends the sleep there, not corral here
+    os.write(terminal, b"echo still $((7*7))\n")
+    _until(terminal, b"still 49")
+    running.corral("job", "cancel", "1")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 137
+    running.await_jobs([1], JobState.CANCELLED)
+
+
+def _until(terminal: int, wanted: bytes) -> None:
+    seen = b""
+    while wanted not in seen:
+        assert select.select([terminal], [], [], PATIENCE_S)[0], seen
+        seen += os.read(terminal, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("exec", "2", "--", "true"), 3, "there is no job"),
+        (("exec", "--node", "gpu09", "1", "--", "true"), 3, "job 1 has no part on 'gpu09'"),
+        (("exec", "1", "--", "no-such-program"), 127, "cannot run no-such-program"),
+    ],
+)
+def test_what_cannot_be_says_why(running: System, words: tuple[str, ...], code: int, told: str) -> None:
+    done = subprocess.run(
+        [*CORRAL, *words], env=environment(running), capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, told in done.stderr) == (code, True), done.stderr
