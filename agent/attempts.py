@@ -18,11 +18,12 @@ from agent.instructions import (
     Keep,
     KeepEnded,
     PutAway,
+    Release,
     Tell,
     Watch,
 )
 from agent.spool import Found, Key, learn
-from wire.frames import AttemptStatus, Report, Settle, Start, Stop
+from wire.frames import AttemptStatus, Go, Report, Settle, Start, Stop
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Attempt:
     stop: Stop | None = None
     losses: int = 0
     settled: bool = False
+    released: bool = False
 
     @property
     def over(self) -> bool:
@@ -167,6 +169,14 @@ class Attempts:
         attempt.launched = True
         return [Halt(stop), HandOver(key)]  # its supervisor finds the order to stop and records the end
 
+    def go(self, go: Go) -> list[Instruction]:
+        """Its gang is complete."""
+        attempt = self._known.get((go.job, go.attempt))
+        if attempt is None or attempt.over or attempt.status.pid is not None:
+            return []
+        attempt.released = True
+        return [Release((go.job, go.attempt))]
+
     def settle(self, settle: Settle) -> list[Instruction]:
         """The end is on record over there."""
         key = (settle.job, settle.attempt)
@@ -211,7 +221,8 @@ class Attempts:
     def _watch(self, key: Key, attempt: Attempt, pid: int) -> list[Instruction]:
         attempt.supervisor = pid
         halt: list[Instruction] = [Halt(attempt.stop)] if attempt.stop is not None else []
-        return [Watch(key, pid), *halt]
+        release: list[Instruction] = [Release(key)] if attempt.released else []
+        return [Watch(key, pid), *halt, *release]
 
     def _update(self, key: Key, attempt: Attempt, status: AttemptStatus) -> list[Instruction]:
         if status == attempt.status:

@@ -47,6 +47,13 @@ class Halt:
 
 
 @dataclass(frozen=True)
+class Release:
+    """Leave word in the spool that the gang may start, and wake the supervisor."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
 class GiveUp:
     """End an attempt that could not be handed over, unless a supervisor has it after all."""
 
@@ -75,4 +82,4 @@ class Tell:
     report: Report
 
 
-Instruction = Union[Keep, KeepEnded, HandOver, Watch, Halt, GiveUp, PutAway, Forget, Tell]
+Instruction = Union[Keep, KeepEnded, HandOver, Watch, Halt, Release, GiveUp, PutAway, Forget, Tell]

@@ -23,6 +23,33 @@ def start(launch: Launch, argv: list[str], task: dict[str, str]) -> int:
     return (_spawn if launch.user is None else _fork)(launch, argv, env)
 
 
+def rehearse(launch: Launch) -> None:
+    """All that starting it needs, as its user and without doing it; raises NotStarted."""
+    answer, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            change_user(launch)
+            _enter(launch.cwd)
+            _make(launch.checkpoint_dir)
+            program = _find(launch.argv[0], launch.env)
+            if not os.access(program, os.X_OK):
+                reason = "Permission denied" if os.path.exists(program) else "No such file or directory"
+                raise NotStarted(f"cannot run {program}: {reason}")
+        except NotStarted as error:
+            os.write(tell, str(error).encode("utf-8", "replace")[:4_096])
+        except BaseException as error:
+            os.write(tell, f"cannot become its user: {error}".encode("utf-8", "replace")[:4_096])
+        finally:
+            os._exit(0)
+    os.close(tell)
+    sentence = os.read(answer, 4_096)
+    os.close(answer)
+    os.waitpid(pid, 0)
+    if sentence:
+        raise NotStarted(sentence.decode("utf-8", "replace"))
+
+
 def change_user(launch: Launch) -> None:
     """Become who the job runs as, for good; raises OSError."""
     if launch.user is not None:

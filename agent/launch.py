@@ -30,6 +30,7 @@ class Launch:
         hook_s: float = 0.0,
         hook_env: dict[str, str] | None = None,
         log_bytes: int = 0,
+        barrier: bool = False,
         limit_s: float | None = None,
         grace_s: float = 0.0,
         warn: tuple[int, float] | None = None,
@@ -55,6 +56,7 @@ class Launch:
         self.hook_s = hook_s
         self.hook_env = hook_env or {}
         self.log_bytes = log_bytes
+        self.barrier = barrier
         self.limit_s = limit_s
         self.grace_s = grace_s
         self.warn = warn

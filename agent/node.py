@@ -31,6 +31,7 @@ from wire.frames import (
     AgentFrame,
     CheckGpu,
     CloseShell,
+    Go,
     GpuReport,
     Hello,
     Leave,
@@ -93,6 +94,7 @@ class Node:
             instructions.HandOver: self._hand_over,
             instructions.Watch: self._watch_soon,
             instructions.Halt: self._halt,
+            instructions.Release: self._release,
             instructions.GiveUp: self._give_up,
             instructions.PutAway: lambda each: spool.settle(each.key),
             instructions.Forget: lambda each: spool.forget(each.key),
@@ -101,6 +103,7 @@ class Node:
         self._obeying: dict[type, Callable[[Any], None]] = {
             Start: lambda order: self._do(self.attempts.start(order, time.time())),
             Stop: lambda stop: self._do(self.attempts.stop(stop, time.time())),
+            Go: lambda go: self._do(self.attempts.go(go)),
             Settle: lambda settle: self._do(self.attempts.settle(settle)),
             ReadLog: self.logs.read,
             CheckGpu: lambda each: gpus.check(each.uuid, each.after_s),
@@ -312,6 +315,13 @@ class Node:
             watched = self.watched.get((halt.stop.job, halt.stop.attempt))
             if watched is not None:
                 watched.wake()
+
+    def _release(self, release: instructions.Release) -> None:
+        self.spool.keep_go(release.key)
+        self._watch()
+        watched = self.watched.get(release.key)
+        if watched is not None:
+            watched.wake()
 
     def _watch_soon(self, watch: instructions.Watch) -> None:
         """Most attempts of a second's length end in the same turn and need no watching."""

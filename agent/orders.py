@@ -99,6 +99,7 @@ class Preparation:
         policy = self.policy
         launch.prolog, launch.epilog, launch.hook_s = list(policy.prolog), list(policy.epilog), policy.hook_s
         launch.hook_env = environment.of_hooks(order, account, place)
+        launch.barrier = order.barrier
         launch.log_bytes = policy.log_mib << 20
         return launch
 

@@ -2,6 +2,7 @@
 
     6b1c0f2e order <boot id> <the Start frame, or null>
     90af3c11 claimed <supervisor's pid> <words, if it is lost already>
+    c4d1f0b3 ready
     1d00b7aa started <pid> <start time in ticks> <unix time>
     5e0fa2c4 checkpoint <unix time> <bytes> <path>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <why, in words>

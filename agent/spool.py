@@ -2,7 +2,7 @@
 
     lock                 held by the one agent that uses this spool
     hints                a FIFO on which supervisors say what they just recorded
-    attempts/42.1/       record (see record.py), stdout, stderr, stop
+    attempts/42.1/       record (see record.py), stdout, stderr, stop, go
     settled/42.1/        the same, once the controller has the outcome on record; kept for its logs
     unreadable/          records that are not what was written, kept for whoever repairs them
 
@@ -174,6 +174,10 @@ class Spool:
             os.close(descriptor)
         os.rename(f"{place}/.stop", f"{place}/stop")
 
+    def keep_go(self, key: Key) -> None:
+        """Leave word that the gang may start."""
+        os.close(os.open(f"{self.place(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
     def settle(self, key: Key) -> None:
         """The controller has the outcome: keep the logs, report no more."""
         name = name_of(key)
@@ -298,9 +302,11 @@ def _order(key: Key, lines: list[list[str]]) -> Start | None:
 def learn(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
     """The status after one more fact."""
     try:
+        if fact[0] == "ready":
+            return replace(status, ready=True)
         if fact[0] == "started":
             _, pid, _, at = fact
-            return AttemptStatus(status.job, status.attempt, int(pid), float(at))
+            return replace(status, pid=int(pid), started_at=float(at))
         if fact[0] == "checkpoint":
             _, at, size, path = fact
             return replace(status, checkpoint=Checkpoint(path, int(size), float(at)))
@@ -317,6 +323,7 @@ def learn(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
                 why,
                 Usage(float(cpu_s), int(rss_mib)),
                 status.checkpoint,
+                status.ready,
             )
     except ValueError:
         raise Unreadable(f"a fact that is none: {fact[0]}") from None

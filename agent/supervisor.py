@@ -15,7 +15,7 @@ import time
 from agent import checkpoints, hooks, lease, record, tree
 from agent.binding import bind
 from agent.group import Group
-from agent.job import NotStarted, complain, start
+from agent.job import NotStarted, complain, rehearse, start
 from agent.launch import Launch
 from agent.output import Output
 
@@ -104,12 +104,30 @@ class Supervisor:
         )
         if wrong and not self.why:
             raise NotStarted(wrong)
+        if launch.barrier and not self.why:
+            rehearse(launch)
+            self._await_go()
         self._heed_lease()  # it may have run out meanwhile
         if self.why:
             self._begin_ending(0.0)
 
+    def _await_go(self) -> None:
+        """Say that we are ready, and wait until all are, or are wanted no more."""
+        ready = record.line("ready")
+        self._write(ready)
+        self._say(ready)
+        while not self.why and not os.path.exists(f"{self.launch.place}/go"):
+            self._heed_lease()
+            left = _A_DAY if self.lease_at is None else self.lease_at - time.monotonic()
+            left = min(left, _RETRY_S) if self.unsaid else left
+            woken = signal.sigtimedwait(_WAKING, max(0.0, left))
+            if self.unsaid:
+                self._say()
+            if woken is not None and woken.si_signo == signal.SIGTERM:
+                self._read_stop()
+
     def _stop_came(self) -> bool:
-        self._read_stop(default=LOST)
+        self._read_stop(default="" if self.launch.barrier else LOST)
         return bool(self.why)
 
     def _start(self) -> None:
@@ -180,7 +198,7 @@ class Supervisor:
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
         if woken is not None and woken.si_signo == signal.SIGTERM:
-            self._read_stop(default=LOST)
+            self._read_stop(default="" if self.launch.barrier else LOST)  # who waited is woken to start, too
         if self.unsaid:
             self._say()
         self._see_to(time.monotonic())

@@ -48,6 +48,7 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
         "corral job logs -f last",
         "corral job logs --stderr 7_3",
         "corral job logs -n 20 7",
+        "corral job logs --node gpu02 7",
     )
 )
 def logs(
@@ -57,8 +58,13 @@ def logs(
     lines: Annotated[
         int | None, typer.Option("--lines", "-n", metavar="N", min=0, help="Only the last N lines.")
     ] = None,
+    node: Annotated[
+        str,
+        typer.Option("--node", metavar="NODE", help="Of a job on several nodes, only what it wrote there."),
+    ] = "",
 ) -> int:
-    """Show what a job wrote."""
+    """Show what a job wrote; of a job on several nodes every line with its node."""
+    from cli import gang
     from cli.follow import until_started
     from cli.logs import copy, last_lines, last_lines_and_place
 
@@ -67,15 +73,23 @@ def logs(
     if follow and not found.attempt and not found.state.terminal:
         note(f"corral: {facts.line_of(found)}; its output follows when it starts")
         until_started(found.id)
+        found = client.job(found.id).job
+    nodes, out = [held.node for held in found.held], sys.stdout.buffer
+    if len(nodes) > 1 and not node:
+        if follow and not found.state.terminal:
+            gang.follow(found.id, nodes, stream, out)
+        else:
+            gang.show(client, found.id, nodes, stream, out, lines)
+        return 0
     if lines is not None:
         if follow:
-            text, place = last_lines_and_place(client, found.id, stream, lines)
+            text, place = last_lines_and_place(client, found.id, stream, lines, node=node)
         else:
-            text = last_lines(client, found.id, stream, lines)
+            text = last_lines(client, found.id, stream, lines, node=node)
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
     if follow or lines is None:
-        copy(client, found.id, stream, sys.stdout.buffer, follow=follow, offset=place)
+        copy(client, found.id, stream, out, follow=follow, offset=place, node=node)
     return 0
 
 

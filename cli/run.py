@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, TextIO
 
@@ -15,6 +16,7 @@ from cli.asked import Asked, asking
 from cli.commands import application, examples
 from cli.exits import Mistake
 from cli.follow import changes
+from cli.gang import Marked
 from cli.interrupts import Interrupted, Interrupts
 from cli.jobs import spec_of
 from cli.logs import copy
@@ -106,7 +108,7 @@ class _Attendance:
             if job.started_at is not None and job.attempt > self._attempt:
                 self._finish()
                 self._attempt = job.attempt
-                self._readers = [_Reader(job.id, "stdout", sys.stdout), _Reader(job.id, "stderr", sys.stderr)]
+                self._readers = list(_readers(job))
             if job.state.terminal:
                 self._finish()
                 return job
@@ -125,19 +127,30 @@ class _Attendance:
                 reader.join()
 
 
+def _readers(job: JobView) -> Iterator[_Reader]:
+    """Of a job on several nodes every line comes with its node."""
+    nodes = [held.node for held in job.held]
+    for node in nodes if len(nodes) > 1 else [""]:
+        yield _Reader(job.id, "stdout", sys.stdout, node)
+        yield _Reader(job.id, "stderr", sys.stderr, node)
+
+
 class _Reader(threading.Thread):
     """Copies one output of a job to one of ours."""
 
-    def __init__(self, job: int, stream: str, sink: TextIO) -> None:
+    def __init__(self, job: int, stream: str, sink: TextIO, node: str) -> None:
         super().__init__(daemon=True)
         self.unread = False
-        self._what = (job, stream, sink.buffer)
+        self._what = (job, stream, Marked(node, sink.buffer) if node else sink.buffer)
+        self._node = node
         self.start()
 
     def run(self) -> None:
         job, stream, sink = self._what
         try:
-            copy(Client(), job, stream, sink, follow=True, quiet=True)
+            copy(Client(), job, stream, sink, follow=True, quiet=True, node=self._node)
+            if isinstance(sink, Marked):
+                sink.finish()
         except BrokenPipeError:
             self.unread = True
             # The main thread waits for news of the job and would not notice.

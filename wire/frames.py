@@ -98,6 +98,8 @@ class AttemptStatus:
     why: str = ""
     usage: Optional[Usage] = None
     checkpoint: Optional[Checkpoint] = None
+    ready: bool = False
+    """It waits at the barrier of its gang for Go."""
 
 
 # --- agent to controller ---
@@ -242,7 +244,8 @@ class Start:
     """Run one attempt. A repeat is harmless; an older attempt than one already seen is refused.
 
     `checkpoint` is what an earlier attempt of the job saved; the fields after it are those of the JobSpec.
-    `tasks` processes run on this node, the one of number `rank` among the job's `nodes`.
+    `tasks` processes run on this node, the one of number `rank` among the job's `nodes`. With `barrier` it
+    makes everything ready, says so and waits for Go.
     """
 
     job: int
@@ -269,6 +272,15 @@ class Start:
     tasks: int = 1
     rank: int = 0
     nodes: int = 1
+    barrier: bool = False
+
+
+@dataclass(frozen=True)
+class Go:
+    """All members of the gang are ready: start. A repeat is harmless."""
+
+    job: int
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -397,6 +409,7 @@ AgentFrame = Union[
 ]
 ControllerFrame = Union[
     Start,
+    Go,
     Stop,
     Settle,
     ReadLog,
@@ -429,6 +442,7 @@ _KINDS: dict[str, type[Any]] = {
     "close_shell": CloseShell,
     "pong": Pong,
     "start": Start,
+    "go": Go,
     "stop": Stop,
     "settle": Settle,
     "read_log": ReadLog,

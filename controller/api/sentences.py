@@ -153,6 +153,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
+    "MemberReady": lambda facts: f"job {facts['job']} is ready on {facts['node']} and waits for the others",
     "AttemptStarted": lambda facts: (
         f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
     ),

@@ -140,6 +140,10 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.accounts.place(job, event.allocations)
 
 
+def _member_ready(state: State, event: events.MemberReady) -> None:
+    state.jobs[event.job].members[event.node].ready = True
+
+
 def _attempt_started(state: State, event: events.AttemptStarted) -> None:
     job = state.jobs[event.job]
     member = job.members[event.node]
@@ -354,6 +358,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,
+    events.MemberReady: _member_ready,
     events.AttemptStarted: _attempt_started,
     events.AttemptExited: _attempt_exited,
     events.StopRequested: _stop_requested,

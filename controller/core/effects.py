@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.frames import CheckGpu, Settle, Start, Stop
+from wire.frames import CheckGpu, Go, Settle, Start, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class SendToNode:
     """Tell the agent of a node; lost while the link is down, made good by the next hello."""
 
     node: str
-    frame: Start | Stop | Settle | CheckGpu
+    frame: Start | Go | Stop | Settle | CheckGpu
 
 
 Effect = SendToNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core import events, inputs, losses, reserving
+from controller.core import events, gangs, inputs, losses, reserving
 from controller.core.admission import admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
@@ -362,6 +362,11 @@ class Engine:
             )
             self._order(SendToNode(node, frame))
             return
+        ready = gangs.news(job, node, status, now)
+        if ready is not None:
+            self._record(ready)
+        for release in gangs.releases(job, status):
+            self._order(release)
         if member.started_at is None and status.started_at is not None:
             self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
         if status.ended_at is not None:

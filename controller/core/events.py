@@ -128,6 +128,14 @@ class JobPlaced(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberReady(JobEvent):
+    """One member of a gang has everything it needs, and waits for the others."""
+
+    attempt: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptStarted(JobEvent):
     """The process of one member is running."""
 
@@ -387,6 +395,7 @@ Event = (
     | GateClosed
     | GateOpened
     | JobPlaced
+    | MemberReady
     | AttemptStarted
     | AttemptExited
     | GpuFaultNoted

@@ -30,6 +30,8 @@ class Member:
     fault: str = ""
     """What happened to a GPU that it holds; `own` if that was its own doing."""
     own: bool = False
+    ready: bool = False
+    """At the barrier of its gang, or beyond it."""
 
     @property
     def failed(self) -> bool:

@@ -40,6 +40,7 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             tasks=spec.tasks_per_node,
             rank=rank,
             nodes=len(job.members),
+            barrier=len(job.members) > 1,
         )
         for rank, (node, member) in enumerate(job.members.items())
     }

@@ -51,6 +51,7 @@ class MemberRecord:
     max_rss_mib: int
     fault: str = ""
     own: bool = False
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ def _member_record(member: Member) -> MemberRecord:
         member.max_rss_mib,
         member.fault,
         member.own,
+        member.ready,
     )
 
 
@@ -239,6 +241,7 @@ def _member(record: MemberRecord) -> Member:
         record.max_rss_mib,
         record.fault,
         record.own,
+        record.ready,
     )
 
 

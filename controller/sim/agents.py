@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from wire.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Settle, Start, Stop
+from wire.frames import AttemptStatus, Checkpoint, Go, Hello, NodeFacts, Settle, Start, Stop
 
 Key = tuple[int, int]
 
@@ -47,9 +47,11 @@ class VirtualAgent:
             attempts=tuple(self.attempts.values()),
         )
 
-    def obey(self, order: Start | Stop | Settle, now: float) -> AttemptStatus | None:
+    def obey(self, order: Start | Go | Stop | Settle, now: float) -> AttemptStatus | None:
         """Carry out an order; what there is to report at once."""
         key = order.job, order.attempt
+        if isinstance(order, Go):
+            return None  # members of virtual gangs begin together by themselves
         if isinstance(order, Settle):
             self.attempts.pop(key, None)
             return None

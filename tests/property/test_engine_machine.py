@@ -23,7 +23,7 @@ from tests.worlds import PIPELINE as PLAIN
 from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
-from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Settle, Start, Stop
+from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Settle, Start, Stop
 from wire.hosts import HostSpec
 from wire.spec import JobSpec, array_most
 from wire.words import JobState, TroubleKind
@@ -75,6 +75,8 @@ class Agents:
             key = (sent.node, frame.job, frame.attempt)
             if isinstance(frame, Start):
                 self.alive.setdefault(key, AttemptStatus(frame.job, frame.attempt))
+            elif isinstance(frame, Go):
+                continue  # it starts when the test says so
             elif isinstance(frame, Stop):
                 old = self.alive.get(key)
                 if old is None or old.ended_at is None:
@@ -265,6 +267,8 @@ class EngineMachine(RuleBasedStateMachine):
         old = self.agents.alive[key]
         if old.ended_at is not None:
             new = old
+        elif old.started_at is None and not old.ready and data.draw(st.booleans()):
+            new = AttemptStatus(old.job, old.attempt, ready=True)
         elif old.started_at is None:
             new = AttemptStatus(old.job, old.attempt, 1, self.world.now)
         else:

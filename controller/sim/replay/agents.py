@@ -18,7 +18,7 @@ from controller.core.state import State
 from controller.sim.clock import Clock
 from controller.sim.replay.courses import LOST, NEVER, Course
 from controller.sim.replay.history import History
-from wire.frames import AttemptStatus, Hello, Settle, Start, Stop, Usage
+from wire.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, Usage
 
 STEP_S = 1.0
 """How often a controller looks whether a silence has become too long."""
@@ -64,6 +64,14 @@ class PastAgents:
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, told)
         return inputs.AgentSaidHello(event.node, hello)
 
+    def ready(self, event: events.MemberReady) -> Input | None:
+        """A member of a gang that goes as recorded waits for the others."""
+        key = (event.job, event.attempt, event.node)
+        if key not in self._as_recorded:
+            return None
+        self._as_recorded[key] = AttemptStatus(event.job, event.attempt, ready=True)
+        return inputs.AgentReported(event.node, self._as_recorded[key])
+
     def started(self, event: events.AttemptStarted) -> Input | None:
         """A process of an attempt that goes as recorded runs."""
         key = (event.job, event.attempt, event.node)
@@ -99,9 +107,11 @@ class PastAgents:
                 key = (placed.job, placed.attempt, allocation.node)
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
-    def obey(self, node: str, order: Start | Stop | Settle) -> None:
+    def obey(self, node: str, order: Start | Go | Stop | Settle) -> None:
         """Carry out an order, if it arrives."""
         key = (order.job, order.attempt, node)
+        if isinstance(order, Go):
+            return  # members begin together by themselves, or as recorded
         if key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order

@@ -1,0 +1,85 @@
+"""A member of a gang makes everything ready, says so, and starts at the word."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import Driven, eventually
+from wire.frames import AttemptStatus, Go, Stop
+
+Run = Callable[..., Driven]
+
+
+def waiting(agent: Driven, *command: str, **order: object) -> AttemptStatus:
+    """A member that is ready."""
+    agent.start(1, *command, barrier=True, nodes=2, **order)
+    return agent.until(lambda _: next((each for each in agent.reports(1) if each.ready), None))
+
+
+def test_it_starts_at_the_word_and_hears_it_twice_without_harm(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    told = waiting(agent, "sh", "-c", f"touch {tmp_path}/ran; sleep 1000")
+    assert (told.pid, told.started_at) == (None, None)
+    assert not (tmp_path / "ran").exists()
+    agent.send(Go(1, 1), Go(1, 1))
+    agent.started(1)
+    agent.send(Go(1, 1))
+    eventually((tmp_path / "ran").exists)
+    os.kill(agent.supervisor(1), signal.SIGTERM)  # what a word that comes late looks like to it
+    agent.send(Stop(1, 1, why="asked"))
+    assert agent.ended(1).why == "asked"
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({"workdir": "/no/such/place"}, "cannot enter the working directory /no/such/place"),
+        ({"env": {"PATH": "/nowhere"}}, "cannot run true: not found in PATH"),
+    ],
+)
+def test_who_cannot_start_is_never_ready(run: Run, order: dict[str, object], why: str) -> None:
+    agent = run()
+    agent.start(1, "true", barrier=True, nodes=2, **order)
+    ended = agent.ended(1)
+    assert ended.why.startswith(f"launch_failed: {why}")
+    assert not ended.ready
+
+
+def test_it_may_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    waiting(agent, "touch", f"{tmp_path}/ran")
+    agent.send(Stop(1, 1, why="member_failed"))
+    ended = agent.ended(1)
+    assert (ended.why, ended.pid) == ("member_failed", None)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_it_goes_on_waiting_while_no_agent_lives(run: Run) -> None:
+    first = run()
+    waiting(first, "true")
+    first.kill()
+    second = run()
+    (status,) = second.hello().attempts
+    assert status.ready
+    assert status.pid is None
+    second.send(Go(1, 1))
+    assert second.ended(1).code == 0
+
+
+def test_a_word_that_was_written_down_counts_though_nobody_was_woken(run: Run) -> None:
+    first = run()
+    waiting(first, "true")
+    supervisor = first.supervisor(1)
+    os.kill(supervisor, signal.SIGSTOP)
+    first.send(Go(1, 1))
+    eventually((first.spool / "attempts" / "1.1" / "go").exists)
+    first.kill()
+    os.kill(supervisor, signal.SIGCONT)
+    second = run()
+    status = next((each for each in second.hello().attempts if each.ended_at), None) or second.ended(1)
+    assert status.code == 0
