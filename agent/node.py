@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
-from agent import instructions, lease, record
+from agent import instructions, lease, record, tree
 from agent.attempts import Attempts
 from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
@@ -43,6 +43,7 @@ from wire.frames import (
     Settle,
     ShellInput,
     ShellTaken,
+    Signal,
     Start,
     Stop,
     StopReading,
@@ -104,6 +105,7 @@ class Node:
             Start: lambda order: self._do(self.attempts.start(order, time.time())),
             Stop: lambda stop: self._do(self.attempts.stop(stop, time.time())),
             Go: lambda go: self._do(self.attempts.go(go)),
+            Signal: self._signal,
             Settle: lambda settle: self._do(self.attempts.settle(settle)),
             ReadLog: self.logs.read,
             CheckGpu: lambda each: gpus.check(each.uuid, each.after_s),
@@ -143,6 +145,13 @@ class Node:
                 self._turn()
         except Gone:
             self.shells.close_all()
+
+    def _signal(self, told: Signal) -> None:
+        """Not written down: whoever sends a signal sees what it does, and can send another."""
+        holder = self.spool.holder((told.job, told.attempt))
+        if holder is not None:
+            number = signal.Signals[f"SIG{told.signal}"].value
+            tree.send(tree.listening(tree.descendants(holder), number), number)
 
     def _prepare_shell(self, key: Key, command: tuple[str, ...], term: str) -> Launch:
         order, holder = self.attempts.running(key), self.spool.holder(key)

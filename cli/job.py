@@ -134,6 +134,19 @@ def change(
     return _each(jobs, mine, dry_run, output, lambda client: lambda job: changed(client, job, changes))
 
 
+@app.command(epilog=examples("corral job signal 7 USR1", "corral job signal last SIGHUP"))
+def signal(
+    job: Job, name: Annotated[str, typer.Argument(metavar="SIGNAL", help="USR1, USR2, HUP, INT, TERM, …")]
+) -> int:
+    """Tell a running job something: those of its processes that have a handler for the signal get it."""
+    client = Client()
+    try:
+        client.signal(one(client, job).id, units.signal(name))
+    except ValueError as error:
+        raise exits.Mistake(str(error), "'corral job cancel' ends a job.") from None
+    return 0
+
+
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))
 def hold(
     jobs: Jobs = [],  # noqa: B006 - never changed

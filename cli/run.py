@@ -51,6 +51,8 @@ def run(
 ) -> int:
     """Submit a job, show its output live, and exit with its code. Ctrl-C cancels the job.
 
+    SIGUSR1 and SIGUSR2 are passed on to those of its processes that have a handler for them.
+
     Options are those of 'corral submit'.
     """
     spec = spec_of(asked, words, is_command=context.meta["is_command"])
@@ -62,7 +64,21 @@ def run(
     client = Client()
     with Interrupts() as interrupts:
         submitted = send(client, spec, key, as_user)
+        _forward(submitted.ids[0])
         return _attend(client, _Attendance(submitted.ids[0], quiet, interrupts))
+
+
+def _forward(job: int) -> None:
+    """SIGUSR1 and SIGUSR2 are for the job, which may have a handler for them."""
+
+    def pass_on(number: int) -> None:
+        try:
+            Client().signal(job, signal.Signals(number).name)
+        except (Refused, Unreachable) as failure:
+            note(f"corral: {signal.Signals(number).name} does not reach job {job}: {failure}")
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, _: threading.Thread(target=pass_on, args=(number,)).start())
 
 
 def _attend(client: Client, attendance: _Attendance) -> int:

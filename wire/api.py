@@ -104,6 +104,13 @@ class NodeMarks:
 
 
 @dataclass(frozen=True)
+class SignalRequest:
+    """A signal such as USR1, for the processes of a running job that have a handler for it."""
+
+    signal: str
+
+
+@dataclass(frozen=True)
 class ShellRequest:
     """Run a command in a running job's allocation; without one, a login shell. `node` is for gangs."""
 

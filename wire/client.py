@@ -38,6 +38,7 @@ from wire.api import (
     ShellOpened,
     ShellRequest,
     ShellSaid,
+    SignalRequest,
     StreamBatch,
     SubmitRequest,
     Submitted,
@@ -121,6 +122,10 @@ class Client:
     def change(self, job: JobName, changes: Mapping[str, Any]) -> JobView:
         """Change what a job asks for: fields of its JobSpec as JSON has them."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
+
+    def signal(self, job: JobName, signal: str) -> JobView:
+        """Tell the processes of a running job something."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal))
 
     def hold(self, job: JobName) -> JobView:
         """Keep a queued job from starting."""

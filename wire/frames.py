@@ -298,6 +298,15 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Signal:
+    """Tell those processes of an attempt that have a handler for this signal; the others would end."""
+
+    job: int
+    attempt: int
+    signal: str
+
+
+@dataclass(frozen=True)
 class Settle:
     """The end of this attempt is on record: stop reporting it. Logs stay until retention takes them."""
 
@@ -411,6 +420,7 @@ ControllerFrame = Union[
     Start,
     Go,
     Stop,
+    Signal,
     Settle,
     ReadLog,
     StopReading,
@@ -444,6 +454,7 @@ _KINDS: dict[str, type[Any]] = {
     "start": Start,
     "go": Go,
     "stop": Stop,
+    "signal": Signal,
     "settle": Settle,
     "read_log": ReadLog,
     "stop_reading": StopReading,

@@ -14,6 +14,7 @@ from controller.core.edits import edited
 from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
+from controller.nodes.link import NodeAway
 from wire.api import (
     JobChange,
     JobDetail,
@@ -21,10 +22,12 @@ from wire.api import (
     JobView,
     PreemptAction,
     Preempted,
+    SignalRequest,
     SubmitRequest,
     Submitted,
 )
-from wire.spec import JobSpec, problems
+from wire.frames import Signal
+from wire.spec import SIGNALS, JobSpec, problems, signal_name
 from wire.words import JobState
 
 
@@ -119,6 +122,25 @@ async def _known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobStat
     """How those ended that the job is to wait for, if they are readable and no longer at hand."""
     spec = edited(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
+
+
+async def signal(call: Call) -> JobView:
+    """Send a signal to the processes of a running job that have a handler for it; it is not written down."""
+    job = await call.own_job("send signals to")
+    asked: SignalRequest = call.body
+    name = signal_name(asked.signal)
+    if not name:
+        raise Rejected(Refusal("invalid", f"must be one of {', '.join(SIGNALS)}", "signal"))
+    if job.state is not JobState.RUNNING:
+        raise Rejected(Refusal("conflict", f"job {job.label} is not running: it is {job.state.value}", "job"))
+    links = call.daemon.links
+    for member in job.running:
+        node = call.daemon.state.nodes.get(member.allocation.node)
+        if node is None or not node.up or node.name not in links:
+            raise NodeAway(f"node {member.allocation.node} is away")
+    for member in job.running:
+        links[member.allocation.node].send(Signal(job.id, job.attempt, name))
+    return job_view(call.daemon.engine, job)
 
 
 async def hold(call: Call) -> JobView:

@@ -52,6 +52,7 @@ from wire.api import (
     ShellGiven,
     ShellOpened,
     ShellRequest,
+    SignalRequest,
     SubmitRequest,
     Submitted,
     WhatIf,
@@ -91,6 +92,14 @@ ROUTES = (
     Route("POST", "/v1/what-if", forecasts.what_if, WhatIfAnswer, WhatIf, refuses=(404, 409, 413, 422)),
     Route("POST", "/v1/jobs/{job}/cancel", jobs.cancel, JobView, refuses=(404, 409, 507)),
     Route("POST", "/v1/jobs/{job}/set", jobs.change, JobView, JobChange, refuses=(404, 409, 413, 422, 507)),
+    Route(
+        "POST",
+        "/v1/jobs/{job}/signal",
+        jobs.signal,
+        JobView,
+        SignalRequest,
+        refuses=(404, 409, 413, 422, 503),
+    ),
     Route("POST", "/v1/jobs/{job}/hold", jobs.hold, JobView, refuses=(404, 409, 507)),
     Route(
         "POST", "/v1/jobs/{job}/preempt", jobs.preempt, JobView, PreemptAction, refuses=(404, 409, 413, 507)
