@@ -20,6 +20,7 @@ from wire.frames import (
     Frame,
     Hello,
     LogChunk,
+    Pong,
     ReadLog,
     Report,
     Start,
@@ -96,6 +97,10 @@ class Driven:
     def hello(self) -> Hello:
         """The first frame."""
         return self.until(lambda said: next((each for each in said if isinstance(each, Hello)), None))
+
+    def answered(self, beat: int) -> None:
+        """Wait for the answer to a Ping."""
+        self.until(lambda said: any(isinstance(each, Pong) and each.beat == beat for each in said))
 
     def reports(self, job: int, attempt: int = 1) -> list[AttemptStatus]:
         """What was reported of an attempt so far."""

@@ -93,11 +93,11 @@ def test_who_stops_reading_gets_no_more(run: Run) -> None:
     agent.send(ReadLog(1, 1, 1, follow=True))
     agent.until(lambda said: any(isinstance(each, LogChunk) for each in said))
     agent.send(StopReading(1), StopReading(2), Ping(1))
-    agent.until(lambda said: Pong(1) in said)
+    agent.answered(1)
     said = len(agent.said)
     agent.send(Ping(2))
-    agent.until(lambda said: Pong(2) in said)
-    assert agent.said[said:] == [Pong(2)]
+    agent.answered(2)
+    assert [type(each) for each in agent.said[said:]] == [Pong]
 
 
 def test_a_slow_controller_costs_no_memory(spool: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import HERE, Driven, alive, eventually
-from wire.frames import Leave, Ping, Pong
+from wire.frames import Leave, Ping
 
 
 def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ def test_it_answers_and_leaves(run: Callable[..., Driven]) -> None:
     driven = run()
     nursery = driven.nursery()
     driven.send(Ping(41), Ping(42))
-    driven.until(lambda said: Pong(42) in said)
+    driven.answered(42)
     driven.send(Leave())
     assert driven.gone() == 0
     assert driven.complaints == ""
@@ -103,7 +103,7 @@ def test_nonsense_is_passed_over(run: Callable[..., Driven]) -> None:
         b'nonsense\n{"t":"hello"}\n{"t":"start","job":"one"}\n[[[[\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
     )
     driven.send(Ping(1))
-    driven.until(lambda said: Pong(1) in said)
+    driven.answered(1)
 
 
 def test_nothing_but_frames_reaches_stdout(run: Callable[..., Driven]) -> None:
