@@ -169,7 +169,8 @@ def test_who_hid_is_found_when_the_supervisor_is_lost(held: Driven, tmp_path: Pa
     )
     held.start(1, "sh", "-c", f'env -i "{sys.executable}" -c "{escape}"; echo gone; sleep 1000')
     eventually(lambda: held.log(1) == b"gone\n")
-    hidden = int(eventually((tmp_path / "hidden").read_text))
+    told = tmp_path / "hidden"
+    hidden = int(eventually(lambda: told.exists() and told.read_text()))
     os.kill(held.supervisor(1), signal.SIGKILL)
     assert held.ended(1).why == "supervisor_lost"
     assert not alive(hidden)
