@@ -79,7 +79,7 @@ def main() -> int:
         spool.boot_id,
         uuid.uuid4().hex,
         facts,
-        node.attempts.unsettled(),
+        node.unsettled(),
         lease.clock(),
     )
     with suppress(KeyboardInterrupt):  # somebody tries it by hand

@@ -9,9 +9,15 @@ from agent.loop import Loop
 from wire.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuSample
 
 Tell = Callable[[AgentFrame], None]
+Measure = Callable[[list[GpuSample]], None]
+"""Hears every reading, also those that are not worth telling."""
 
 SAMPLE_S = 2.0
 NOT_THERE = "this host has no such GPU"
+
+
+def ignore(_samples: list[GpuSample]) -> None:
+    """Nobody keeps account."""
 
 
 class UnknownGpus(ValueError):
@@ -26,7 +32,7 @@ class Gpus(Protocol):
     driver: str
     cuda: str
 
-    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell, measure: Measure = ignore) -> None:
         """Report readings that changed noticeably, and GPUs that fell ill."""
 
     def check(self, uuid: str, after_s: float) -> None:
@@ -40,7 +46,13 @@ class NoGpus:
     numa_nodes = 0
     driver = cuda = ""
 
-    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:  # noqa: ARG002
+    def watch(
+        self,
+        loop: Loop,  # noqa: ARG002
+        holders: Holders,  # noqa: ARG002
+        tell: Tell,
+        measure: Measure = ignore,  # noqa: ARG002
+    ) -> None:
         """There is nothing to see."""
         self._tell = tell
 

@@ -22,6 +22,7 @@ from agent.instructions import Instruction
 from agent.launch import Launch
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
+from agent.meter import Meter
 from agent.orders import Accounts, CannotRun, Preparation
 from agent.record import Unreadable
 from agent.shells import CannotOpen, Shells
@@ -29,16 +30,19 @@ from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
 from wire.frames import (
     AgentFrame,
+    AttemptStatus,
     CheckGpu,
     CloseShell,
     Go,
     GpuReport,
+    GpuSample,
     Hello,
     Leave,
     OpenShell,
     Ping,
     Pong,
     ReadLog,
+    Report,
     ResizeShell,
     Settle,
     ShellInput,
@@ -78,6 +82,7 @@ class Node:
         self.channel = channel
         self.gpus = gpus
         self.attempts = Attempts(keep)
+        self.meter = Meter(spool.place)
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
         self.preparation = Preparation(accounts, self.cores, cgroups, policy)
         self.logs = Logs(spool, self.attempts.over, channel)
@@ -97,9 +102,9 @@ class Node:
             instructions.Halt: self._halt,
             instructions.Release: self._release,
             instructions.GiveUp: self._give_up,
-            instructions.PutAway: lambda each: spool.settle(each.key),
+            instructions.PutAway: self._put_away,
             instructions.Forget: lambda each: spool.forget(each.key),
-            instructions.Tell: lambda each: channel.send(each.report),
+            instructions.Tell: lambda each: channel.send(Report(self.meter.billed(each.report.status))),
         }
         self._obeying: dict[type, Callable[[Any], None]] = {
             Start: lambda order: self._do(self.attempts.start(order, time.time())),
@@ -139,7 +144,7 @@ class Node:
         self.loop.read(self.channel.source, self._receive)
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self.loop.after(AUDIT_S, self._audit)
-        self.gpus.watch(self.loop, self.attempts.holders, self._tell_of_gpus)
+        self.gpus.watch(self.loop, self.attempts.holders, self._tell_of_gpus, self._measure)
         try:
             while True:
                 self._turn()
@@ -257,6 +262,17 @@ class Node:
         self.nursery_since = time.monotonic()
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self._do(self.attempts.lost_nursery())
+
+    def unsettled(self) -> tuple[AttemptStatus, ...]:
+        """What a hello tells of attempts."""
+        return tuple(map(self.meter.billed, self.attempts.unsettled()))
+
+    def _measure(self, samples: list[GpuSample]) -> None:
+        self.meter.read(self.attempts.holders(), samples, time.monotonic())
+
+    def _put_away(self, put_away: instructions.PutAway) -> None:
+        self.spool.settle(put_away.key)
+        self.meter.forget(put_away.key)
 
     def _tell_of_gpus(self, frame: AgentFrame) -> None:
         """Readings are not worth keeping for a controller that does not listen; health is."""

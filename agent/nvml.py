@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Collection
 
-from agent.gpus import NOT_THERE, SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, UnknownGpus, ignore
 from agent.holders import Holders, owner_of
 from agent.loop import Loop
 from wire.codec import decode
@@ -111,9 +111,9 @@ class NvmlGpus:
         self.driver = self.cuda = ""
         self.facts = self._first_answer(self._probe)
 
-    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell, measure: Measure = ignore) -> None:
         """Pass on readings that changed; say so when a GPU or all of NVML is silent, and when it is back."""
-        self._loop, self._holders, self._tell = loop, holders, tell
+        self._loop, self._holders, self._tell, self._measure = loop, holders, tell, measure
         assert self._probe is not None
         loop.read(self._probe.descriptor, self._hear)
         loop.after(self._patience_s, self._check)
@@ -237,6 +237,7 @@ class NvmlGpus:
             self._say(uuid, TroubleKind.LOST, words.get("error", ""))
             self._seen(uuid, words.get("error", ""))
         samples = [decode(GpuSample, words["sample"]) for words in told.values() if "sample" in words]
+        self._measure(samples)
         news = self._readings.changed(samples)
         if news:
             self._tell(GpuReport(news))

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Mapping
 
-from agent.gpus import NOT_THERE, SAMPLE_S, Readings, Tell, UnknownGpus
+from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, UnknownGpus, ignore
 from agent.holders import Holder, Holders, loads
 from agent.loop import Loop
 from wire import mig
@@ -69,9 +69,9 @@ class SimulatedGpus:
         self._tick = 0
         self._readings = Readings()
 
-    def watch(self, loop: Loop, holders: Holders, tell: Tell) -> None:
+    def watch(self, loop: Loop, holders: Holders, tell: Tell, measure: Measure = ignore) -> None:
         """Take a reading every few seconds."""
-        self._loop, self._tell = loop, tell
+        self._loop, self._tell, self._measure = loop, tell, measure
         self._read(loop, holders, tell)
 
     def check(self, uuid: str, after_s: float) -> None:
@@ -82,6 +82,7 @@ class SimulatedGpus:
     def _read(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         held = holders()
         samples = self.sample(loads(held))
+        self._measure(samples)
         news = self._readings.changed(samples)
         if news:
             tell(GpuReport(news))

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": ("cli.shares", "Show who may have how much and who had it; change weights."),
     "reserve": ("cli.reserve", "Keep nodes for a time: for users, projects or maintenance."),
+    "usage": ("cli.usage", "Show GPU-hours, how well they were used, and their energy."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),

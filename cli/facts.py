@@ -37,6 +37,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("preempted", "\n".join(map(_preempted, detail.preemptions))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
         ("holds", "\n".join(map(_held, job.held))),
+        ("gpu use", _gpu_use(job)),
     ]
     # The name is said already; an element of an array does not say the array again.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] != "name"]
@@ -198,6 +199,16 @@ def of_victims(victims: Sequence[Ousted], makes_room: bool) -> str:
     if makes_room:
         return f"in its turn {what} will make room: {cost}"
     return f"it would start now if {what} {'were' if len(victims) > 1 else 'was'} preempted: {cost}"
+
+
+def _gpu_use(job: JobView) -> str:
+    if not job.gpu_hours:
+        return ""
+    hours = f"{job.gpu_hours:.2f} GPU-hours"
+    if job.use is None:
+        return hours
+    busy = f"{job.use.mean:.0f}% busy on average, {job.use.p95}% at the 95th percentile"
+    return f"{hours}, {busy}, {memory(job.use.peak_mib)} at most, {job.use.wh:.1f} Wh"
 
 
 def _held(held: Held) -> str:

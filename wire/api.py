@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
-from wire.frames import Checkpoint, GpuProcess, NumaFacts
+from wire.frames import Checkpoint, GpuProcess, GpuUse, NumaFacts
 from wire.hosts import HostSpec
 from wire.quota import Limits, Quota
 from wire.reservation import ReservationSpec
@@ -201,6 +201,9 @@ class JobView:
     restarts: int = 0
     held: tuple[Held, ...] = ()
     preempted: int = 0
+    gpu_hours: float = 0.0
+    """Of attempts that are over."""
+    use: Optional[GpuUse] = None
 
 
 @dataclass(frozen=True)
@@ -518,6 +521,29 @@ class ClusterView:
     cpu_milli: int
     cpu_used_milli: int
     started_at: float
+
+
+@dataclass(frozen=True)
+class UsageView:
+    """What somebody's jobs made of GPUs: utilisation in percent, None where nobody measured it."""
+
+    name: str
+    jobs: int
+    gpu_hours: float
+    utilisation: Optional[float]
+    p95: Optional[int]
+    peak_mib: int
+    energy_wh: float
+    cpu_hours: float
+
+
+@dataclass(frozen=True)
+class UsageList:
+    """Use in a window, the greatest first."""
+
+    usage: tuple[UsageView, ...]
+    since: float
+    until: float
 
 
 @dataclass(frozen=True)

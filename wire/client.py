@@ -42,6 +42,7 @@ from wire.api import (
     StreamBatch,
     SubmitRequest,
     Submitted,
+    UsageList,
     WhatIf,
     WhatIfAnswer,
 )
@@ -259,6 +260,11 @@ class Client:
     def resume_gpu(self, name: str, gpu: int) -> NodeView:
         """Let a GPU take work again, once it has passed a look."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{gpu}/resume", NodeAction())
+
+    def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
+        """What jobs made of GPUs in a window, by user, project, queue or job."""
+        window = [("by", by), ("since", since)]
+        return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

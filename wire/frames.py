@@ -64,11 +64,22 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
+class GpuUse:
+    """What an attempt made of its GPUs: utilisation in percent, the most memory at once, energy."""
+
+    mean: float = 0.0
+    p95: int = 0
+    peak_mib: int = 0
+    wh: float = 0.0
+
+
+@dataclass(frozen=True)
 class Usage:
     """What one attempt used on one node."""
 
     cpu_s: float = 0.0
     max_rss_mib: int = 0
+    gpu: Optional[GpuUse] = None
 
 
 @dataclass(frozen=True)

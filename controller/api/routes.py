@@ -19,6 +19,7 @@ from controller.api import (
     shares,
     shells,
     stream,
+    usage,
 )
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
@@ -55,6 +56,7 @@ from wire.api import (
     SignalRequest,
     SubmitRequest,
     Submitted,
+    UsageList,
     WhatIf,
     WhatIfAnswer,
 )
@@ -187,6 +189,17 @@ ROUTES = (
         NodeView,
         NodeAction,
         refuses=(404, 409, 507),
+    ),
+    Route(
+        "GET",
+        "/v1/usage",
+        usage.show,
+        UsageList,
+        query=(
+            choice("by", "Whose use is added up; users' if left out.", tuple(usage.BY)),
+            whole("since", "From this moment on, in seconds since 1970.", 0, MOST, 0),
+            whole("until", "Up to this moment; now if left out.", 0, MOST),
+        ),
     ),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(

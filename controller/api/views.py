@@ -14,7 +14,7 @@ from controller.core.jobs import Job, Member
 from controller.core.nodes import Node
 from controller.core.state import State
 from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, NodeView
-from wire.frames import GpuFacts, GpuProcess, GpuSample
+from wire.frames import GpuFacts, GpuProcess, GpuSample, GpuUse
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, NodeState
 
@@ -52,6 +52,28 @@ def job_view(engine: Engine, job: Job) -> JobView:
         restarts=job.wait.restarts,
         held=tuple(_held(engine.state, member) for member in job.members.values()),
         preempted=len(job.preemptions),
+        gpu_hours=_gpu_hours(job),
+        use=_use(job),
+    )
+
+
+def _gpu_hours(job: Job) -> float:
+    over = [member for member in job.members.values() if member.ended_at is not None]
+    return round((job.spent_gpu_s + sum(each.gpu_s(0.0, each.ended_at or 0.0) for each in over)) / 3_600, 4)
+
+
+def _use(job: Job) -> GpuUse | None:
+    """Of all members together: each weighs as much as it held."""
+    known = [(each.use, sum(hold.milli for hold in each.allocation.gpus)) for each in job.members.values()]
+    uses = [(use, weight) for use, weight in known if use is not None and weight]
+    if not uses:
+        return None
+    total = sum(weight for _, weight in uses)
+    return GpuUse(
+        round(sum(use.mean * weight for use, weight in uses) / total, 1),
+        max(use.p95 for use, _ in uses),
+        sum(use.peak_mib for use, _ in uses),
+        round(sum(use.wh for use, _ in uses), 3),
     )
 
 

@@ -160,7 +160,7 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     member.ended_at = event.at
     job.unended -= 1
     member.code, member.signal, member.why = event.code, event.signal, event.why
-    member.cpu_s, member.max_rss_mib = event.cpu_s, event.max_rss_mib
+    member.cpu_s, member.max_rss_mib, member.use = event.cpu_s, event.max_rss_mib, event.use
     job.checkpoint = newest(job.checkpoint, event.checkpoint)
     state.nodes.free(event.job, event.node)
     state.accounts.free(job, member.allocation, event.at)
@@ -224,6 +224,8 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     state.unexpect(job)
     state.accounts.finish(job, again=True)
     _stop_charging(state, job, event.at)
+    job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
+    job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.seat({})
     job.started_at = job.placed_at = job.quality = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()

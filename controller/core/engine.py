@@ -387,6 +387,7 @@ class Engine:
                 usage.cpu_s if usage else 0.0,
                 usage.max_rss_mib if usage else 0,
                 status.checkpoint,
+                usage.gpu if usage else None,
             )
         )
         if not job.unended:

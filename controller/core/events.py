@@ -9,7 +9,7 @@ from typing import Any
 
 from wire.affinity import Taint
 from wire.codec import decode, dumps, encode
-from wire.frames import Checkpoint, GpuHold, NodeFacts
+from wire.frames import Checkpoint, GpuHold, GpuUse, NodeFacts
 from wire.hosts import HostSpec
 from wire.quota import Quota
 from wire.reservation import ReservationSpec
@@ -156,6 +156,7 @@ class AttemptExited(JobEvent):
     cpu_s: float = 0.0
     max_rss_mib: int = 0
     checkpoint: Checkpoint | None = None
+    use: GpuUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from controller.core.events import Allocation, JobPreempted, Victim
 from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
-from wire.frames import Checkpoint
+from wire.frames import Checkpoint, GpuUse
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, JobState, Reason
 
@@ -32,6 +32,13 @@ class Member:
     own: bool = False
     ready: bool = False
     """At the barrier of its gang, or beyond it."""
+    use: GpuUse | None = None
+
+    def gpu_s(self, since: float, until: float) -> float:
+        """GPU-seconds that it held between two moments; a share counts as one."""
+        begin = max(since, self.started_at if self.started_at is not None else until)
+        end = min(until, until if self.ended_at is None else self.ended_at)
+        return max(0.0, end - begin) * sum(hold.milli for hold in self.allocation.gpus) / WHOLE_GPU
 
     @property
     def failed(self) -> bool:
@@ -72,6 +79,9 @@ class Job:
     stopped_by: str = ""
     code: int | None = None
     signal: int | None = None
+    spent_gpu_s: float = 0.0
+    spent_wh: float = 0.0
+    """GPU-seconds and energy of earlier attempts."""
     checkpoint: Checkpoint | None = None
     """The newest that any attempt saved; the next one is told of it."""
     claim: tuple[Allocation, ...] = ()

@@ -26,7 +26,7 @@ from controller.core.requests import ask_of
 from controller.core.rows import JobRow, NodeRow, NoteRow
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
-from wire.frames import Checkpoint, NodeFacts
+from wire.frames import Checkpoint, GpuUse, NodeFacts
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
@@ -52,6 +52,7 @@ class MemberRecord:
     fault: str = ""
     own: bool = False
     ready: bool = False
+    use: GpuUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class JobRecord:
     preemption: PreemptionRecord | None = None
     """None: of a job that neither makes room nor has room made for it, and never made any."""
     charge: float = 0.0
+    spent_gpu_s: float = 0.0
+    spent_wh: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         None if job.wait is FRESH or job.wait == FRESH else job.wait,
         _preemption_record(job),
         job.charge,
+        job.spent_gpu_s,
+        job.spent_wh,
     )
     return JobRow(
         id=job.id,
@@ -184,6 +189,7 @@ def _member_record(member: Member) -> MemberRecord:
         member.fault,
         member.own,
         member.ready,
+        member.use,
     )
 
 
@@ -223,6 +229,8 @@ def job_of(row: JobRow) -> Job:
         yields_to=preemption.yields_to,
         preemptions=preemption.history,
         charge=record.charge,
+        spent_gpu_s=record.spent_gpu_s,
+        spent_wh=record.spent_wh,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job
@@ -242,6 +250,7 @@ def _member(record: MemberRecord) -> Member:
         record.fault,
         record.own,
         record.ready,
+        record.use,
     )
 
 

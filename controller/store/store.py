@@ -176,6 +176,12 @@ class Store:
             query = query.where(tables.jobs.c.id < after)
         return self._jobs(query)
 
+    def ended(self, since: float, after: int, limit: int) -> list[JobRow]:
+        """Jobs that ended at or after a moment, by number; `after` is the page before's last number."""
+        jobs = tables.jobs.c
+        query = records.JOBS.where(jobs.ended_at >= since, jobs.id > after).order_by(jobs.id).limit(limit)
+        return self._jobs(query)
+
     def jobs_of_key(self, user: str, key: str) -> list[JobRow]:
         """What a user's submit with this idempotency key became; an array gives several."""
         found = records.JOBS.where(

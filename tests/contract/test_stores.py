@@ -121,6 +121,14 @@ def test_ended_jobs_come_back_newest_first_and_no_more_than_asked_for(url: str) 
         assert store.job(6) is None
 
 
+def test_jobs_that_ended_since_a_moment_come_in_pages(store: Store) -> None:
+    ends = {1: 50.0, 2: 10.0, 3: None, 4: 90.0, 5: 20.0}
+    store.commit(batch(*(job(number, ended_at=end) for number, end in ends.items())))
+    assert [row.id for row in store.ended(20.0, 0, 2)] == [1, 4]
+    assert [row.id for row in store.ended(20.0, 4, 2)] == [5]
+    assert store.ended(90.5, 0, 2) == []
+
+
 def test_numbers_of_arrays_are_not_given_to_jobs(store: Store) -> None:
     store.commit(batch(job(3), job(4, array=9)))
     assert store.load().next_job == 10

@@ -63,7 +63,7 @@ def test_what_nvml_says_is_what_people_see(rigged: System, rig: Rig) -> None:
         None,
     )
     shown = corral(rigged, "nodes", "show", "gpu01", "-o", "wide")
-    assert "driver      550.90.07, CUDA 12.4" in shown
+    assert "550.90.07, CUDA 12.4" in shown
     assert "off-queue" in shown
     assert str(os.getpid()) in corral(rigged, "gpus", "--off-queue")
     assert uuid(1) in corral(rigged, "gpus", "-o", "json")
@@ -125,6 +125,28 @@ def test_a_hung_nvml_hangs_nobody_else(rigged: System, rig: Rig) -> None:
     assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
     with rigged.client() as client:
         assert client.node("gpu01").state is NodeState.UP
+
+
+def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(rigged: System, rig: Rig, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
+    job = submit(rigged, script, gpus=1)
+    rigged.await_jobs([job], JobState.RUNNING)
+    for busy in (50, 90, 50):
+        rig.say(0, busy=busy, used_mib=4_000 + busy, power_w=400)
+        rigged.until(lambda busy=busy: gpu(rigged, 0).utilisation == busy, "the reading")  # type: ignore[misc]
+    go.touch()
+    rigged.await_jobs([job])
+    with rigged.client() as client:
+        seen = client.job(job).job
+    assert seen.use is not None
+    assert 50 <= seen.use.mean <= 90
+    assert seen.use.p95 == 90
+    assert seen.use.peak_mib == 4_090
+    assert seen.use.wh > 0
+    assert seen.gpu_hours > 0
+    assert "busy on average" in corral(rigged, "job", "show", str(job))
+    assert corral(rigged, "usage", "--by", "job", "-o", "name").split() == [str(job)]
 
 
 def submit(system: System, script: str, **asked: float) -> int:

@@ -93,7 +93,7 @@ class PastAgents:
             code=event.code,
             signal=event.signal,
             why=event.why,
-            usage=Usage(event.cpu_s, event.max_rss_mib),
+            usage=Usage(event.cpu_s, event.max_rss_mib, event.use),
             checkpoint=event.checkpoint,
         )
         return inputs.AgentReported(event.node, over)

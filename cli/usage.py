@@ -1,0 +1,83 @@
+"""corral usage: who used how many GPU-hours, how well, and what it cost in energy."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli import units
+from cli.commands import application, examples
+from cli.exits import Mistake
+from cli.output import Column, Format, Output, Table
+from wire.api import UsageView
+from wire.client import Client
+from wire.text import memory
+
+
+class By(StrEnum):
+    """Whose use is added up."""
+
+    USER = "user"
+    PROJECT = "project"
+    QUEUE = "queue"
+    JOB = "job"
+
+
+app = application()
+
+
+@app.command(
+    epilog=examples(
+        "corral usage                        GPU-hours of the last week, by user",
+        "corral usage --by project --since 30d",
+        "corral usage --by job --since 1d -o csv",
+    )
+)
+def usage(
+    by: Annotated[By, typer.Option("--by", help="Whose use is added up.")] = By.USER,
+    since: Annotated[str, typer.Option("--since", metavar="AGO", help="From so long ago.")] = "7d",
+    until: Annotated[str, typer.Option("--until", metavar="AGO", help="Up to so long ago.")] = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Show GPU-hours, how well the GPUs were used, peak memory and energy."""
+    now = time.time()
+    begin = now - _ago("--since", since)
+    end = now - _ago("--until", until) if until else None
+    body = Client().usage(by.value, max(0, int(begin)), None if end is None else int(end))
+    usage_table(by.value).show(output, body.usage, body)
+    return 0
+
+
+def _ago(option: str, text: str) -> float:
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise Mistake(f"{option}: {error}") from None
+
+
+def usage_table(by: str) -> Table[UsageView]:
+    """One line for each of them."""
+    return Table(
+        [
+            Column(by.upper(), lambda each: each.name, least=8),
+            Column("JOBS", lambda each: str(each.jobs), keep=3, right=True),
+            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
+            Column("BUSY", lambda each: _percent(each.utilisation), keep=1, right=True),
+            Column("P95", lambda each: _percent(each.p95), keep=4, right=True),
+            Column("PEAK MEMORY", lambda each: memory(each.peak_mib), keep=5, right=True),
+            Column("ENERGY", lambda each: _energy(each.energy_wh), keep=2, right=True),
+            Column("CPU-HOURS", lambda each: f"{each.cpu_hours:.2f}", keep=6, right=True, wide=True),
+        ],
+        name=lambda each: each.name,
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}%"
+
+
+def _energy(wh: float) -> str:
+    return f"{wh / 1000:.2f}kWh" if wh >= 1000 else f"{wh:.1f}Wh"
