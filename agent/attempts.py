@@ -65,6 +65,11 @@ class Attempts:
         attempt = self._known.get(key)
         return None if attempt is None else attempt.over
 
+    def started(self, key: Key) -> bool:
+        """Has its process been seen?"""
+        attempt = self._known.get(key)
+        return attempt is not None and attempt.status.pid is not None
+
     def order(self, key: Key) -> Start | None:
         """The order of an attempt that has not ended."""
         attempt = self._known.get(key)

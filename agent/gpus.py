@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Protocol
+from typing import Callable, Protocol, Sequence
 
 from agent.holders import Holders
 from agent.loop import Loop
@@ -11,6 +11,8 @@ from wire.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuSample
 Tell = Callable[[AgentFrame], None]
 Measure = Callable[[list[GpuSample]], None]
 """Hears every reading, also those that are not worth telling."""
+Then = Callable[[str], None]
+"""Hears why GPUs cannot be handed over; nothing if they can."""
 
 SAMPLE_S = 2.0
 NOT_THERE = "this host has no such GPU"
@@ -35,6 +37,9 @@ class Gpus(Protocol):
     def watch(self, loop: Loop, holders: Holders, tell: Tell, measure: Measure = ignore) -> None:
         """Report readings that changed noticeably, and GPUs that fell ill."""
 
+    def prove(self, uuids: Sequence[str], then: Then) -> None:
+        """Look whether nobody is on these GPUs and nothing is left in them; say why not, or nothing."""
+
     def check(self, uuid: str, after_s: float) -> None:
         """Look at a GPU in so many seconds, and tell whether it is well; the latest order counts."""
 
@@ -55,6 +60,10 @@ class NoGpus:
     ) -> None:
         """There is nothing to see."""
         self._tell = tell
+
+    def prove(self, uuids: Sequence[str], then: Then) -> None:  # noqa: ARG002 - the launch will tell
+        """Nobody is on what is not there."""
+        then("")
 
     def check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002 - there is nothing to wait for
         """What is not there is not well."""

@@ -83,6 +83,7 @@ class Node:
         self.gpus = gpus
         self.attempts = Attempts(keep)
         self.meter = Meter(spool.place)
+        self.proven: set[Key] = set()
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
         self.preparation = Preparation(accounts, self.cores, cgroups, policy)
         self.logs = Logs(spool, self.attempts.over, channel)
@@ -273,6 +274,7 @@ class Node:
     def _put_away(self, put_away: instructions.PutAway) -> None:
         self.spool.settle(put_away.key)
         self.meter.forget(put_away.key)
+        self.proven.discard(put_away.key)
 
     def _tell_of_gpus(self, frame: AgentFrame) -> None:
         """Readings are not worth keeping for a controller that does not listen; health is."""
@@ -312,6 +314,10 @@ class Node:
             return
         if self.attempts.over(key) is not False:
             return  # ended or forgotten while this was waiting
+        order = self.attempts.order(key)
+        if order is not None and order.gpus and key not in self.proven and not self.attempts.started(key):
+            self.gpus.prove([hold.uuid for hold in order.gpus], partial(self._proved, key))
+            return
         try:
             launch = self.preparation.launch(key, place, self.attempts.order(key))
         except CannotRun as error:
@@ -319,6 +325,14 @@ class Node:
                 return
             launch = self.preparation.launch(key, place, None)
         self.cradle.hand_over(launch)
+
+    def _proved(self, key: Key, why: str) -> None:
+        """Its GPUs are clean; or they are not, and it never begins here."""
+        if not why:
+            self.proven.add(key)
+            self._hand_over(instructions.HandOver(key))
+        elif self.attempts.over(key) is False and not self._conclude(key, f"gpu_held: {why}"):
+            self._examine(key)
 
     def _give_up(self, give_up: instructions.GiveUp) -> None:
         if not self._conclude(give_up.key, give_up.why):

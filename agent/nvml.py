@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Collection
+from typing import Any, Collection, Sequence
 
-from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, UnknownGpus, ignore
-from agent.holders import Holders, owner_of
+from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, Then, UnknownGpus, ignore
+from agent.holders import Holders, loads, owner_of
 from agent.loop import Loop
 from wire.codec import decode
 from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample, GpuTrouble
@@ -22,6 +23,10 @@ from wire.words import TroubleKind
 
 PATIENCE_S = 30.0
 """Without persistence mode the first question to eight GPUs takes many seconds."""
+PROVE_S = 5.0
+"""How long the memory of a job that is over may take to come back."""
+LEFT_MIB = 512
+_AGAIN_S = 0.2
 _HOME = str(Path(__file__).absolute().parent.parent)
 _CODE = (
     "import sys; sys.path.append(sys.argv[1]); from agent.probe import main; "
@@ -89,6 +94,15 @@ class Probe:
         self._process.poll()
 
 
+@dataclass(frozen=True)
+class Proof:
+    """Somebody waits to be told that these GPUs are clean."""
+
+    uuids: tuple[str, ...]
+    then: Then
+    deadline: float
+
+
 class NvmlGpus:
     """The GPUs of this host; raises UnknownGpus when NVML does not name them."""
 
@@ -101,6 +115,10 @@ class NvmlGpus:
         self._trouble: dict[str, str] = {}
         self._hung: set[str] = set()
         """Those a probe hung on: the next ones pass over them, so that the others go on being read."""
+        self._least: dict[str, int] = {}
+        """The least memory ever seen in use on each GPU that nobody was on: what the driver takes itself."""
+        self._proofs: list[Proof] = []
+        self._were_held: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._looking: dict[str, int] = {}
         """The looks that were ordered and those under way, by their number."""
@@ -131,6 +149,61 @@ class NvmlGpus:
             raise NoNvml(str(error)) from None
         probe.end()
         raise UnknownGpus(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
+
+    # --- hand-over ---
+
+    def prove(self, uuids: Sequence[str], then: Then) -> None:
+        """Asked of the driver now, and again for a while: what the job before left takes a moment to go."""
+        proof = Proof(tuple(uuids), then, time.monotonic() + PROVE_S)
+        self._proofs.append(proof)
+        self._loop.after(PROVE_S + self._patience_s, partial(self._prove_in_vain, proof))
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._probe is not None:
+            self._probe.ask()
+
+    def _prove_in_vain(self, proof: Proof) -> None:
+        if proof in self._proofs:
+            self._proofs.remove(proof)
+            proof.then("the driver does not answer")
+
+    def _judge(self, told: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]) -> None:
+        """Those who wait for proof, by a reading that was made after they asked."""
+        held = loads(self._holders())
+        for proof in self._proofs[:]:
+            if not told.keys() >= set(proof.uuids):
+                continue
+            stains = {uuid: self._stain(uuid, told[uuid], processes, held) for uuid in proof.uuids}
+            unclean = {uuid: why for uuid, why in stains.items() if why}
+            if unclean and time.monotonic() < proof.deadline:
+                self._loop.after(_AGAIN_S, self._ask)
+                continue
+            self._proofs.remove(proof)
+            for uuid, why in unclean.items():
+                self._say(uuid, TroubleKind.UNCLEAN, why)
+            proof.then(next(iter(unclean.values()), ""))
+
+    def _stain(
+        self, uuid: str, words: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
+    ) -> str:
+        """Who is on it past the queue, or what is left in its memory; nothing if it is clean."""
+        gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
+        index = gpu.index
+        if "error" in words:
+            return f"GPU {index}: {words['error']}"
+        there = [each for each in processes if each.uuid == uuid]
+        for each in there:
+            if each.job is None:
+                return f"GPU {index} is held by pid {each.pid} ({each.user}: {each.command})"
+        used = int(words["sample"]["memory_used_mib"])
+        if there or uuid in held:
+            return ""
+        # Where an agent has never seen the GPU empty, the driver is taken to need a fiftieth of it.
+        least = self._least.get(uuid, max(1_024, gpu.memory_mib // 50))
+        self._least[uuid] = least = min(used, least)
+        left = used - least
+        return f"GPU {index} has {left} MiB in use by nobody to be seen" if left > LEFT_MIB else ""
 
     # --- looks ---
 
@@ -233,15 +306,24 @@ class NvmlGpus:
 
     def _finish(self, told: dict[str, dict[str, Any]]) -> None:
         """All GPUs of a round are there."""
+        processes = self._processes(told)
+        held = loads(self._holders())
         for uuid, words in told.items():
-            self._say(uuid, TroubleKind.LOST, words.get("error", ""))
-            self._seen(uuid, words.get("error", ""))
+            # Left-over memory is only held against a GPU when somebody asks for proof: it may be about to go.
+            stain = "" if uuid in held else self._stain(uuid, words, processes, held)
+            stranger = stain if any(each.uuid == uuid and each.job is None for each in processes) else ""
+            kind = TroubleKind.LOST if "error" in words else TroubleKind.UNCLEAN
+            self._say(uuid, kind, words.get("error", "") or stranger)
+            self._seen(uuid, words.get("error", "") or stain)
+        for uuid in self._were_held - held.keys():
+            self.prove((uuid,), lambda _why: None)  # what a job leaves behind is told as trouble by itself
+        self._were_held = set(held)
+        self._judge(told, processes)
         samples = [decode(GpuSample, words["sample"]) for words in told.values() if "sample" in words]
         self._measure(samples)
         news = self._readings.changed(samples)
         if news:
             self._tell(GpuReport(news))
-        processes = self._processes(told)
         if self._readings.others(processes):
             self._tell(GpuProcesses(processes))
 

@@ -7,9 +7,9 @@ import math
 import re
 import uuid
 from dataclasses import dataclass, replace
-from typing import Mapping
+from typing import Mapping, Sequence
 
-from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, UnknownGpus, ignore
+from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, Then, UnknownGpus, ignore
 from agent.holders import Holder, Holders, loads
 from agent.loop import Loop
 from wire import mig
@@ -73,6 +73,10 @@ class SimulatedGpus:
         """Take a reading every few seconds."""
         self._loop, self._tell, self._measure = loop, tell, measure
         self._read(loop, holders, tell)
+
+    def prove(self, uuids: Sequence[str], then: Then) -> None:  # noqa: ARG002 - nobody else knows of them
+        """Nothing was ever in a simulated GPU."""
+        then("")
 
     def check(self, uuid: str, after_s: float) -> None:
         """A simulated GPU is always well, if it is there."""

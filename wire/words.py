@@ -50,6 +50,7 @@ class Reason(str, enum.Enum):
     MEMBER_FAILED = "member_failed"
     GPU_FAILED = "gpu_failed"
     GPU_ERROR = "gpu_error"
+    GPU_HELD = "gpu_held"
     BEGIN = "begin"
     BACKOFF = "backoff"
     DEADLINE = "deadline"

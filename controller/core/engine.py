@@ -15,6 +15,7 @@ from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
+from controller.core.handover import elsewhere
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
@@ -403,9 +404,8 @@ class Engine:
             self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, told))
         else:
             outcome = outcome_of(job, now)
-            self._record(
-                requeued(job, outcome) or losses.anew(job, outcome) or restarted(job, outcome) or outcome
-            )
+            again = requeued(job, outcome) or elsewhere(job, outcome)
+            self._record(again or losses.anew(job, outcome) or restarted(job, outcome) or outcome)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         return self.doctor.reported(given, now)

@@ -9,6 +9,7 @@ from wire.words import JobState, Reason
 _BY_WHY = {
     "time_limit": Reason.TIME_LIMIT,
     "launch_failed": Reason.LAUNCH_FAILED,
+    "gpu_held": Reason.GPU_HELD,
     "refused": Reason.LAUNCH_FAILED,
     "node_lost": Reason.NODE_LOST,
     "supervisor_lost": Reason.SUPERVISOR_LOST,

@@ -286,6 +286,89 @@ def test_a_host_without_events_is_read_all_the_same(rig: Rig) -> None:
     assert Watching().sample(0).utilisation == 12
 
 
+def proof(watching: Watching, *indices: int) -> str:
+    """What is said when somebody wants these GPUs."""
+    told: list[str] = []
+    watching.gpus.prove([uuid(index) for index in indices], told.append)
+    deadline = time.monotonic() + PATIENCE_S
+    while not told and time.monotonic() < deadline:
+        watching.loop.turn()
+    return told[0]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory comes back quickly or not at all."""
+    monkeypatch.setattr("agent.nvml.PROVE_S", 0.5)
+
+
+def test_clean_gpus_are_handed_over(rig: Rig) -> None:
+    assert proof(Watching(), 0, 1) == ""
+
+
+def test_a_gpu_with_somebody_on_it_is_not_handed_over(rig: Rig, hasty: None) -> None:
+    watching = Watching()
+    watching.sample(0)
+    rig.say(1, processes=f"{os.getpid()}:700")
+    why = proof(watching, 0, 1)
+    assert why.startswith(f"GPU 1 is held by pid {os.getpid()} (")
+    assert watching.blamed() == {uuid(1)}
+    assert proof(watching, 0) == ""
+    assert not watching.look(1).ok
+    rig.say(1, processes=None)
+    assert watching.look(1).ok
+    assert proof(watching, 1) == ""
+
+
+def test_memory_that_is_left_is_given_a_moment(rig: Rig, hasty: None) -> None:
+    watching = Watching()
+    watching.sample(0)
+    rig.say(0, used_mib=9_000)
+    assert proof(watching, 0) == "GPU 0 has 8488 MiB in use by nobody to be seen"
+    assert watching.blamed() == {uuid(0)}
+    rig.say(0, used_mib=600)
+    assert proof(watching, 0) == ""
+
+
+def test_jobs_that_share_a_gpu_are_no_strangers(rig: Rig, hasty: None) -> None:
+    mine = subprocess.Popen(["sleep", "1000"])
+    try:
+        rig.say(0, processes=f"{mine.pid}:4096", used_mib=5_000)
+        other = Holder(7, 1, "ada", "sleep", mine.pid, None, (GpuHold(uuid(0), 500),))
+        watching = Watching(lambda: [other])
+        assert proof(watching, 0) == ""
+        assert watching.blamed() == set()
+    finally:
+        mine.kill()
+        mine.wait()
+
+
+def test_what_a_job_leaves_on_its_gpu_is_found(rig: Rig, hasty: None) -> None:
+    holders = [Holder(7, 1, "ada", "train", os.getpid(), None, (GpuHold(uuid(0), 1000),))]
+    watching = Watching(lambda: holders)
+    watching.sample(0)
+    rig.say(0, used_mib=7_000, busy=50)
+    watching.sample(0, memory_used_mib=7_000)
+    holders.clear()
+    rig.say(0, used_mib=7_001, busy=0)
+    assert "in use by nobody" in watching.trouble(0, TroubleKind.UNCLEAN).why
+
+
+def test_an_attempt_does_not_begin_on_a_gpu_that_is_held(
+    rig: Rig, run: Callable[..., Driven], tmp_path: Path
+) -> None:
+    rig.say(0, processes=f"{os.getpid()}:700")
+    agent = run("--gpus", "nvml")
+    mark = tmp_path / "ran"
+    agent.start(1, "touch", str(mark), gpus=(GpuHold(uuid(0), 1000),))
+    status = agent.ended(1)
+    assert status.why.startswith(f"gpu_held: GPU 0 is held by pid {os.getpid()} (")
+    assert status.started_at is None
+    assert not mark.exists()
+    agent.start(2, "true", gpus=(GpuHold(uuid(1), 1000),))
+    assert agent.ended(2).code == 0
+
+
 def test_what_is_not_there_is_not_well(run: Callable[..., Driven]) -> None:
     agent = run("--gpus", "none")
     agent.send(CheckGpu("GPU-7"))

@@ -15,7 +15,7 @@ from controller.core.health import FORGIVEN_S, XIDS, Action, Care, Condition, fa
 from controller.core.records import node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
-from wire.frames import CheckGpu
+from wire.frames import AttemptStatus, CheckGpu
 from wire.words import GpuHealth, JobState, Reason, TroubleKind
 
 OK, SUSPECT, CORDONED, PROBING, LOST = (
@@ -240,6 +240,34 @@ def test_an_operator_cordons_and_resumes_one_gpu() -> None:
     assert world.refuse(inputs.ResumeGpu("n", 3, "root")).code == "conflict"
     assert world.refuse(inputs.CordonGpu("n", 9, "root")).code == "not_found"
     assert world.refuse(inputs.CordonGpu("m", 0, "root")).code == "not_found"
+
+
+def test_a_job_whose_gpu_is_held_by_somebody_goes_elsewhere() -> None:
+    world = Ward()
+    job = world.submit(spec(gpus=1))
+    world.tick()
+    [gpu] = world.gpus_of(job)
+    why = f"GPU {gpu} is held by pid 99 (mallory: python mine.py)"
+    world.trouble(gpu, TroubleKind.UNCLEAN, why)
+    never = AttemptStatus(job, 1, ended_at=world.now, why=f"gpu_held: {why}")
+    world.tell(inputs.AgentReported("n", never))
+    assert (world.job(job).state, world.job(job).reason) == (JobState.QUEUED, Reason.GPU_HELD)
+    assert world.job(job).detail == f"goes elsewhere: {why}"
+    world.tick()
+    assert world.job(job).attempt == 2
+    assert world.gpus_of(job) != [gpu]
+    world.start(job)
+    world.exit(job)
+    assert world.job(job).state is JobState.COMPLETED
+
+
+def test_a_job_that_was_cancelled_meanwhile_goes_nowhere() -> None:
+    world = Ward()
+    job = world.submit(spec(gpus=1))
+    world.tick()
+    world.tell(inputs.Cancel(job, "ada"))
+    world.tell(inputs.AgentReported("n", AttemptStatus(job, 1, ended_at=world.now, why="gpu_held: x")))
+    assert world.job(job).state is JobState.CANCELLED
 
 
 def test_looks_that_were_ordered_are_ordered_again_after_a_lost_link() -> None:
