@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
-from cli import complete
+from cli import complete, units
 from cli.commands import application, examples
 from cli.exits import NOT_FOUND, Mistake
 from cli.output import Format, Output
@@ -29,6 +30,7 @@ app = application()
         "corral gpus --sick                 those that take no work, and why",
         "corral gpus --processes            what runs on them, with owner and job",
         "corral gpus --off-queue            who came past the queue",
+        "corral gpus --idle 30m             whose jobs let their GPUs idle",
         "corral gpus -o json | jq '.gpus[].health'",
     )
 )
@@ -41,11 +43,16 @@ def gpus(
     off_queue: Annotated[
         bool, typer.Option("--off-queue", help="Only processes without a job, with their owner.")
     ] = False,
+    idle: Annotated[
+        str, typer.Option("--idle", metavar="TIME", help="Only held GPUs that did nothing for so long.")
+    ] = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Show the GPUs of all nodes, or of some: health, use, and who is on them."""
     body = Client().gpus()
     shown = _chosen(body.gpus, names, sick)
+    if idle:
+        shown = [gpu for gpu in shown if _idle_s(gpu) >= _time(idle)]
     if output is Format.JSON:
         gpu_table(nodes=True).show(output, shown, GpuList(tuple(shown), body.seq))
     elif processes or off_queue:
@@ -54,6 +61,17 @@ def gpus(
     else:
         gpu_table(nodes=True).show(output, shown)
     return 0
+
+
+def _idle_s(gpu: GpuView) -> float:
+    return -1.0 if gpu.idle_since is None else time.time() - gpu.idle_since
+
+
+def _time(text: str) -> float:
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise Mistake(f"--idle: {error}") from None
 
 
 def _chosen(gpus: tuple[GpuView, ...], names: list[str], sick: bool) -> list[GpuView]:

@@ -140,6 +140,7 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
             Column("SLOWED BY", lambda gpu: ", ".join(gpu.throttle) or "-", keep=11, wide=True),
             Column("ECC", ecc, keep=10, right=True, wide=True),
             Column("NVLINK", nvlink, keep=10, right=True, wide=True),
+            Column("IDLE", idle, keep=9, right=True, wide=True),
             Column("PCI", lambda gpu: gpu.pci_bus or "-", keep=12, wide=True),
             Column("MIG", lambda gpu: gpu.mig or "-", keep=12, wide=True),
             Column("JOBS", lambda gpu: ",".join(map(str, gpu.jobs)), keep=2, least=6),
@@ -153,6 +154,11 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
 def ecc(gpu: GpuView) -> str:
     """Errors that memory corrected, and those that it could not, since the driver was loaded."""
     return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
+
+
+def idle(gpu: GpuView) -> str:
+    """How long it has been held for nothing."""
+    return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 
 def nvlink(gpu: GpuView) -> str:

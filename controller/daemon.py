@@ -49,6 +49,8 @@ MAX_BATCH = 2_000
 CYCLE_SHARE = 0.5
 """At most this part of the time goes to cycles, however long one takes."""
 FULL_PAUSE_S = 1.0
+IDLE_PERCENT = 5
+"""Below this utilisation a GPU does nothing: agents tell every change by as much."""
 SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
 
@@ -73,6 +75,8 @@ class Daemon:
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
+        self.idle_since: dict[str, dict[str, float]] = {}
+        """By node and UUID: since when a GPU has been doing nothing worth the name."""
         self.engine: Engine
         self.seq = 0
         self._pipeline = pipeline
@@ -191,6 +195,7 @@ class Daemon:
                 self.tell(inputs.AgentReported(node, status))
             case Hello():
                 self._silent.pop(node, None)
+                self.idle_since.pop(node, None)
                 self.tell(inputs.AgentSaidHello(node, frame))
             case LinkLost(why):
                 self._begin_silence(node)
@@ -202,6 +207,12 @@ class Daemon:
             case GpuReport(samples):
                 readings = self.samples.setdefault(node, {})
                 readings.update((sample.uuid, sample) for sample in samples)
+                idle = self.idle_since.setdefault(node, {})
+                for sample in samples:
+                    if sample.utilisation < IDLE_PERCENT:
+                        idle.setdefault(sample.uuid, self.now())
+                    else:
+                        idle.pop(sample.uuid, None)
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
             case GpuProcesses(processes):
                 self.processes[node] = processes

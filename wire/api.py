@@ -408,6 +408,8 @@ class GpuView:
     links_there: int = 0
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
+    idle_since: Optional[float] = None
+    """Since when it has been held by jobs that run, and done nothing."""
 
 
 @dataclass(frozen=True)

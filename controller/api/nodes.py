@@ -85,4 +85,10 @@ def _index(call: Call) -> int:
 
 def view(call: Call, node: Node) -> NodeView:
     daemon, name = call.daemon, node.name
-    return node_view(daemon.state, node, daemon.samples.get(name, {}), daemon.processes.get(name, ()))
+    return node_view(
+        daemon.state,
+        node,
+        daemon.samples.get(name, {}),
+        daemon.processes.get(name, ()),
+        daemon.idle_since.get(name, {}),
+    )

@@ -136,9 +136,13 @@ class Streams:
 
     def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
         state, samples, found = self.daemon.state, self.daemon.samples, self.daemon.processes
+        idle = self.daemon.idle_since
         known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
         return tuple(
-            node_view(state, node, samples.get(node.name, {}), found.get(node.name, ())) for node in known
+            node_view(
+                state, node, samples.get(node.name, {}), found.get(node.name, ()), idle.get(node.name, {})
+            )
+            for node in known
         )
 
 

@@ -19,6 +19,7 @@ from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, NodeState
 
 _NO_READING = GpuSample(uuid="")
+_NOBODY_IDLE: Mapping[str, float] = {}
 
 
 def job_view(engine: Engine, job: Job) -> JobView:
@@ -103,7 +104,11 @@ def public(spec: JobSpec) -> JobSpec:
 
 
 def node_view(
-    state: State, node: Node, readings: Mapping[str, GpuSample], processes: Sequence[GpuProcess] = ()
+    state: State,
+    node: Node,
+    readings: Mapping[str, GpuSample],
+    processes: Sequence[GpuProcess] = (),
+    idle: Mapping[str, float] = _NOBODY_IDLE,
 ) -> NodeView:
     """A node with its GPUs; readings of a node that is away are old, and left out."""
     holders: dict[str, list[int]] = {}
@@ -133,6 +138,7 @@ def node_view(
                 tuple(sorted(holders.get(gpu.uuid, ()))),
                 readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING,
                 tuple(found.get(gpu.uuid, ())),
+                _idle_since(state, holders.get(gpu.uuid, ()), idle.get(gpu.uuid)) if node.up else None,
             )
             for slot, gpu in enumerate(node.facts.gpus)
         ),
@@ -154,6 +160,7 @@ def _gpu_view(
     jobs: tuple[int, ...],
     reading: GpuSample,
     processes: tuple[GpuProcess, ...],
+    idle_since: float | None,
 ) -> GpuView:
     condition = node.condition(gpu)
     return GpuView(
@@ -184,7 +191,16 @@ def _gpu_view(
         links_there=reading.links,
         mig=gpu.mig,
         processes=processes,
+        idle_since=idle_since,
     )
+
+
+def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
+    """A GPU that nobody holds may do nothing; a job is not blamed for the time before it began."""
+    begun = [state.jobs[job].started_at for job in jobs]
+    if since is None or not begun or None in begun:
+        return None
+    return max(since, *(at for at in begun if at is not None))
 
 
 def cluster_view(

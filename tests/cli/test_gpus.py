@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -23,7 +25,8 @@ def filled(desk: Desk) -> Desk:
     """Two nodes; one GPU is sick, on another somebody works past the queue."""
     stranger = GpuProcess("GPU-b-0", 99, "mallory", "python mine.py", 4_096)
     ours = GpuProcess("GPU-b-0", 42, "ada", "python train.py", 8_192, 7)
-    desk.nodes["a"] = node("a", gpus=(gpu("a", 0), gpu("a", 1, GpuHealth.CORDONED)))
+    hour_ago = replace(gpu("a", 1, GpuHealth.CORDONED), idle_since=time.time() - 3_600)
+    desk.nodes["a"] = node("a", gpus=(gpu("a", 0), hour_ago))
     desk.nodes["b"] = node("b", gpus=(gpu("b", 0, GpuHealth.OK, ours, stranger),))
     return desk
 
@@ -37,6 +40,8 @@ def filled(desk: Desk) -> Desk:
         ("gpus --sick b -o name", []),
         ("gpus --processes -o name", ["42", "99"]),
         ("gpus --off-queue -o name", ["99"]),
+        ("gpus --idle 30m -o name", ["GPU-a-1"]),
+        ("gpus --idle 2h -o name", []),
     ],
 )
 def test_which_gpus_are_shown(filled: Desk, corral: Corral, words: str, names: list[str]) -> None:
@@ -68,6 +73,7 @@ def test_single_gpus_are_cordoned_and_resumed(
     ("words", "code", "told"),
     [
         ("gpus c", 3, "there is no node 'c' with GPUs"),
+        ("gpus --idle soon", 2, "--idle: 'soon' is not a time"),
         ("nodes cordon a", 2, "Write a:0"),
         ("nodes cordon a:x", 2, "Write NODE:GPU"),
     ],

@@ -15,6 +15,8 @@ from wire.api import GpuView, NodeView
 from wire.text import duration, memory, plain
 from wire.words import GpuHealth
 
+IDLE_S = 1_800
+"""A GPU that is held and has done nothing for so long is worth a word."""
 TIGHT, ROOMY = 118, 150
 """Two NUMA nodes stand side by side where there is room, or where there is none for one above the other."""
 
@@ -110,7 +112,9 @@ class NodeCard(Pane):
         ]
         if width >= 56:
             pieces.append((f"{gpu.power_w:>5}W{gpu.temperature_c:>4}°", "muted"))
-        return [*pieces, ("  ", "text"), *self._holders(gpu), *_marks(gpu)]
+        idle = 0.0 if gpu.idle_since is None else stage(self).model.now() - gpu.idle_since
+        marks = [(f"idle {duration(idle)}  ", "warn")] if idle >= IDLE_S else []
+        return [*pieces, ("  ", "text"), *self._holders(gpu), *marks, *_marks(gpu)]
 
     def _holders(self, gpu: GpuView) -> list[Piece]:
         if gpu.health is not GpuHealth.OK:

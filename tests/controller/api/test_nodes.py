@@ -6,7 +6,7 @@ import pytest
 
 from controller.core import inputs
 from tests.controller.api.house import House
-from wire.frames import GpuChecked, GpuReport, GpuSample
+from wire.frames import AttemptStatus, GpuChecked, GpuReport, GpuSample
 from wire.words import TroubleKind
 
 
@@ -58,6 +58,28 @@ async def test_readings_of_a_node_that_is_away_are_not_shown(house: House) -> No
     await house.told(inputs.LinkWentDown("gpu01", "cable"))
     _, node = await house.get("/v1/nodes/gpu01")
     assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("suspect", "cable", 0)
+
+
+async def test_a_gpu_idles_from_when_its_job_began_until_it_works(house: House) -> None:
+    await house.join("gpu01", gpus=2)
+
+    async def idle() -> list[float | None]:
+        return [gpu["idle_since"] for gpu in (await house.get("/v1/nodes/gpu01"))[1]["gpus"]]
+
+    for index in (0, 1):
+        house.daemon._deliver("gpu01", GpuReport((GpuSample(f"GPU-gpu01-{index}", 0),)))
+    assert await idle() == [None, None], "nobody holds them"
+    job = await house.submit(gpus=1)
+    await house.placed(job)
+    await house.told(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
+    assert await idle() == [house.daemon.state.jobs[job].started_at, None]
+    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 60),)))
+    assert await idle() == [None, None]
+    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 1),)))
+    since, _ = await idle()
+    assert since is not None
+    await house.told(inputs.LinkWentDown("gpu01", "cable"))
+    assert await idle() == [None, None], "nobody knows"
 
 
 async def test_drain_and_resume(house: House) -> None:
