@@ -24,7 +24,7 @@ def test_all_that_an_agent_told_is_told_again() -> None:
     """Who adds a field to these events passes it on in agents.py."""
     told = {
         events.AttemptStarted: "job at attempt node pid",
-        events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint",
+        events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
         events.NodeJoined: "node at facts boot_id version",
     }
     for kind, names in told.items():
