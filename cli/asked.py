@@ -43,6 +43,36 @@ class Asked:
     gpu_model: Annotated[
         list[str], _option("--gpu-model", "MODEL", "Only GPUs of this model; may be repeated.")
     ] = field(default_factory=list)
+    gpu_memory: Annotated[
+        str | None, _option("--gpu-memory", "SIZE", "A share of one GPU, by its memory: 20G.")
+    ] = None
+    min_gpu_memory: Annotated[
+        str | None, _option("--min-gpu-memory", "SIZE", "Only GPUs with at least so much memory: 40G.")
+    ] = None
+    compute: Annotated[
+        str | None, _option("--compute", "X.Y", "Only GPUs of this compute capability or newer: 8.0.")
+    ] = None
+    mig: Annotated[
+        str | None, _option("--mig", "PROFILE", "MIG instances of this profile instead of GPUs: 1g.5gb.")
+    ] = None
+    numa: Annotated[
+        str | None, _option("--numa", "HOW", "GPUs of a node at one NUMA node: require or prefer.")
+    ] = None
+    nvlink: Annotated[
+        str | None, _option("--nvlink", "HOW", "GPUs of a node all linked by NVLink: require or prefer.")
+    ] = None
+    data: Annotated[
+        list[str], _option("--data", "NAME", "Rather nodes with the label data/NAME; may be repeated.")
+    ] = field(default_factory=list)
+    same: Annotated[
+        str | None, _option("--same", "LABEL", "All nodes with one value of it: rack, or rack:prefer.")
+    ] = None
+    different: Annotated[
+        str | None, _option("--different", "LABEL", "Each node with a value of its own: rack, rack:prefer.")
+    ] = None
+    domains: Annotated[
+        str | None, _option("--domains", "LABEL=N", "The nodes evenly over N values of it: rack=2.")
+    ] = None
     select: Annotated[
         list[str], _option("--select", "KEY=VALUE", "Only nodes with this label; may be repeated.")
     ] = field(default_factory=list)
@@ -196,7 +226,7 @@ def _table() -> dict[str, Wish]:
 
 
 _TERMS = ("affinity", "prefer")
-_ADD_UP = ("select", "env", "tolerate", *_TERMS)
+_ADD_UP = ("data", "select", "env", "tolerate", *_TERMS)
 WISHES = _table()
 BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
 

@@ -36,6 +36,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("restarts", str(job.restarts or "")),
         ("preempted", "\n".join(map(_preempted, detail.preemptions))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
+        ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
         ("gpu use", _gpu_use(job)),
     ]
@@ -55,12 +56,15 @@ def of_spec(spec: JobSpec) -> Facts:
         ("queue", spec.queue),
         ("priority", priority_name(spec.priority)),
         ("gpus", gpus_text(spec.gpus) + models),
+        ("of each gpu", str(spec.gpu or "")),
+        ("nodes lie in", str(spec.topology or "")),
         ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
         ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
         ("cpus", f"{cores(spec.cpu_milli)} per node"),
         ("memory", f"{memory(spec.memory_mib)} per node"),
         ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
         ("rather nodes", _lines(*spec.preferences)),
+        ("reads", ", ".join(spec.datasets)),
         ("tolerates", _lines(*spec.tolerations)),
         ("environment", _pairs(spec.env)),
         ("begin", clock(spec.begin_at) if spec.begin_at else ""),
@@ -135,6 +139,19 @@ def _numa(numa: NumaFacts) -> str:
     if numa.distances:
         parts.append(f"distances {' '.join(map(str, numa.distances))}")
     return ", ".join(parts)
+
+
+def of_quality(job: JobView) -> str:
+    """How good its place is: 100 for one node, 30 for one NUMA node, 20 for NVLink; 50 for several nodes."""
+    if job.quality is None:
+        return ""
+    if len(job.held) > 1:
+        return f"{job.quality}: {len(job.held)} nodes"
+    told = {150: "one node", 130: "one node, not all linked", 120: "one node, several NUMA nodes"}
+    if not any(held.gpus for held in job.held):
+        return f"{job.quality}: one node"
+    told[150], told[100] = "one NUMA node, linked", "one node, several NUMA nodes, not all linked"
+    return f"{job.quality}: {told.get(job.quality, 'one node')}"
 
 
 def line_of(job: JobView) -> str:

@@ -11,6 +11,7 @@ from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags,
 from cli.conditions import AFTER, moment, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
+from wire.gpuwish import GpuWish, Topology, domains_of, relation_of, topology_of
 from wire.spec import JobSpec, gpus_text, problems
 
 T = TypeVar("T")
@@ -20,6 +21,16 @@ FLAGS = {
     "memory_mib": "--memory",
     "gpu_models": "--gpu-model",
     "selector": "--select",
+    "datasets": "--data",
+    "gpu.memory_mib": "--gpu-memory",
+    "gpu.least_mib": "--min-gpu-memory",
+    "gpu.compute": "--compute",
+    "gpu.mig": "--mig",
+    "gpu.numa": "--numa",
+    "gpu.nvlink": "--nvlink",
+    "topology.domains": "--domains",
+    "topology.label": "--same",
+    "topology": "--same",
     "preferences": "--prefer",
     "tolerations": "--tolerate",
     "time_limit_s": "--time",
@@ -97,6 +108,9 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         nodes=nodes,
         after=tuple(each for name in AFTER for part in _all(given, name, AFTER[name]) for each in part),
         selector=dict(_all(given, "select", units.pair)),
+        gpu=_gpu_wish(given),
+        datasets=tuple(_all(given, "data", str)),
+        topology=_topology(given),
         affinity=tuple(_all(given, "affinity", term_of)),
         preferences=tuple(_all(given, "prefer", preference_of)),
         tolerations=tuple(_all(given, "tolerate", toleration_of)),
@@ -138,6 +152,31 @@ def _gpus(given: Layer, nodes: int | None) -> tuple[float, int | None]:
             f"Leave one of them out: {nodes} nodes with {each} GPUs have {each * nodes}.",
         )
     return float(each * nodes), nodes
+
+
+def _gpu_wish(given: Layer) -> GpuWish | None:
+    wishes: dict[str, Any] = {
+        "memory_mib": _one(given, "gpu_memory", units.memory_mib),
+        "least_mib": _one(given, "min_gpu_memory", units.memory_mib),
+        "compute": _one(given, "compute", str),
+        "mig": _one(given, "mig", str),
+        "numa": _one(given, "numa", relation_of),
+        "nvlink": _one(given, "nvlink", relation_of),
+    }
+    said = {field: value for field, value in wishes.items() if value}
+    return GpuWish(**said) if said else None
+
+
+def _topology(given: Layer) -> Topology | None:
+    found = [
+        _one(given, "same", lambda text: topology_of(text, 1)),
+        _one(given, "different", lambda text: topology_of(text, None)),
+        _one(given, "domains", domains_of),
+    ]
+    said = [each for each in found if each is not None]
+    if len(said) > 1:
+        raise Mistake("--same, --different and --domains cannot be combined", "Leave all but one out.")
+    return said[0] if said else None
 
 
 def _directory(text: str) -> str:
@@ -186,6 +225,8 @@ def _check(spec: JobSpec) -> None:
 
 def flag_of(where: str) -> str:
     """The option that sets a field of the spec; nothing for what is no field."""
+    if where in _FLAGS:
+        return _FLAGS[where]
     field, _, key = where.partition(".")
     field = field.partition("[")[0]
     if field == "env" and key:

@@ -30,6 +30,7 @@ from controller.plugins.scorers.affinity import Affinity
 from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
 from controller.plugins.scorers.taints import Taints
+from controller.plugins.scorers.wiring import Wiring
 from wire.api import Why
 from wire.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
 from wire.spec import JobSpec
@@ -42,6 +43,7 @@ PIPELINE = Pipeline(
         Weighted(Load(), 20),
         Weighted(Affinity(), 100),
         Weighted(Taints(), 100),
+        Weighted(Wiring(), 100),
     ),
     picker=Tightest(),
 )
@@ -64,6 +66,9 @@ def facts(
     numa_nodes: int = 2,
     island: int = 8,
     labels: Mapping[str, str] | None = None,
+    mig: str = "",
+    gpu_gib: int = 80,
+    compute: str = "9.0",
 ) -> NodeFacts:
     """A host; GPUs are linked in islands of `island` neighbours."""
     per_numa = max(1, gpus // numa_nodes)
@@ -75,11 +80,13 @@ def facts(
                 index=index,
                 uuid=f"GPU-{name}-{index}",
                 model=model,
-                memory_mib=81_920,
+                memory_mib=gpu_gib * 1024,
                 numa=min(index // per_numa, numa_nodes - 1),
                 links=tuple(
                     other for other in range(gpus) if other != index and other // island == index // island
                 ),
+                compute=compute,
+                mig=mig,
             )
             for index in range(gpus)
         ),

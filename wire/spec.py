@@ -8,6 +8,7 @@ from typing import Callable, Iterator, Mapping, Optional
 
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, condition_problems
+from wire.gpuwish import GpuWish, Topology, wish_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
@@ -31,6 +32,9 @@ class JobSpec:
     memory_mib: int = 1024
     gpus: float = 0
     gpu_models: tuple[str, ...] = ()
+    gpu: Optional[GpuWish] = None
+    topology: Optional[Topology] = None
+    datasets: tuple[str, ...] = ()
     nodes: Optional[int] = None
     selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[Term, ...] = ()
@@ -126,6 +130,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     _need_checkpoint(spec, need)
     need(1 <= spec.tasks_per_node <= 1_000, "tasks_per_node", "must be between 1 and 1000")
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
+    found += wish_problems(spec)
     found += affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
     for key in spec.env:
         need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")
@@ -170,6 +175,7 @@ def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("command", part) for part in spec.command)
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
+    yield from (("datasets", name) for name in spec.datasets)
     yield from (("gpu_models", model) for model in spec.gpu_models)
     yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
     for where, pairs in (("selector", spec.selector), ("env", spec.env)):

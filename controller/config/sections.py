@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 
 from controller.config.source import DELIMITER, PREFIX, Source
+from controller.config.strategies import STRATEGIES, Strategy, filled
 from wire import hosts, places
 from wire.affinity import taint_of
 from wire.codec import decode
@@ -200,7 +201,6 @@ class FairShareSection(Section):
 
 
 FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints")
-SCORERS = ("thrift", "affinity", "taints")
 
 
 class WaitingSection(Section):
@@ -225,7 +225,10 @@ class SchedulerSection(Section):
     down_after_s: float = Field(60.0, ge=0, le=86_400)
     heartbeat_s: float = Field(5.0, ge=0.1, le=3_600)
     filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
-    scorers: dict[str, WeightedPlugin] = {name: WeightedPlugin(weight=100) for name in SCORERS}
+    strategy: Strategy = "thrift"
+    scorers: dict[str, WeightedPlugin] = {
+        name: WeightedPlugin(weight=weight) for name, weight in STRATEGIES["thrift"][0].items()
+    }
     picker: Plugin = Plugin(name="thrift")
     waiting: WaitingSection = WaitingSection()
 
@@ -233,6 +236,11 @@ class SchedulerSection(Section):
     def beat_s(self) -> float:
         """How often agents are asked whether they are there: several times in a lease."""
         return min(self.heartbeat_s, self.lease_s / 6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, section: Any) -> Any:
+        return filled(section)
 
 
 class QueueSection(Section):

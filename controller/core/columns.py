@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from wire.affinity import Taint
 
 if TYPE_CHECKING:
+    from controller.core.needs import Kind, Needs
     from controller.core.requests import Part
 
 Ints = NDArray[np.int64]
@@ -24,6 +25,14 @@ ALL: slice = slice(None)
 _WORD = re.compile(r"\w+")
 ABSENT = -1
 """In `gpu_free`: no such GPU, or one that takes no work."""
+
+
+class Wired(Protocol):
+    """How the GPUs of each node are connected."""
+
+    def groups(self, numa: bool, linked: bool) -> Bools:
+        """By node, group and slot."""
+        ...
 
 
 class Appraisal(Protocol):
@@ -52,6 +61,14 @@ class Columns:
     gpu_free: Ints
     gpu_model: Ints
     gpu_count: Ints
+    kinds: list[Kind] = field(default_factory=list)
+    """What GPUs can be, by the code in `gpu_model`; `models` are their names."""
+    turn: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The number of the last placement on each node, or 0."""
+    known: dict[Part, Needs] = field(default_factory=dict)
+    """What parts need of the GPUs, as worked out before; void when the nodes change by nature."""
+    wiring: Callable[[], Wired] | None = None
+    """How GPUs are connected; None where nobody knows."""
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     worth: Callable[[], Appraisal] | None = None
     """The appraisal of these nodes as they are now; None where nobody keeps one."""
@@ -60,6 +77,17 @@ class Columns:
     def height(self) -> int:
         """Number of nodes."""
         return len(self.labels)
+
+    @property
+    def divided(self) -> bool:
+        """Are there MIG instances?"""
+        return any(kind.mig for kind in self.kinds)
+
+    def groups(self, numa: bool, linked: bool) -> Bools:
+        """By node, group and slot: GPUs that hang on one NUMA node, that are all linked, or both."""
+        if self.wiring is None:
+            return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
+        return self.wiring().groups(numa, linked)
 
     def model_codes(self, names: tuple[str, ...]) -> list[int]:
         """Codes of model names; `H100` names every model with that word, but `A10` no A100."""
@@ -88,4 +116,5 @@ def empty_columns(height: int, width: int) -> Columns:
         gpu_model=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_count=np.zeros(height, dtype=np.int64),
         taints=[()] * height,
+        turn=np.zeros(height, dtype=np.int64),
     )

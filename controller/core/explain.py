@@ -49,6 +49,12 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
     part = shape.part if shape else job.ask.part
     need = shape.nodes if shape else job.ask.nodes or 1
     found, fitting = losses(placer, part, state.nodes.columns)
+    domains = placer.demanded(shape) if shape is not None else None
+    if fitting >= need and shape is not None and domains is not None:
+        fits = placer.ranking(part).fits.nonzero()[0]
+        if domains.spare(fits, need) < 0:
+            sentence = f"needs {counted(need, 'node')} with {part} in {shape.topology}; {domains.told(fits)}"
+            return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
     if fitting >= need:
         reserved = kept_away(state, placer, part, need, job, now)
         if reserved:
@@ -100,6 +106,15 @@ def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
     if not len(nodes) or nodes.unseen or placer.shape(ask) is not None:
         return None
     part, need = ask.part, ask.nodes or 1
+    topology = ask.topology
+    if topology is not None and placer.shape(replace(ask, topology=None)) is not None:
+        values = ", ".join(placer.domains(topology).names[:10]) or "none"
+        message = (
+            f"can never be placed: it needs {counted(need, 'node')} with {part} in {topology}, "
+            "and they do not lie so even when idle"
+        )
+        hint = f"The values of the label {topology.label} are: {values}."
+        return Refusal("never_fits", message, "topology", hint)
     found, fitting = losses(placer, part, nodes.idle)
     counts = "; ".join(f"{counted(loss.lost, 'node')}: {loss.message}" for loss in found)
     message = (

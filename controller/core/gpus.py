@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from controller.core.columns import Columns
+from controller.core.needs import needs_of
 from controller.core.nodes import Node
 from controller.core.requests import Part
 from controller.core.room import Room
 from wire.frames import GpuFacts, GpuHold
+from wire.gpuwish import REQUIRE
 from wire.words import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
@@ -32,17 +35,34 @@ Pick = Callable[[Sequence[int]], int]
 """Which of these GPUs gives a share."""
 
 
-def choose_gpus(node: Node, room: Room, part: Part, codes: frozenset[int], pick: Pick) -> Choice:
-    """The GPUs for a part on a node with that room; `codes` are those of the models it accepts."""
-    if not part.gpus and not part.share:
+def choose_gpus(node: Node, room: Room, part: Part, columns: Columns, pick: Pick) -> Choice:
+    """The GPUs for a part on a node with that room."""
+    if not part.wants_gpus:
         return NO_GPUS
-    free = room.gpus
-    slots = range(len(node.facts.gpus))
-    allowed = [slot for slot in slots if room.models[slot] in codes] if part.models else list(slots)
-    if part.share:
-        return _choice(node, [pick([slot for slot in allowed if free[slot] >= part.share])], part.share)
-    whole = [slot for slot in allowed if free[slot] == WHOLE_GPU]
-    return _choice(node, _choose_whole(node.facts.gpus, whole, part.gpus), WHOLE_GPU)
+    needs = needs_of(part, columns)
+    fitting = needs.fitting(room.gpus, room.models)
+    if not part.gpus:
+        slot = pick(fitting)
+        return _choice(node, [slot], needs.of(room.models[slot]))
+    gpus = node.facts.gpus
+    for group in _wanted(part, columns, node.row):
+        inside = [slot for slot in fitting if group[slot]]
+        if len(inside) >= part.gpus:
+            return _choice(node, _choose_whole(gpus, inside, part.gpus), WHOLE_GPU)
+    return _choice(node, _choose_whole(gpus, fitting, part.gpus), WHOLE_GPU)
+
+
+def _wanted(part: Part, columns: Columns, row: int) -> Iterator[list[bool]]:
+    """Groups of GPUs that would please, those that please most first, and among these the smallest."""
+    wish = part.gpu
+    if wish is None or part.gpus < 2 or not (wish.numa or wish.nvlink):
+        return
+    must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
+    best = (bool(wish.numa), bool(wish.nvlink))
+    for numa, linked in dict.fromkeys((best, (must[0], best[1]), (best[0], must[1]), must)):
+        if numa or linked:
+            groups = columns.groups(numa, linked)[row].tolist()
+            yield from sorted(groups, key=sum)
 
 
 def _choice(node: Node, slots: Sequence[int], milli: int) -> Choice:

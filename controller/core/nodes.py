@@ -12,7 +12,9 @@ from controller.core.demand import Demand
 from controller.core.events import Allocation
 from controller.core.health import Condition
 from controller.core.marks import Marks
+from controller.core.needs import Kind
 from controller.core.requests import Part
+from controller.core.wiring import Wiring
 from controller.core.worth import Worth
 from wire.affinity import Taint
 from wire.frames import GpuFacts, GpuHold, NodeFacts
@@ -156,6 +158,11 @@ class Nodes:
         """Nodes that never told what they have."""
         self.demand = Demand()
         """What has been asked for so far."""
+        self._given = 0
+        self._turn: dict[str, int] = {}
+        """The number of the last placement by node, counted since the controller started."""
+        self._wiring = Wiring((), 0)
+        self._wiring_at = -1
         self._worth: Worth | None = None
         self._worth_at = (-1, 0)
         self._log: list[int] = []
@@ -229,6 +236,7 @@ class Nodes:
         """What was worked out by row is void, and there may be room."""
         self._stale = self._stale or stale
         self._idle = None
+        self._columns.known.clear()
         self._forget_changes()
         self.layout += 1
         self.gains += 1
@@ -241,6 +249,10 @@ class Nodes:
         """Take what the allocation names out of the node's room."""
         node = self.by_name[allocation.node]
         node.held[job] = allocation
+        self._given += 1
+        self._turn[node.name] = self._given
+        if not self._stale:
+            self._columns.turn[node.row] = self._given
         self._shift(node, allocation, -1)
 
     def free(self, job: int, name: str) -> None:
@@ -321,6 +333,7 @@ class Nodes:
         width = max((len(node.facts.gpus) for node in self._rows), default=0)
         self._columns = empty_columns(len(self._rows), width)
         self._columns.worth = self.worth
+        self._columns.wiring = self.wiring
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
@@ -339,6 +352,7 @@ class Nodes:
         node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
         columns.labels[row] = {**node.all_labels, "node": node.name}
         columns.taints[row] = node.taints
+        columns.turn[row] = self._turn.get(node.name, 0)
         columns.open[row] = node.up and not node.drained
         columns.cpu_total[row] = facts.cpu_milli
         columns.memory_total[row] = facts.memory_mib
@@ -346,9 +360,11 @@ class Nodes:
         columns.gpu_free[row] = ABSENT
         columns.gpu_model[row] = ABSENT
         for slot, gpu in enumerate(facts.gpus):
-            if gpu.model not in columns.models:
+            kind = Kind(gpu.model, gpu.memory_mib, gpu.compute, gpu.mig)
+            if kind not in columns.kinds:
+                columns.kinds.append(kind)
                 columns.models.append(gpu.model)
-            columns.gpu_model[row, slot] = columns.models.index(gpu.model)
+            columns.gpu_model[row, slot] = columns.kinds.index(kind)
             if node.health_of(gpu) is GpuHealth.OK:
                 columns.gpu_free[row, slot] = WHOLE_GPU
         columns.cpu_free[row] = facts.cpu_milli
@@ -360,6 +376,14 @@ class Nodes:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
                     columns.gpu_free[row, held_slot] -= hold.milli
+
+    def wiring(self) -> Wiring:
+        """How the GPUs of all nodes are connected."""
+        columns = self.columns
+        if self._wiring_at != self.layout:
+            hosts = [node.facts.gpus for node in self.rows]
+            self._wiring, self._wiring_at = Wiring(hosts, columns.gpu_free.shape[1]), self.layout
+        return self._wiring
 
     def reappraise(self) -> None:
         """What people ask for has changed enough to look at the worth of all nodes anew."""

@@ -9,12 +9,14 @@ from functools import partial
 import numpy as np
 
 from controller.core.columns import ALL, Bools, Columns, Floats, Rows
+from controller.core.domains import Domains
 from controller.core.events import Allocation
 from controller.core.gpus import NO_GPUS, Choice, choose_gpus, quality_of
 from controller.core.nodes import Node, Nodes
 from controller.core.plugin import Filter, Pipeline, Weighted
 from controller.core.requests import Ask, Part
 from controller.core.room import Room, room_of
+from wire.gpuwish import Topology
 
 NO = -np.inf
 CLASSES_KEPT = 4_096
@@ -34,6 +36,7 @@ class Shape:
 
     part: Part
     nodes: int
+    topology: Topology | None = None
 
 
 class Ranking:
@@ -56,6 +59,7 @@ class Ranking:
         "_scores",
         "_scores_at",
         "_static",
+        "_wide",
     )
 
     def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
@@ -65,6 +69,7 @@ class Ranking:
         self._filters = [each for each in filters if not is_static(each)]
         self._static = [each for each in filters if is_static(each)]
         self._scorers = pipeline.scorers
+        self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
         self._asked: list[Weighted] = []
         """The scorers that have something to say."""
         self._lasting: tuple[int, Bools | None, Bools | None] = (-1, None, None)
@@ -129,6 +134,8 @@ class Ranking:
     def scores(self) -> Floats:
         """Weighted scores, minus infinity where a filter said no."""
         rows = self._stale(self._scores_at) if self._edition == self._nodes.edition else ALL
+        if rows is not None and self._wide:
+            rows = ALL
         if rows is not None:
             nodes, fits = self._nodes, self.fits
             if isinstance(rows, slice):
@@ -146,6 +153,13 @@ class Ranking:
             self._scores_at = (nodes.layout, nodes.changes)
             self._edition = nodes.edition
         return self._scores
+
+    def together(self, count: int, domains: Domains, barred: Bools | None = None) -> list[int]:
+        """The best rows that lie as asked and are not barred, by name; none if there are none."""
+        if self.count < count:
+            return []
+        fits = self.fits if barred is None else self.fits & ~barred
+        return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
         """The best rows in the order of names, fewer if fewer fit; among equals the first name."""
@@ -203,6 +217,7 @@ class Placer:
         self.pipeline = pipeline
         self._rankings: dict[Part, Ranking] = {}
         self._shapes: dict[Ask, tuple[int, Shape | None]] = {}
+        self._domains: dict[Topology, tuple[int, Domains]] = {}
 
     def forget(self) -> None:
         """Ask filters and scorers anew: for scorers that do not answer the same twice."""
@@ -240,9 +255,28 @@ class Placer:
         counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1) if ask.nodes is None else (ask.nodes,)
         for count in counts:
             part = ask.split(count)
-            if part is not None and int(np.count_nonzero(holds(part))) >= count:
-                return Shape(part, count)
+            if part is None:
+                continue
+            mask = holds(part)
+            if int(np.count_nonzero(mask)) < count:
+                continue
+            shape = Shape(part, count, ask.topology if count > 1 else None)
+            domains = self.demanded(shape)
+            if domains is None or domains.spare(mask.nonzero()[0], count) >= 0:
+                return shape
         return None
+
+    def domains(self, topology: Topology) -> Domains:
+        """Where the nodes lie by that label."""
+        known = self._domains.get(topology)
+        if known is None or known[0] != self.nodes.layout:
+            columns = self.nodes.columns
+            known = self._domains[topology] = self.nodes.layout, Domains(topology, columns.labels)
+        return known[1]
+
+    def demanded(self, shape: Shape) -> Domains | None:
+        """How the nodes must lie; None if that does not matter, or is only a preference."""
+        return None if shape.topology is None or shape.topology.prefer else self.domains(shape.topology)
 
     def possible(self, part: Part) -> Bools:
         """Nodes that take work now and could hold the part if they were empty."""
@@ -253,13 +287,22 @@ class Placer:
         shape = self.shape(ask)
         if shape is None or not self.nodes.most.may_hold(shape.part):
             return None
-        rows = self.ranking(shape.part).best(shape.nodes, barred)
+        ranking, rows = self.ranking(shape.part), []
+        if shape.topology is not None:
+            rows = ranking.together(shape.nodes, self.domains(shape.topology), barred)
+        if not rows and self.demanded(shape) is None:
+            rows = ranking.best(shape.nodes, barred)
         return self.settle(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: Ask) -> bool:
         """Is there room for the ask now, on whatever nodes?"""
         shape = self.shape(ask)
-        return shape is not None and self.ranking(shape.part).count >= shape.nodes
+        if shape is None:
+            return False
+        ranking, domains = self.ranking(shape.part), self.demanded(shape)
+        if domains is None:
+            return ranking.count >= shape.nodes
+        return domains.spare(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
     def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:
         """Do the filters keep every node of this place now, and is none barred?"""
@@ -272,13 +315,13 @@ class Placer:
     def allocate(self, part: Part, node: Node, room: Room | None = None) -> tuple[Allocation, Choice]:
         """What the part gets on a node, out of the room it has now or out of the one given."""
         choice = NO_GPUS
-        if part.gpus or part.share:
+        if part.wants_gpus:
             columns = self.nodes.columns
             choice = choose_gpus(
                 node,
                 room or room_of(self.nodes, node.row),
                 part,
-                frozenset(columns.model_codes(part.models)),
+                columns,
                 partial(self.pipeline.picker.pick, part, columns, node.row),
             )
         return Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa), choice

@@ -10,6 +10,7 @@ import numpy as np
 from controller.core.events import Allocation
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
+from controller.core.needs import Needs, needs_of
 from controller.core.placement import Place, Placer, Shape
 from controller.core.queue import Entry
 from controller.core.requests import Part
@@ -136,7 +137,7 @@ class Plan:
         """The first moment at which enough nodes can take the part together."""
         part, columns, duration = shape.part, self._state.nodes.columns, job.limit
         against = self._state.reservations.against(job.user, job.spec.project)
-        codes = frozenset(columns.model_codes(part.models))
+        needs, domains = needs_of(part, columns), self._placer.demanded(shape)
         lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
         moment = now
         while True:
@@ -144,19 +145,29 @@ class Plan:
                 starts = [
                     (found, line)
                     for line in lines
-                    if (found := self._between(line, part, codes, job, moment, against))
+                    if (found := self._between(line, part, needs, job, moment, against))
                 ]
             else:
                 starts = [
                     (found, line)
                     for line in lines
-                    if (found := line.first_start(part, codes, duration, moment))
+                    if (found := line.first_start(part, needs, duration, moment))
                 ]
             if len(starts) < shape.nodes:
                 return None
             starts.sort(key=lambda each: each[0][0])
             moment = starts[shape.nodes - 1][0][0]
             ready = [(found, line) for found, line in starts if found[0] == moment]
+            if domains is not None and len(ready) >= shape.nodes:
+                rooms = {line.node.row: (found, line) for found, line in ready}
+                rows = domains.choose(np.array(sorted(rooms), dtype=np.intp), None, shape.nodes)
+                if not rows:
+                    later = [found[0] for found, _ in starts if found[0] > moment]
+                    if not later:
+                        return None
+                    moment = min(later)
+                    continue
+                ready = [rooms[row] for row in rows]
             if len(ready) >= shape.nodes:
                 chosen = [
                     self._placer.allocate(part, line.node, found[1]) for found, line in ready[: shape.nodes]
@@ -168,21 +179,21 @@ class Plan:
         self,
         line: Timeline,
         part: Part,
-        codes: frozenset[int],
+        needs: Needs,
         job: Job,
         since: float,
         against: list[Reservation],
     ) -> tuple[float, Room] | None:
         """The first start on one node between the reservations in which the job may not run there."""
         here = self._state.reservations.on_row(self._state.nodes, line.node.row, against)
-        found = line.first_start(part, codes, job.limit, since)
+        found = line.first_start(part, needs, job.limit, since)
         while found is not None:
             clear = clear_from(here, found[0], job.span)
             if clear == found[0]:
                 return found
             if clear == NEVER:
                 return None
-            found = line.first_start(part, codes, job.limit, clear)
+            found = line.first_start(part, needs, job.limit, clear)
         return None
 
     def refuse(self, job: int) -> None:

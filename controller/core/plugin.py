@@ -44,7 +44,8 @@ class Filter(Protocol):
 class Scorer(Protocol):
     """Says how good a node is for a part: 0..1, higher is better.
 
-    One with a method `concerns(part, nodes)` is not asked where that is False: all nodes are alike to it.
+    One with a method `concerns(part, nodes)` is not asked where that is False: all nodes are alike to it. One
+    with `wide: ClassVar[bool] = True` looks at other nodes, too: it is asked about all when any has changed.
     """
 
     name: ClassVar[str]

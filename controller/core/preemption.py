@@ -14,6 +14,7 @@ from controller.core.columns import ABSENT, Bools
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
+from controller.core.needs import needs_of
 from controller.core.nodes import Node
 from controller.core.placement import Place, Placer, Shape, concerned, kept
 from controller.core.plugin import Guards, Strategy
@@ -200,7 +201,11 @@ class Search:
                 freed.sort(key=lambda each: (each.loss, each.row))
         if len(freed) < shape.nodes:
             return None
-        return sorted(freed[: shape.nodes], key=lambda each: each.row)
+        chosen = sorted(freed[: shape.nodes], key=lambda each: each.row)
+        domains = self._placer.demanded(shape)
+        if domains is not None and domains.spare([each.row for each in chosen], shape.nodes) < 0:
+            return None
+        return chosen
 
     def _of(self, part: Part, reach: float) -> Offers:
         offers = self._offers.get((part, reach))
@@ -229,7 +234,7 @@ class Search:
     def _free(self, row: int, part: Part, offers: Offers, least: float, now: float) -> Freed | None:
         """The victims on one node that lose least, out of those that are enough."""
         nodes, jobs = self._state.nodes, self._state.jobs
-        node, codes = nodes.rows[row], frozenset(nodes.columns.model_codes(part.models))
+        node, needs = nodes.rows[row], needs_of(part, nodes.columns)
         loss = {
             job: jobs[job].unsaved(now) * _GPU_HOUR
             for job in offers.willing(row, now)
@@ -238,22 +243,22 @@ class Search:
         room = room_of(nodes, row)
         chosen: list[int] = []
         for victim in loss:
-            if room.holds(part, codes):
+            if room.holds(part, needs, row):
                 break
             room.give(node, node.held[victim], 1)
             chosen.append(victim)
-        if not room.holds(part, codes):
+        if not room.holds(part, needs, row):
             return None
         for victim in sorted(chosen, key=lambda job: (-loss[job], job)):
             room.give(node, node.held[victim], -1)
-            if room.holds(part, codes):
+            if room.holds(part, needs, row):
                 chosen.remove(victim)
             else:
                 room.give(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
         if total > least * _SAME:
             for cheaper in _by_loss(loss, total):
-                if self._room(node, cheaper).holds(part, codes):
+                if self._room(node, cheaper).holds(part, needs, row):
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
                     break
         return Freed(total, row, tuple(chosen))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from wire.affinity import Preference, Term, Toleration
+from wire.gpuwish import GpuWish, Topology
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, memory
 from wire.words import WHOLE_GPU
@@ -39,27 +40,38 @@ class Part(_Hashed):
     gpus: int = 0
     share: int = 0
     models: tuple[str, ...] = ()
+    gpu: GpuWish | None = None
+    datasets: tuple[str, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] = ()
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
+    @property
+    def wants_gpus(self) -> bool:
+        """Whole ones, or a share of one, however it is told."""
+        return bool(self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib))
+
     def __str__(self) -> str:
         gpus = counted(self.gpus, "GPU") if self.gpus else ""
         if self.share:
             gpus = f"{gpus_text(self.share / WHOLE_GPU)} of a GPU"
-        parts = [gpus, counted(self.cpu_milli / 1000, "CPU"), memory(self.memory_mib)]
+        parts = [gpus, str(self.gpu or ""), counted(self.cpu_milli / 1000, "CPU"), memory(self.memory_mib)]
         return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask(_Hashed):
-    """One part on each of `nodes` different nodes; None: as few nodes as the part's GPUs need."""
+    """One part on each of `nodes` different nodes; None: as few nodes as the part's GPUs need.
+
+    `topology` says how the nodes lie to each other.
+    """
 
     __hash__ = _Hashed.__hash__
 
     part: Part
     nodes: int | None = 1
+    topology: Topology | None = None
 
     def split(self, nodes: int) -> Part | None:
         """The part when spread evenly over so many nodes; None if the GPUs do not divide."""
@@ -83,15 +95,18 @@ def ask_of(spec: JobSpec) -> Ask:
             gpus=whole // (nodes or 1),
             share=round(gpus * WHOLE_GPU) if gpus < 1 else 0,
             models=tuple(sorted(set(spec.gpu_models))),
+            gpu=spec.gpu,
+            datasets=tuple(sorted(set(spec.datasets))),
             selector=tuple(sorted(spec.selector.items())),
             affinity=spec.affinity,
             preferences=spec.preferences,
             tolerations=spec.tolerations,
         ),
         nodes,
+        None if nodes == 1 else spec.topology,
     )
 
 
 @lru_cache(maxsize=65_536)
-def _interned(part: Part, nodes: int | None) -> Ask:
-    return Ask(part, nodes)
+def _interned(part: Part, nodes: int | None, topology: Topology | None) -> Ask:
+    return Ask(part, nodes, topology)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from controller.core.columns import ABSENT
 from controller.core.events import Allocation
+from controller.core.needs import Needs
 from controller.core.nodes import Node, Nodes
 from controller.core.requests import Part
-from wire.words import WHOLE_GPU
 
 
 @dataclass(slots=True)
@@ -29,22 +29,11 @@ class Room:
             if slot is not None and self.gpus[slot] != ABSENT:
                 self.gpus[slot] += sign * hold.milli
 
-    def holds(self, part: Part, codes: frozenset[int]) -> bool:
-        """Does the part fit? `codes` are those of the models it accepts, empty for any."""
+    def holds(self, part: Part, needs: Needs, row: int) -> bool:
+        """Does the part fit? `needs` are those of the part, `row` is the node's."""
         if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
             return False
-        need, each = (part.gpus, WHOLE_GPU) if part.gpus else (1, part.share) if part.share else (0, 0)
-        if not need:
-            return True
-        if codes:
-            return (
-                sum(
-                    free >= each and model in codes
-                    for free, model in zip(self.gpus, self.models, strict=True)
-                )
-                >= need
-            )
-        return sum(free >= each for free in self.gpus) >= need
+        return needs.met(self.gpus, self.models, row)
 
     def least(self, other: Room) -> Room:
         """What is free in both."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from controller.core.columns import ABSENT, Bools
 from controller.core.events import Allocation
+from controller.core.needs import needs_of
 from controller.core.placement import Place, Placer, Shape
 from controller.core.requests import Ask, Part
-from controller.core.room import Room
 from controller.core.state import State
 
 
@@ -36,14 +36,15 @@ class Shadow:
         self.spare = 0
         self._state = state
         self._shape = shape
+        self._domains = placer.demanded(shape)
         self._fitting: set[int] = set(np.flatnonzero(placer.ranking(part).fits).tolist())
         self._possible: list[bool] = placer.possible(part).tolist()
         self._cpu: list[int] = columns.cpu_free.tolist()
         self._memory: list[int] = columns.memory_free.tolist()
-        self._wants_gpus = bool(part.gpus or part.share)
+        self._wants_gpus = part.wants_gpus
         self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
-        self._models: list[list[int]] = columns.gpu_model.tolist() if part.models else []
-        self._codes = frozenset(columns.model_codes(part.models))
+        self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
+        self._needs = needs_of(part, columns)
 
     def advance(self, now: float) -> bool:
         """Go from release to release until the job fits; False if it never does."""
@@ -54,9 +55,10 @@ class Shadow:
             for _, job in releases:
                 for allocation in self._state.returns(jobs[job]):
                     self._release(allocation)
-            if len(self._fitting) >= self._shape.nodes:
+            self.spare = self._count_spare(self._fitting)
+            if self.spare >= 0:
+                self._count_relevant()
                 self.at = max(end, now)
-                self.spare = len(self._fitting) - self._shape.nodes
                 return True
         return False
 
@@ -77,12 +79,24 @@ class Shadow:
                 if each.meets(at, at + self._length)
                 for row in self._state.reservations.rows(self._state.nodes, each)
             }
-            if at > now and len(self._fitting - barred) >= self._shape.nodes:
+            self.spare = self._count_spare(self._fitting - barred)
+            if at > now and self.spare >= 0:
                 self._fitting -= barred
+                self._count_relevant()
                 self.at = at
-                self.spare = len(self._fitting) - self._shape.nodes
                 return True
         return False
+
+    def _count_spare(self, fitting: set[int]) -> int:
+        """How many of these nodes may be spoilt before too few are left; negative: they are too few."""
+        if len(fitting) < self._shape.nodes or self._domains is None:
+            return len(fitting) - self._shape.nodes
+        return self._domains.spare(fitting, self._shape.nodes)
+
+    def _count_relevant(self) -> None:
+        """Forget nodes that lie where too few others fit: nobody misses them."""
+        if self._domains is not None:
+            self._fitting = self._domains.relevant(self._fitting, self._shape.nodes)
 
     def _release(self, allocation: Allocation) -> None:
         row = self._state.nodes.by_name[allocation.node].row
@@ -107,8 +121,7 @@ class Shadow:
             return False
         if not self._wants_gpus:
             return True
-        models = self._models[row] if self._models else []
-        return Room(part.cpu_milli, part.memory_mib, self._gpus[row], models).holds(part, self._codes)
+        return self._needs.met(self._gpus[row], self._models[row], row)
 
     def spoils(self, placer: Placer, part: Part, row: int) -> bool:
         """Would this node, now with room for the promised job, have none beside the part?"""
@@ -120,7 +133,7 @@ class Shadow:
             or self._memory[row] - part.memory_mib < wanted.memory_mib
         ):
             return True
-        if not self._wants_gpus or not (part.gpus or part.share):
+        if not self._wants_gpus or not part.wants_gpus:
             return False
         allocation, _ = placer.allocate(part, self._state.nodes.rows[row])
         self._give(row, allocation, -1)
@@ -134,7 +147,8 @@ class Shadow:
             row = self._state.nodes.by_name[allocation.node].row
             if self.spoils(placer, part, row):
                 self._fitting.discard(row)
-                self.spare -= 1
+                self.spare = self.spare - 1 if self._domains is None else self._count_spare(self._fitting)
+                self._count_relevant()
             self._give(row, allocation, -1)
 
 
@@ -154,6 +168,13 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow, barred: Bools | No
     ranking = placer.ranking(shape.part)
     if ranking.count < shape.nodes:
         return None
+    domains = placer.demanded(shape)
+    if domains is not None:
+        safe = ranking.in_order(barred)
+        if shadow.spare < shape.nodes:
+            safe = [row for row in safe if not shadow.spoils(placer, shape.part, row)]
+        together = domains.choose(np.array(sorted(safe), dtype=np.intp), ranking.scores, shape.nodes)
+        return placer.settle(shape, together) if together else None
     if shadow.spare >= shape.nodes:
         found = ranking.best(shape.nodes, barred)
         return placer.settle(shape, found) if len(found) == shape.nodes else None

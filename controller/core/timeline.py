@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import replace
 
 from controller.core.events import Allocation
+from controller.core.needs import Needs
 from controller.core.nodes import Node
 from controller.core.requests import Part
 from controller.core.room import Room
@@ -52,22 +53,23 @@ class Timeline:
         return at
 
     def first_start(
-        self, part: Part, codes: frozenset[int], duration: float, since: float
+        self, part: Part, needs: Needs, duration: float, since: float
     ) -> tuple[float, Room] | None:
         """The first moment from `since` on when the part fits and may stay, with the least room meanwhile."""
+        row = self.node.row
         times, rooms, count = self._times, self._rooms, len(self._times)
         at = max(0, bisect_right(times, since) - 1)
         start = since
         while True:
             least = rooms[at]
             until = at
-            while least.holds(part, codes):
+            while least.holds(part, needs, row):
                 until += 1
                 if until == count or times[until] - start >= duration:
                     return start, least
                 # GPUs must be the same ones all along: the least room of the whole span counts
                 least = least.least(rooms[until]) if least.gpus else rooms[until]
-            at = until + 1 if not rooms[until].holds(part, codes) else at + 1
+            at = until + 1 if not rooms[until].holds(part, needs, row) else at + 1
             if at >= count:
                 return None
             start = times[at]

@@ -9,6 +9,7 @@ import numpy as np
 
 from controller.core.columns import ABSENT, ALL, Bools, Floats, Ints, Rows
 from controller.core.jobs import NEVER, Job
+from controller.core.needs import needs_of
 from controller.core.placement import Placer, concerned, kept
 from controller.core.plugin import Guards, Strategy
 from controller.core.requests import Part
@@ -225,14 +226,14 @@ class Offers:
         """GPU-milli that must come free at least, on the GPUs that lack least."""
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]
-        if not part.gpus and not part.share:
+        needs = needs_of(part, columns)
+        count = needs.count
+        if not count:
             return np.zeros(len(free), dtype=np.int64)
-        count, each = (part.gpus, WHOLE_GPU) if part.gpus else (1, part.share)
         if free.shape[1] < count:
             return np.full(len(free), _TOO_MUCH, dtype=np.int64)
-        usable = free != ABSENT
-        if part.models:
-            usable &= np.isin(columns.gpu_model[rows], columns.model_codes(part.models))
+        _, each = needs.usable(columns, rows)
+        usable = (free != ABSENT) & (each <= WHOLE_GPU)
         lacking = np.where(usable, np.maximum(0, each - free), _TOO_MUCH)
         least: Ints = np.partition(lacking, count - 1, axis=1)[:, :count].sum(axis=1)
         return least

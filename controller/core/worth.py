@@ -16,6 +16,7 @@ per GPU, looked up on a grid: the cost follows sizes, of which there are few, no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from controller.core.columns import ABSENT, Columns, Floats, Ints
 from controller.core.demand import Demand
+from controller.core.needs import needs_of
 from controller.core.requests import Part
 from wire.words import WHOLE_GPU
 
@@ -68,13 +70,27 @@ class Worth:
     def _asked(self, demand: Demand) -> dict[Part, float]:
         """The requests that count, and one made up: a GPU with its even part of the cluster's CPU."""
         columns = self._columns
-        asked = {part: count for part, count in demand.seen.items() if part.gpus or part.share}
+        asked: dict[Part, float] = {}
+        for part, count in demand.seen.items():
+            part = self._in_milli(part)
+            if part.gpus or part.share:
+                asked[part] = asked.get(part, 0.0) + count
         most = sorted(asked, key=lambda part: -asked[part])[:MOST_REQUESTS]
         gpus = max(1, int(columns.gpu_count.sum()))
         even = Part(int(columns.cpu_total.sum()) // gpus, int(columns.memory_total.sum()) // gpus, 1)
         kept = {part: asked[part] for part in most}
         kept[even] = kept.get(even, 0.0) + 1.0
         return kept
+
+    def _in_milli(self, part: Part) -> Part:
+        """A share by memory as what it is of the most frequent GPU that will do."""
+        columns = self._columns
+        if part.gpus or part.share or not part.wants_gpus:
+            return part
+        milli = np.array(needs_of(part, columns).milli, dtype=np.int64)
+        known = columns.gpu_model[columns.gpu_model != ABSENT]
+        often = np.bincount(known, minlength=len(milli)) * (milli <= WHOLE_GPU)
+        return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
         """For every size: how many GPUs can host it, and what is free on them."""
@@ -92,9 +108,9 @@ class Worth:
             size = self._sizes.index(size_of(part))
             number, milli = self._sizes[size]
             may = np.ones(models, dtype=np.bool_)
-            if part.models:
-                may[:] = False
-                may[columns.model_codes(part.models)] = True
+            milli_of = needs_of(part, columns).milli
+            if milli_of is not None:
+                may[:] = [each <= WHOLE_GPU for each in milli_of]
             need = np.array([[max(part.cpu_milli, 1)], [max(part.memory_mib, 1)]], dtype=np.float64)
             count = np.maximum(self._count[:, size], 1)
             lasting = np.minimum(columns.cpu_free / need[0], columns.memory_free / need[1])
@@ -128,7 +144,7 @@ class Worth:
     def kept(self, part: Part, rows: Indices) -> Floats:
         """Worth after minus worth before, per node; a share goes where most is kept."""
         before = self._value[rows]
-        if part.share:
+        if part.wants_gpus and not part.gpus:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
@@ -145,17 +161,26 @@ class Worth:
 
     def _after_best_share(self, part: Part, rows: Indices) -> Floats:
         """Worth of every node after its best GPU gave the share."""
-        free = np.sort(self._columns.gpu_free[rows], axis=1)
-        tried = free >= part.share
-        tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # of GPUs with as much free one is enough
-        nodes, slots = np.nonzero(tried)
+        needs = needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))
-        np.maximum.at(best, nodes, self._after_share(part, rows[nodes], free[nodes, slots]))
+        if needs.milli is None:
+            free = np.sort(self._columns.gpu_free[rows], axis=1)
+            tried = free >= needs.each
+            tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # of GPUs with as much free one is enough
+            nodes, slots = np.nonzero(tried)
+            after = self._after_share(part, rows[nodes], free[nodes, slots], needs.each)
+        else:
+            free = self._columns.gpu_free[rows]
+            tried, milli = needs.usable(self._columns, rows)
+            nodes, slots = np.nonzero(tried)
+            each = np.broadcast_to(milli, tried.shape)[nodes, slots]
+            after = self._after_share(part, rows[nodes], free[nodes, slots], each)
+        np.maximum.at(best, nodes, after)
         return best
 
-    def _after_share(self, part: Part, rows: Indices, free: Ints) -> Floats:
+    def _after_share(self, part: Part, rows: Indices, free: Ints, share: Ints | int) -> Floats:
         """Worth of each of these nodes after a GPU with so much free gave the share."""
-        rest = free - part.share
+        rest = free - share
         count = self._count[rows] + self._sees[rest] - self._sees[free]
         room = self._room[rows] + self._gives[rest] - self._gives[free]
         return self._worth(rows, *self._left(part, rows), count, room)
@@ -163,5 +188,7 @@ class Worth:
     def best_slot(self, part: Part, row: int, slots: Sequence[int]) -> int:
         """The GPU of a node, among these, from which a share takes the least; the first among equals."""
         free = self._columns.gpu_free[row, slots]
-        after = self._after_share(part, np.full(len(slots), row, dtype=np.intp), free)
+        needs = needs_of(part, self._columns)
+        share = np.array([needs.of(kind) for kind in self._columns.gpu_model[row, slots]], dtype=np.int64)
+        after = self._after_share(part, np.full(len(slots), row, dtype=np.intp), free, share)
         return slots[int(after.argmax())]

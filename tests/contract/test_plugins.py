@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -18,22 +19,35 @@ from controller.core.apply import apply
 from controller.core.columns import ABSENT, ALL, Columns
 from controller.core.events import JobQueued
 from controller.core.jobs import Job
+from controller.core.needs import Kind
 from controller.core.plugin import Filter, Order, Picker, Scorer
 from controller.core.requests import Part, ask_of
 from controller.core.standing import Moving, placing
 from controller.core.state import State
+from controller.core.wiring import Wiring
 from controller.registry import METHODS, installed, make_plugin
 from wire.affinity import preference_of, taint_of, term_of, toleration_of
+from wire.frames import GpuFacts
+from wire.gpuwish import GpuWish
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU
 
 TAINTS = [taint_of(text) for text in ("gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute")]
 MODELS = ["H100", "A100-SXM4-80GB", "L4"]
-LABELS = [{}, {"zone": "a"}, {"zone": "b", "disk": "nvme"}]
+WISHES = [
+    GpuWish(numa="require"),
+    GpuWish(nvlink="prefer", numa="prefer"),
+    GpuWish(nvlink="require", numa="require"),
+    GpuWish(memory_mib=30_000),
+    GpuWish(mig="2g.20gb"),
+    GpuWish(least_mib=40_000, compute="8.5"),
+]
+KINDS = [Kind("H100", 81_920, "9.0"), Kind("A100-SXM4-80GB", 20_480, "8.0", "2g.20gb"), Kind("L4")]
+LABELS = [{"rack": "r1", "cost": "2.5", "data/mnist": ""}, {}, {"zone": "a"}, {"zone": "b", "disk": "nvme"}]
 ARRAYS = [
     each.name
     for each in dataclasses.fields(Columns)
-    if each.name not in ("labels", "models", "taints", "worth")
+    if each.name not in ("labels", "models", "taints", "worth", "kinds", "known", "wiring")
 ]
 
 
@@ -43,6 +57,11 @@ def plugins(kind: str) -> list[Any]:
         pytest.param(make_plugin(kind, name, {}, ("scheduler",), Source()), id=name)
         for name in sorted(installed(kind))
     ]
+
+
+def links(count: int) -> list[GpuFacts]:
+    """So many GPUs at two NUMA nodes, each linked with its neighbour."""
+    return [GpuFacts(slot, str(slot), "H100", 0, numa=slot // 2, links=(slot ^ 1,)) for slot in range(count)]
 
 
 @st.composite
@@ -68,6 +87,9 @@ def clusters(draw: st.DrawFn) -> Columns:
     return Columns(
         labels=[{**draw(st.sampled_from(LABELS)), "node": f"n{row}"} for row in range(height)],
         models=list(MODELS),
+        kinds=list(KINDS),
+        wiring=partial(Wiring, [links(count) for count in counts], width),
+        turn=np.array([draw(st.integers(0, 9)) for _ in range(height)], dtype=np.int64),
         open=np.array([draw(st.booleans()) for _ in range(height)], dtype=np.bool_),
         cpu_total=cpu_total,
         cpu_free=cpu_free,
@@ -87,6 +109,8 @@ specs = st.builds(
     memory_mib=st.integers(1, 2_097_152),
     gpus=st.one_of(st.integers(0, 16).map(float), st.sampled_from([0.25, 0.5])),
     gpu_models=st.sampled_from([(), ("H100",), ("A100", "L4"), ("V100",)]),
+    gpu=st.sampled_from([None, *WISHES]),
+    datasets=st.sampled_from([(), ("mnist",)]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
     affinity=st.sampled_from(
         [(), (term_of("zone in a,c"),), (term_of("zone exists"), term_of("disk missing"))]

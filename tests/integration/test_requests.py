@@ -52,6 +52,7 @@ class Desk:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     system = System(tmp_path, ("gpu01", "gpu02"))
     system.sections["nodes"]["gpu02"]["labels"] = {"zone": "west"}
+    system.sections["nodes"]["gpu02"]["gpus"] = "simulated:4xH100,1xA100-40G:1g.5gb*7"
     try:
         yield Desk(system.start())
     finally:
@@ -83,3 +84,24 @@ def test_labels_can_be_set_live_and_outlive_the_controller(desk: Desk) -> None:
     desk.system.start()
     desk.corral("nodes", "label", "gpu01", "rack-")
     assert "'rack in r9'" in desk.corral("submit", "--affinity", "rack in r9", "--", "true", code=NEVER_FITS)
+
+
+def test_jobs_ask_for_mig_instances_memory_and_links(desk: Desk) -> None:
+    sliced = desk.submit("--gpus", "2", "--mig", "1g.5gb")
+    part = desk.submit("--gpu-memory", "20G")
+    linked = desk.submit("--gpus", "4", "--nvlink", "require", "--numa", "prefer", "--compute", "9.0")
+    desk.runs_on(sliced, "gpu02")
+    desk.runs_on(part, "gpu01")
+    desk.runs_on(linked, "gpu01")
+    with desk.system.client() as client:
+        uuids = [gpu.uuid for gpu in client.job(sliced).job.held[0].gpus]
+        (share,) = client.job(part).job.held[0].gpus
+    assert len(uuids) == 2
+    assert all(uuid.startswith("MIG-") for uuid in uuids)
+    assert share.milli == 252  # 20 GiB of the 79.6 that an H100 has
+    assert "NVLink required" in desk.corral("job", "show", str(linked))
+    assert "150: one NUMA node, linked" in desk.corral("job", "show", str(linked))
+    apart = desk.corral(
+        "submit", "--gpus", "8", "--nodes", "2", "--same", "rack", "--", "true", code=NEVER_FITS
+    )
+    assert "--same: can never be placed: it needs 2 nodes" in apart

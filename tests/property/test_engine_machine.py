@@ -24,6 +24,7 @@ from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Settle, Start, Stop
+from wire.gpuwish import GpuWish, Topology
 from wire.hosts import HostSpec
 from wire.spec import JobSpec, array_most
 from wire.words import JobState, TroubleKind
@@ -37,6 +38,7 @@ RESTARTS = st.builds(
     delay_s=st.sampled_from([0, 10]),
     codes=st.sampled_from([(), (1,), (137,)]),
 )
+WISHES = [GpuWish(numa="require"), GpuWish(nvlink="prefer"), GpuWish(least_mib=1_024)]
 SPECS = st.builds(
     spec,
     gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
@@ -48,11 +50,13 @@ SPECS = st.builds(
     affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
     preferences=st.sampled_from([(), (preference_of("node in c"),)]),
     on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
+    gpu=st.sampled_from([None, None, None, *WISHES]),
 ) | st.builds(
     spec,
     gpus=st.sampled_from([0, 2, 8, 16]),
     nodes=st.just(2),
     priority=st.sampled_from([50, 100]),
+    topology=st.sampled_from([None, Topology("disk", 1, True), Topology("node", None), Topology("zone")]),
     restart=RESTARTS,
 )
 MOMENTS = st.none() | st.floats(0, 400)
