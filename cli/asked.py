@@ -64,6 +64,20 @@ class Asked:
     data: Annotated[
         list[str], _option("--data", "NAME", "Rather nodes with the label data/NAME; may be repeated.")
     ] = field(default_factory=list)
+    label: Annotated[
+        list[str], _option("--label", "KEY=VALUE", "A label of the job, for --near and --apart of others.")
+    ] = field(default_factory=list)
+    near: Annotated[
+        list[str],
+        _option("--near", "TERM", "Where a job with that label runs: 'app=ps on rack', '… on rack:prefer'."),
+    ] = field(default_factory=list)
+    apart: Annotated[
+        list[str], _option("--apart", "TERM", "Where no job with that label runs: 'app=db on node'.")
+    ] = field(default_factory=list)
+    over: Annotated[
+        list[str],
+        _option("--over", "TERM", "Together with those over exactly N domains: 'app=db on rack=2'."),
+    ] = field(default_factory=list)
     same: Annotated[
         str | None, _option("--same", "LABEL", "All nodes with one value of it: rack, or rack:prefer.")
     ] = None
@@ -225,8 +239,8 @@ def _table() -> dict[str, Wish]:
     }
 
 
-_TERMS = ("affinity", "prefer")
-_ADD_UP = ("data", "select", "env", "tolerate", *_TERMS)
+_TERMS = ("affinity", "prefer", "near", "apart", "over")
+_ADD_UP = ("data", "label", "select", "env", "tolerate", *_TERMS)
 WISHES = _table()
 BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
 

@@ -15,6 +15,9 @@ from wire.api import JobView
 from wire.client import Client, JobName, Refused
 from wire.codec import encode
 
+_SHARED = {"different": "topology", "apart": "company", "over": "company"}
+"""Options that set a field together with another."""
+
 
 def changes_of(asked: Asked, clear: str) -> dict[str, Any]:
     """The fields to change, as JSON has them; None for those that are to be as if left out."""
@@ -50,4 +53,5 @@ def _fields(wish: str) -> Iterator[str]:
     elif wish in ("restart", "restart_delay", "restart_codes"):
         yield "restart"
     else:
-        yield next((field for field, named in FLAGS.items() if named == flag), wish)
+        field = _SHARED.get(wish) or next((field for field, named in FLAGS.items() if named == flag), wish)
+        yield field.partition(".")[0]

@@ -64,6 +64,8 @@ def of_spec(spec: JobSpec) -> Facts:
         ("memory", f"{memory(spec.memory_mib)} per node"),
         ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
         ("rather nodes", _lines(*spec.preferences)),
+        ("labels", _pairs(spec.labels)),
+        ("runs", _lines(*spec.company)),
         ("reads", ", ".join(spec.datasets)),
         ("tolerates", _lines(*spec.tolerations)),
         ("environment", _pairs(spec.env)),

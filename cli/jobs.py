@@ -11,6 +11,7 @@ from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags,
 from cli.conditions import AFTER, moment, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
+from wire.company import job_term_of
 from wire.gpuwish import GpuWish, Topology, domains_of, relation_of, topology_of
 from wire.spec import JobSpec, gpus_text, problems
 
@@ -22,6 +23,8 @@ FLAGS = {
     "gpu_models": "--gpu-model",
     "selector": "--select",
     "datasets": "--data",
+    "labels": "--label",
+    "company": "--near",
     "gpu.memory_mib": "--gpu-memory",
     "gpu.least_mib": "--min-gpu-memory",
     "gpu.compute": "--compute",
@@ -109,6 +112,12 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         after=tuple(each for name in AFTER for part in _all(given, name, AFTER[name]) for each in part),
         selector=dict(_all(given, "select", units.pair)),
         gpu=_gpu_wish(given),
+        labels=dict(_all(given, "label", units.pair)),
+        company=(
+            *_all(given, "near", lambda text: job_term_of(text, 1)),
+            *_all(given, "apart", lambda text: job_term_of(text, None)),
+            *_all(given, "over", lambda text: job_term_of(text, 0)),
+        ),
         datasets=tuple(_all(given, "data", str)),
         topology=_topology(given),
         affinity=tuple(_all(given, "affinity", term_of)),
@@ -225,8 +234,8 @@ def _check(spec: JobSpec) -> None:
 
 def flag_of(where: str) -> str:
     """The option that sets a field of the spec; nothing for what is no field."""
-    if where in _FLAGS:
-        return _FLAGS[where]
+    if where in FLAGS:
+        return FLAGS[where]
     field, _, key = where.partition(".")
     field = field.partition("[")[0]
     if field == "env" and key:

@@ -21,12 +21,14 @@ from controller.core.state import State
 from controller.plugins.filters.affinity import Affinity as AffinityFilter
 from controller.plugins.filters.available import Available
 from controller.plugins.filters.capacity import Capacity
+from controller.plugins.filters.company import Company as CompanyFilter
 from controller.plugins.filters.gpu import Gpu
 from controller.plugins.filters.selector import Selector
 from controller.plugins.filters.taints import Taints as TaintsFilter
 from controller.plugins.orders.priority import Priority
 from controller.plugins.pickers.tightest import Tightest
 from controller.plugins.scorers.affinity import Affinity
+from controller.plugins.scorers.company import Company
 from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
 from controller.plugins.scorers.taints import Taints
@@ -37,13 +39,14 @@ from wire.spec import JobSpec
 
 PIPELINE = Pipeline(
     order=Priority(),
-    filters=(Available(), Capacity(), Gpu(), Selector(), AffinityFilter(), TaintsFilter()),
+    filters=(Available(), Capacity(), Gpu(), Selector(), AffinityFilter(), TaintsFilter(), CompanyFilter()),
     scorers=(
         Weighted(Fit(), 30),
         Weighted(Load(), 20),
         Weighted(Affinity(), 100),
         Weighted(Taints(), 100),
         Weighted(Wiring(), 100),
+        Weighted(Company(), 100),
     ),
     picker=Tightest(),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional
 
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
+from wire.company import JobTerm, company_problems
 from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, condition_problems
 from wire.gpuwish import GpuWish, Topology, wish_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
@@ -35,6 +36,8 @@ class JobSpec:
     gpu: Optional[GpuWish] = None
     topology: Optional[Topology] = None
     datasets: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    company: tuple[JobTerm, ...] = ()
     nodes: Optional[int] = None
     selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[Term, ...] = ()
@@ -131,6 +134,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     need(1 <= spec.tasks_per_node <= 1_000, "tasks_per_node", "must be between 1 and 1000")
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
     found += wish_problems(spec)
+    found += company_problems(spec)
     found += affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
     for key in spec.env:
         need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")
@@ -178,7 +182,7 @@ def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("datasets", name) for name in spec.datasets)
     yield from (("gpu_models", model) for model in spec.gpu_models)
     yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
-    for where, pairs in (("selector", spec.selector), ("env", spec.env)):
+    for where, pairs in (("labels", spec.labels), ("selector", spec.selector), ("env", spec.env)):
         for key, value in pairs.items():
             yield f"{where}.{key}", key
             yield f"{where}.{key}", value

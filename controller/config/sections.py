@@ -200,7 +200,7 @@ class FairShareSection(Section):
         return found
 
 
-FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints")
+FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints", "company")
 
 
 class WaitingSection(Section):

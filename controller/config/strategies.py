@@ -17,7 +17,7 @@ Strategy = Literal[
     "weighted",
 ]
 
-WISHES = {"affinity": 100, "taints": 100, "wiring": 100}
+WISHES = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
 """What jobs and nodes say themselves weighs in each of them, and nothing where nobody says anything."""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
@@ -30,7 +30,16 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "spread": ({"spread": 100, **WISHES}, "spread"),
     "fragmentation": ({"fragmentation": 100, **WISHES}, "tightest"),
     "weighted": (
-        {"fit": 30, "affinity": 20, "load": 20, "data": 20, "cost": 10, "taints": 20, "wiring": 20},
+        {
+            "fit": 30,
+            "affinity": 20,
+            "load": 20,
+            "data": 20,
+            "cost": 10,
+            "taints": 20,
+            "wiring": 20,
+            "company": 20,
+        },
         "tightest",
     ),
 }

@@ -132,6 +132,8 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     sharing = state.shares.sharing
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
+        if job.ask.part.social:
+            state.nodes.meet(job.ask.part, allocation.node)
         job.charge += sharing.charge(
             allocation, state.nodes.models(allocation.node) if sharing.by_model else {}
         )
@@ -163,6 +165,8 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     member.cpu_s, member.max_rss_mib, member.use = event.cpu_s, event.max_rss_mib, event.use
     job.checkpoint = newest(job.checkpoint, event.checkpoint)
     state.nodes.free(event.job, event.node)
+    if job.ask.part.social:
+        state.nodes.company.leave(job.ask.part, event.node)
     state.accounts.free(job, member.allocation, event.at)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from controller.core.accounts import Accounts
 from controller.core.columns import ABSENT
+from controller.core.company import Company
 from controller.core.state import State
 from wire.words import WHOLE_GPU, JobState
 
@@ -19,6 +20,7 @@ def check(state: State) -> list[str]:
         *_check_holders(state),
         *_check_claims(state),
         *_check_gpus(state),
+        *_check_company(state),
         *_check_columns(state),
         *_check_accounts(state),
     ]
@@ -74,6 +76,15 @@ def _check_claims(state: State) -> list[str]:
             elif state.jobs[victim].stopping is None:
                 wrong.append(f"job {victim} leaves {node.name}, but is not being stopped")
     return wrong
+
+
+def _check_company(state: State) -> list[str]:
+    counted = Company()
+    for job in state.jobs.values():
+        for member in job.running:
+            counted.enter(job.ask.part, member.allocation.node)
+    same = counted.snapshot() == state.nodes.company.snapshot()
+    return [] if same else ["who runs near whom is not what the jobs that hold something say"]
 
 
 def _check_gpus(state: State) -> list[str]:

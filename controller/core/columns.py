@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wire.affinity import Taint
+from wire.company import JobTerm
 
 if TYPE_CHECKING:
     from controller.core.needs import Kind, Needs
@@ -32,6 +33,18 @@ class Wired(Protocol):
 
     def groups(self, numa: bool, linked: bool) -> Bools:
         """By node, group and slot."""
+        ...
+
+
+class Companions(Protocol):
+    """Which labelled jobs run where."""
+
+    def keep(self, part: Part, columns: Columns) -> Bools:
+        """The nodes where the part has the company it demands, and is welcome."""
+        ...
+
+    def pleases(self, part: Part, term: JobTerm, columns: Columns) -> Bools:
+        """The nodes that are as one term says."""
         ...
 
 
@@ -65,6 +78,9 @@ class Columns:
     """What GPUs can be, by the code in `gpu_model`; `models` are their names."""
     turn: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The number of the last placement on each node, or 0."""
+    company: Callable[[], Companions] | None = None
+    """Which labelled jobs run where; None where nobody is thought to."""
+    codes: dict[str, Ints] = field(default_factory=dict)
     known: dict[Part, Needs] = field(default_factory=dict)
     """What parts need of the GPUs, as worked out before; void when the nodes change by nature."""
     wiring: Callable[[], Wired] | None = None
@@ -77,6 +93,16 @@ class Columns:
     def height(self) -> int:
         """Number of nodes."""
         return len(self.labels)
+
+    def domain(self, label: str) -> Ints:
+        """By node: a number for the value of the label, -1 without one."""
+        found = self.codes.get(label)
+        if found is None:
+            values = [labels.get(label) for labels in self.labels]
+            numbers = {value: number for number, value in enumerate(dict.fromkeys(filter(None, values)))}
+            found = np.array([numbers.get(value or "", -1) for value in values], dtype=np.int64)
+            self.codes[label] = found
+        return found
 
     @property
     def divided(self) -> bool:

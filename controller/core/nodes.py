@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.core.columns import ABSENT, Columns, empty_columns
+from controller.core.company import Company
 from controller.core.demand import Demand
 from controller.core.events import Allocation
 from controller.core.health import Condition
@@ -161,6 +162,7 @@ class Nodes:
         self._given = 0
         self._turn: dict[str, int] = {}
         """The number of the last placement by node, counted since the controller started."""
+        self.company = Company()
         self._wiring = Wiring((), 0)
         self._wiring_at = -1
         self._worth: Worth | None = None
@@ -237,6 +239,7 @@ class Nodes:
         self._stale = self._stale or stale
         self._idle = None
         self._columns.known.clear()
+        self._columns.codes.clear()
         self._forget_changes()
         self.layout += 1
         self.gains += 1
@@ -334,6 +337,7 @@ class Nodes:
         self._columns = empty_columns(len(self._rows), width)
         self._columns.worth = self.worth
         self._columns.wiring = self.wiring
+        self._columns.company = self._companions
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
@@ -376,6 +380,14 @@ class Nodes:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
                     columns.gpu_free[row, held_slot] -= hold.milli
+
+    def _companions(self) -> Company:
+        return self.company
+
+    def meet(self, part: Part, node: str) -> None:
+        """A job whose place matters to others has come to a node: what waits for it may fit now."""
+        self.company.enter(part, node)
+        self.gains += 1
 
     def wiring(self) -> Wiring:
         """How the GPUs of all nodes are connected."""
@@ -422,6 +434,7 @@ class Nodes:
             columns = self.columns
             self._idle = replace(
                 columns,
+                company=None,
                 open=np.ones(columns.height, dtype=np.bool_),
                 cpu_free=columns.cpu_total,
                 memory_free=columns.memory_total,

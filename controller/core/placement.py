@@ -53,6 +53,7 @@ class Ranking:
         "_fits",
         "_fits_at",
         "_lasting",
+        "_met",
         "_nodes",
         "_part",
         "_scorers",
@@ -77,6 +78,7 @@ class Ranking:
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
         self._edition = -1
+        self._met = 0
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
         """Rows that changed since (layout, changes); None if there are none."""
@@ -111,8 +113,13 @@ class Ranking:
     def fits(self) -> Bools:
         """True for every node that can hold the part now."""
         rows = self._stale(self._fits_at)
+        nodes = self._nodes
+        if self._met != nodes.company.changes:
+            # Who comes to one node changes what is right for all that lie with it.
+            rows = ALL if self._part.social else rows
+            self._met = nodes.company.changes
+            self._edition = -1 if self._part.social else self._edition
         if rows is not None:
-            nodes = self._nodes
             mask = kept(self._part, nodes.columns, rows, self._filters)
             if self._static:
                 lasting = self._by_nature()
@@ -133,11 +140,12 @@ class Ranking:
     @property
     def scores(self) -> Floats:
         """Weighted scores, minus infinity where a filter said no."""
+        fits = self.fits
         rows = self._stale(self._scores_at) if self._edition == self._nodes.edition else ALL
         if rows is not None and self._wide:
             rows = ALL
         if rows is not None:
-            nodes, fits = self._nodes, self.fits
+            nodes = self._nodes
             if isinstance(rows, slice):
                 self._asked = asked(self._part, nodes.columns, self._scorers)
                 self._scores = np.full(len(fits), NO)

@@ -93,6 +93,10 @@ class Preemption:
         for search in self._searches:
             search.sync(stirred, now)
         barred = self._state.barred(job, now, self._guards.grace_s)
+        if shape.part.social:
+            nodes = self._state.nodes
+            unsuited = ~nodes.company.keep(shape.part, nodes.columns)
+            barred = unsuited if barred is None else barred | unsuited
         for search in self._searches:
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:

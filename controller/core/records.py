@@ -323,6 +323,8 @@ def restore(
         state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
+            if job.ask.part.social:
+                state.nodes.company.enter(job.ask.part, member.allocation.node)
         if job.unended or job.claim:
             state.expect(job)
         if job.state.terminal:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from wire.affinity import Preference, Term, Toleration
+from wire.company import JobTerm
 from wire.gpuwish import GpuWish, Topology
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, memory
@@ -42,10 +43,17 @@ class Part(_Hashed):
     models: tuple[str, ...] = ()
     gpu: GpuWish | None = None
     datasets: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    company: tuple[JobTerm, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] = ()
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def social(self) -> bool:
+        """Does it matter to others where this runs, or to this where others do?"""
+        return bool(self.labels or self.company)
 
     @property
     def wants_gpus(self) -> bool:
@@ -97,6 +105,8 @@ def ask_of(spec: JobSpec) -> Ask:
             models=tuple(sorted(set(spec.gpu_models))),
             gpu=spec.gpu,
             datasets=tuple(sorted(set(spec.datasets))),
+            labels=tuple(sorted(spec.labels.items())),
+            company=spec.company,
             selector=tuple(sorted(spec.selector.items())),
             affinity=spec.affinity,
             preferences=spec.preferences,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from controller.config import Source
 from controller.core.apply import apply
 from controller.core.columns import ABSENT, ALL, Columns
+from controller.core.company import Company
 from controller.core.events import JobQueued
 from controller.core.jobs import Job
 from controller.core.needs import Kind
@@ -27,6 +28,7 @@ from controller.core.state import State
 from controller.core.wiring import Wiring
 from controller.registry import METHODS, installed, make_plugin
 from wire.affinity import preference_of, taint_of, term_of, toleration_of
+from wire.company import job_term_of
 from wire.frames import GpuFacts
 from wire.gpuwish import GpuWish
 from wire.spec import JobSpec
@@ -47,7 +49,8 @@ LABELS = [{"rack": "r1", "cost": "2.5", "data/mnist": ""}, {}, {"zone": "a"}, {"
 ARRAYS = [
     each.name
     for each in dataclasses.fields(Columns)
-    if each.name not in ("labels", "models", "taints", "worth", "kinds", "known", "wiring")
+    if each.name
+    not in ("labels", "models", "taints", "worth", "kinds", "known", "wiring", "company", "codes")
 ]
 
 
@@ -57,6 +60,14 @@ def plugins(kind: str) -> list[Any]:
         pytest.param(make_plugin(kind, name, {}, ("scheduler",), Source()), id=name)
         for name in sorted(installed(kind))
     ]
+
+
+def companions() -> Company:
+    """Somebody on n0 and n1."""
+    found = Company()
+    found.enter(Part(1, 1, labels=(("app", "x"),), company=(job_term_of("app=x on zone", None),)), "n0")
+    found.enter(Part(1, 1, labels=(("app", "y"),)), "n1")
+    return found
 
 
 def links(count: int) -> list[GpuFacts]:
@@ -89,6 +100,7 @@ def clusters(draw: st.DrawFn) -> Columns:
         models=list(MODELS),
         kinds=list(KINDS),
         wiring=partial(Wiring, [links(count) for count in counts], width),
+        company=draw(st.sampled_from([None, companions])),
         turn=np.array([draw(st.integers(0, 9)) for _ in range(height)], dtype=np.int64),
         open=np.array([draw(st.booleans()) for _ in range(height)], dtype=np.bool_),
         cpu_total=cpu_total,
@@ -110,6 +122,10 @@ specs = st.builds(
     gpus=st.one_of(st.integers(0, 16).map(float), st.sampled_from([0.25, 0.5])),
     gpu_models=st.sampled_from([(), ("H100",), ("A100", "L4"), ("V100",)]),
     gpu=st.sampled_from([None, *WISHES]),
+    labels=st.sampled_from([{}, {"app": "x"}]),
+    company=st.sampled_from(
+        [(), (job_term_of("app=x on zone", 1),), (job_term_of("app=y on rack:prefer", None),)]
+    ),
     datasets=st.sampled_from([(), ("mnist",)]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
     affinity=st.sampled_from(

@@ -105,3 +105,13 @@ def test_jobs_ask_for_mig_instances_memory_and_links(desk: Desk) -> None:
         "submit", "--gpus", "8", "--nodes", "2", "--same", "rack", "--", "true", code=NEVER_FITS
     )
     assert "--same: can never be placed: it needs 2 nodes" in apart
+
+
+def test_jobs_keep_near_each_other_and_apart(desk: Desk) -> None:
+    server = desk.submit("--label", "app=ps", "--affinity", "zone exists")
+    desk.runs_on(server, "gpu02")
+    near = desk.submit("--near", "app=ps on node")
+    apart = desk.submit("--apart", "app=ps on node")
+    desk.runs_on(near, "gpu02")
+    desk.runs_on(apart, "gpu01")
+    assert "near app=ps on node" in desk.corral("job", "show", str(near))

@@ -22,6 +22,7 @@ from controller.core.state import State
 from tests.worlds import PIPELINE as PLAIN
 from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
+from wire.company import job_term_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Settle, Start, Stop
 from wire.gpuwish import GpuWish, Topology
@@ -39,6 +40,11 @@ RESTARTS = st.builds(
     codes=st.sampled_from([(), (1,), (137,)]),
 )
 WISHES = [GpuWish(numa="require"), GpuWish(nvlink="prefer"), GpuWish(least_mib=1_024)]
+COMPANY = [
+    job_term_of("app=x on node", None),
+    job_term_of("app=y on node:prefer", 1),
+    job_term_of("app=x on node=2", 0),
+]
 SPECS = st.builds(
     spec,
     gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
@@ -51,6 +57,8 @@ SPECS = st.builds(
     preferences=st.sampled_from([(), (preference_of("node in c"),)]),
     on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
     gpu=st.sampled_from([None, None, None, *WISHES]),
+    labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
+    company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
 ) | st.builds(
     spec,
     gpus=st.sampled_from([0, 2, 8, 16]),

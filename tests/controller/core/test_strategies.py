@@ -109,7 +109,7 @@ def test_power_wakes_no_idle_node() -> None:
 
 def test_what_is_written_beside_a_strategy_stands() -> None:
     section = SchedulerSection.model_validate({"strategy": "spread", "picker": "tightest"})
-    assert list(section.scorers) == ["spread", "affinity", "taints", "wiring"]
+    assert list(section.scorers) == ["spread", "affinity", "taints", "wiring", "company"]
     assert section.picker.name == "tightest"
 
 
