@@ -1,0 +1,228 @@
+"""A controller in a namespace, hosts around it that its operator added, and jobs that write when they live.
+
+All of them share one clock, so that attempts that ran at once would show.
+`python -m tests.cables --seconds 60 --seed 7` cuts the cables at random under load and tells what it saw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from tests.networks import PYTHON, FarHost, Network, lacking, network
+from tests.systems import System, system
+from wire.api import JobView, NodeRequest
+from wire.client import Client
+from wire.conditions import OnNodeLost
+from wire.hosts import HostSpec
+from wire.spec import JobSpec
+from wire.words import JobState, NodeState
+
+HOSTS = 2
+LIVES = """
+umask 0
+trap 'exit 143' TERM
+beat() {{ read -r now _ < /proc/uptime; echo "$CORRAL_ATTEMPT $now $1" >> {beats}.$CORRAL_JOB_ID; }}
+left={count}
+while [ $left -gt 0 ] && [ ! -e {gate} ]; do
+    beat alive
+    left=$((left - 1))
+    sleep 0.05
+done
+beat {code}
+exit {code}
+"""
+
+
+class Cluster:
+    """A controller in a namespace, and two hosts that its operator added."""
+
+    def __init__(
+        self, made: Network, controller: System, lease_s: float, program: str = "controller"
+    ) -> None:
+        self.network = made
+        self.system = controller
+        self.system.program = ("tests.inside", made.head, program)
+        self.system.sections["nodes"] = {}
+        self.system.sections["scheduler"] = {
+            "lease_s": lease_s,
+            "lease_margin_s": 1.0,
+            "down_after_s": 2.0,
+            "heartbeat_s": 0.4,
+        }
+        self.system.start()
+        folder = made.place / "beats"
+        folder.mkdir()
+        folder.chmod(0o777)
+        self.beats, self.gate = folder / "of", made.place / "gate"
+        self.hosts = {host.name: host for host in (made.host() for _ in range(HOSTS))}
+        with self.system.client() as client:
+            for host in self.hosts.values():
+                self._add(client, host)
+        self.system.await_nodes(*self.hosts)
+
+    def _add(self, client: Client, host: FarHost) -> None:
+        spec = HostSpec(
+            f"{host.user}@{host.address}",
+            identity=str(self.network.identity),
+            python=str(PYTHON),
+            gpus="simulated:2xH100",
+            cpus=4,
+        )
+        first = client.preflight(NodeRequest(host.name, spec))
+        assert [check.verdict for check in first.checks] == ["ok", "unknown"]
+        looked = client.preflight(NodeRequest(host.name, spec, first.host_key))
+        assert looked.ready, looked
+        client.add_node(NodeRequest(host.name, spec, first.host_key))
+
+    def spec(
+        self, policy: OnNodeLost | None, gpus: float = 2, count: int = 100_000, code: int = 7
+    ) -> JobSpec:
+        """A job that lives for so many beats, or until the gate is open."""
+        script = LIVES.format(gate=self.gate, beats=self.beats, count=count, code=code)
+        return JobSpec(("sh", "-c", script), gpus=gpus, workdir="/", grace_s=0.5, on_node_lost=policy)
+
+    def submit(self, policy: OnNodeLost | None = OnNodeLost.REQUEUE) -> tuple[int, FarHost]:
+        """A running job, and where it is."""
+        with self.system.client() as client:
+            job = client.submit(self.spec(policy)).ids[0]
+        return job, self.hosts[self.running(job).held[0].node]
+
+    def running(self, job: int, attempt: int = 1) -> JobView:
+        """Once this attempt runs."""
+        return self.until(job, lambda view: view.state is JobState.RUNNING and view.attempt == attempt)
+
+    def until(self, job: int, true: Callable[[JobView], bool]) -> JobView:
+        seen: list[JobView] = []
+
+        def look() -> bool:
+            with self.system.client() as client:
+                seen[:] = [client.job(job).job]
+            return true(seen[0])
+
+        self.system.until(look, f"job {job} is as it should be")
+        return seen[0]
+
+    def await_state(self, node: FarHost, *states: NodeState) -> None:
+        def look() -> bool:
+            with self.system.client() as client:
+                return client.node(node.name).state in states
+
+        self.system.until(look, f"{node.name} is {states}")
+
+    def finish(self, job: int) -> JobView:
+        """Let it end, and see its own exit code arrive once."""
+        self.gate.touch()
+        view = self.until(job, lambda view: view.state.terminal)
+        assert (view.state, view.exit_code) == (JobState.FAILED, 7)
+        with self.system.client() as client:
+            events = client.events(job=job).events
+        assert sum(event.kind == "JobEnded" for event in events) == 1
+        exits = [event.data["attempt"] for event in events if event.kind == "AttemptExited"]
+        assert len(exits) == len(set(exits)) == view.attempt
+        return view
+
+    def lives(self, job: int) -> dict[int, list[tuple[float, str]]]:
+        """When each attempt was alive, by the one clock of all, and what it said."""
+        found: dict[int, list[tuple[float, str]]] = {}
+        path = Path(f"{self.beats}.{job}")
+        for line in path.read_text().splitlines() if path.exists() else ():
+            attempt, now, word = line.split()
+            found.setdefault(int(attempt), []).append((float(now), word))
+        return found
+
+    def never_at_once(self, job: int) -> bool:
+        """Was each attempt over before the next began?"""
+        lives = [value for _, value in sorted(self.lives(job).items())]
+        return all(one[-1][0] < next_[0][0] for one, next_ in pairwise(lives))
+
+
+@contextmanager
+def cluster(lease_s: float, program: str = "controller") -> Iterator[Cluster]:
+    """For one test."""
+    with network() as made, system() as controller:
+        yield Cluster(made, controller, lease_s, program)
+
+
+@dataclass
+class Report:
+    """What was tried, and what was broken."""
+
+    seed: int
+    cuts: dict[str, int] = field(default_factory=dict)
+    jobs: int = 0
+    moved: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        cuts = ", ".join(f"{count} {way}" for way, count in sorted(self.cuts.items()))
+        told = f"seed {self.seed}: cuts: {cuts}; {self.jobs} jobs, {self.moved} started anew; "
+        return told + ("; ".join(self.broken) or "no promise was broken")
+
+
+def trouble(made: Cluster, seed: int, seconds: float) -> Report:
+    """Cut and mend at random while jobs come; then mend all, and look whether every promise was kept."""
+    dice, report = random.Random(seed), Report(seed)
+    codes: dict[int, tuple[int, OnNodeLost]] = {}
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with made.system.client() as client:
+            for _ in range(dice.randrange(3)):
+                code, policy = dice.choice([0, 3, 5]), dice.choice([OnNodeLost.WAIT, OnNodeLost.REQUEUE])
+                spec = made.spec(policy, dice.choice([0.5, 1.0]), dice.randrange(5, 120), code)
+                codes[client.submit(spec).ids[0]] = code, policy
+        host = dice.choice([*made.hosts.values()])
+        host.mend()
+        if dice.random() < 0.7:
+            way = dice.choice(["there", "back", "both"])
+            host.cut(way)
+            report.cuts[way] = report.cuts.get(way, 0) + 1
+        time.sleep(dice.uniform(0.1, 3.0))
+    for host in made.hosts.values():
+        host.mend()
+    for job, (code, policy) in codes.items():
+        view = made.until(job, lambda view: view.state.terminal)
+        report.jobs += 1
+        report.moved += view.attempt > 1
+        report.broken += _broken(made, view, code, policy)
+    return report
+
+
+def _broken(made: Cluster, view: JobView, code: int, policy: OnNodeLost) -> Iterator[str]:
+    lives = made.lives(view.id)
+    if view.attempt not in lives:
+        yield f"attempt {view.attempt} of job {view.id} left no trace"
+    if not made.never_at_once(view.id):
+        yield f"job {view.id} ran twice at once"
+    if policy is OnNodeLost.WAIT and view.attempt != 1:
+        yield f"job {view.id} was to wait and was started anew"
+    if view.exit_code != code or lives.get(view.attempt, [(0.0, "")])[-1][1] != str(code):
+        yield f"job {view.id} returned {code}, and {view.exit_code} is on record"
+
+
+def main() -> int:
+    """Run and print; the exit code says whether all promises were kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="to repeat a run; random if left out")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    if lacking():
+        print(f"no cables are cut: {lacking()}")
+        return 0
+    seed = random.randrange(1_000_000) if given.seed is None else given.seed
+    print(f"{given.seconds:g} s of cut cables with seed {seed} …", flush=True)
+    with cluster(lease_s=3.0) as made:
+        report = trouble(made, seed, given.seconds)
+    print(report)
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
