@@ -20,8 +20,7 @@ class Group:
     def make(self) -> None:
         """Make it, limits included; raises OSError."""
         for folder, _, settings in self._parts:
-            if not os.path.isdir(folder):
-                os.mkdir(folder, 0o755)
+            os.makedirs(folder, exist_ok=True)  # the agent's own may have been tidied away by somebody
             for name, value in settings:
                 _write(f"{folder}/{name}", value)
 

@@ -15,7 +15,7 @@ from typing import Any
 import tomli_w
 
 from agent import record
-from tests import processes
+from tests import groups, processes
 from tests.controller.store.scratch import scratch
 from tests.processes import Process
 from tests.programs import Program
@@ -186,6 +186,8 @@ class System:
                 each.kill()
             time.sleep(0.01)
         assert not left
+        for name in self.sections["nodes"]:
+            groups.remove(name, self.state / "nodes" / name)
 
 
 @contextmanager

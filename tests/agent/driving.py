@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent import cgroups
 from agent.record import holder
+from tests import groups
 from wire.frames import (
     AttemptStatus,
     Frame,
@@ -221,7 +221,4 @@ def end_all(spool: Path) -> None:
         return not pids
 
     eventually(sweep)
-    found = cgroups.find("auto", cgroups.tag_of("gpu01", spool.absolute()))
-    for parent in filter(None, [found.whole, *found.parents.values()]):
-        for place, _, _ in os.walk(parent, topdown=False):
-            os.rmdir(place)
+    groups.remove("gpu01", spool)
