@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from controller.brought import Brought, Unreadable, brought
 from controller.config import (
     Config,
     ConfigProblem,
@@ -23,12 +26,14 @@ from controller.config import (
     problem_of,
 )
 from controller.core.gates import WaitRules
+from controller.core.guarding import guarded
 from controller.core.health import Action, Care
 from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
 from controller.core.shares import Sharing
+from controller.core.watch import Watch
 from wire.conditions import OnNodeLost
 
 METHODS = {
@@ -41,6 +46,9 @@ METHODS = {
 }
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
+OURS = "controller.plugins."
+"""Tested here; plugins from anywhere else are asked at arm's length."""
+
 REQUIRED = ("available", "capacity", "gpu")
 """Filters that no configuration may leave out."""
 
@@ -52,10 +60,14 @@ def build_pipeline(config: Config) -> Pipeline:
 
     def make(kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
         try:
-            return make_plugin(kind, name, options, ("scheduler", *key), source)
+            made = make_plugin(kind, name, options, ("scheduler", *key), source, files)
         except ConfigRefused as refused:
             problems.extend(refused.problems)
+        else:
+            return made if type(made).__module__.startswith(OURS) else guarded(kind, made, watch)
 
+    files, watch = config.plugin_files, Watch()
+    problems += _check_files(config)
     rules = Rules()
     try:
         rules = build_rules(config)
@@ -76,6 +88,7 @@ def build_pipeline(config: Config) -> Pipeline:
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
         sharing=_sharing(config.fair_share),
+        watch=watch,
         depth=section.backfill_depth,
         losses=Losses(
             OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
@@ -158,18 +171,48 @@ def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:
     return problems
 
 
-def make_plugin(kind: str, name: str, options: Mapping[str, Any], key: Key, source: Source) -> Any:
+def _check_files(config: Config) -> list[ConfigProblem]:
+    """Files that bring no plugins."""
+    problems = []
+    for index, path in enumerate(config.plugin_files):
+        try:
+            brought(path, tuple(METHODS.items()))
+        except Unreadable as error:
+            key: Key = ("plugins", "files", index)
+            problems.append(problem_at(config.source, key, f"{path} {error}", "See examples/cheap_power.py."))
+    return problems
+
+
+def known(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | Brought]]:
+    """The plugins of a kind by name, those of files among them."""
+    found: dict[str, Sequence[EntryPoint | Brought]] = {**installed(kind)}
+    for path in files:
+        with suppress(Unreadable):  # told already, once for the whole file
+            for each in brought(path, tuple(METHODS.items()))[kind]:
+                found[each.name] = [*found.get(each.name, ()), each]
+    return found
+
+
+def make_plugin(
+    kind: str,
+    name: str,
+    options: Mapping[str, Any],
+    key: Key,
+    source: Source,
+    files: Sequence[Path] = (),
+) -> Any:
     """One plugin with its options; `key` is where scheduler.toml asks for it."""
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
 
-    points = installed(kind).get(name)
+    there = known(kind, files)
+    points = there.get(name)
     if points is None:
-        raise refuse(f"there is no {kind} {name!r}", nearest(name, installed(kind)))
+        raise refuse(f"there is no {kind} {name!r}", nearest(name, there))
     if len(points) > 1:
         places = " and ".join(point.value for point in points)
-        raise refuse(f"two packages bring a {kind} {name!r}: {places}", "Uninstall one of them.")
+        raise refuse(f"two bring a {kind} {name!r}: {places}", "Take one away, or give it another name.")
     loaded = _load(points[0], METHODS[kind])
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
@@ -195,7 +238,7 @@ def _options_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
     return [each.name for each in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
-def _load(point: EntryPoint, methods: tuple[str, ...]) -> type[Any] | str:
+def _load(point: EntryPoint | Brought, methods: tuple[str, ...]) -> type[Any] | str:
     """The class of a plugin, or why there is none."""
     try:
         loaded = point.load()

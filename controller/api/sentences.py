@@ -184,6 +184,10 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "ReservationCancelled": lambda facts: f"{facts['by']} cancelled reservation {facts['reservation']}",
     "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
     "QuotaUnset": lambda facts: f"{facts['by']} took back the quota set for {facts['scope']} {facts['name']}",
+    "PluginFailed": lambda facts: (
+        f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
+        + (" - it is asked no more until the controller starts anew" if facts["given_up"] else "")
+    ),
     "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} the weight {facts['weight']:g}",
     "GpuFaultNoted": _gpu_fault,
 }

@@ -388,6 +388,12 @@ class NodeSection(Section):
         return self
 
 
+class PluginsSection(Section):
+    """Plugins that no package brings."""
+
+    files: list[Name] = []
+
+
 class _Environment(EnvSettingsSource):
     """Lists and tables as JSON. What is not JSON stays text, refused later by its variable's name."""
 
@@ -415,6 +421,7 @@ class Config(BaseSettings):
     store: StoreSection = StoreSection()
     api: ApiSection = ApiSection()
     access: AccessSection = AccessSection()
+    plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
@@ -445,6 +452,12 @@ class Config(BaseSettings):
     def store_url(self) -> str:
         """The database, as SQLAlchemy writes it."""
         return self.store.url or f"sqlite:///{self.state_dir / 'corral.db'}"
+
+    @property
+    def plugin_files(self) -> tuple[Path, ...]:
+        """Relative ones lie beside the configuration file."""
+        beside = Path(self._source.name).parent if self._source.name else Path()
+        return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
 
     def spool(self, node: str) -> Path:
         """Where the agent of a local node keeps its attempts and their logs."""

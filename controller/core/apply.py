@@ -386,6 +386,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
     events.ShareSet: _share_set,
+    events.PluginFailed: lambda _state, _event: (
+        None
+    ),  # the pipeline's watch knows: state does not depend on it
     events.ReservationMade: _reservation_made,
     events.ReservationBegan: _reservation_began,
     events.ReservationEnded: _reservation_ended,

@@ -61,6 +61,8 @@ class Engine:
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already holds the events that come back."""
         reply = _HANDLERS[type(given)](self, given, now)
+        for fault in self.pipeline.watch.told():
+            self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
         self.keeper.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
@@ -492,6 +494,7 @@ class Engine:
             self._stop(self.state.jobs[victim.job], Reason.PREEMPTED, f"job {job.label}", now, plan.by)
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
+        self.pipeline.watch.turn += 1
         reserving.turn_due(self.state, now, self._record)
         self.keeper.open_due(now)
         self.keeper.settle(now)

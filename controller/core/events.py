@@ -387,6 +387,16 @@ class ReservationCancelled(ClusterEvent):
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class PluginFailed(ClusterEvent):
+    """A plugin raised, or answered what cannot be; it is passed over for the cycle, or given up."""
+
+    kind: str
+    name: str
+    why: str
+    given_up: bool
+
+
 Event = (
     JobQueued
     | JobHeld
@@ -419,6 +429,7 @@ Event = (
     | QuotaSet
     | QuotaUnset
     | ShareSet
+    | PluginFailed
     | ReservationMade
     | ReservationBegan
     | ReservationEnded

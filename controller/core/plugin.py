@@ -14,6 +14,7 @@ from controller.core.losses import NO_LOSSES, Losses
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
 from controller.core.shares import Sharing
+from controller.core.watch import Watch
 
 if TYPE_CHECKING:
     from controller.core.jobs import Job
@@ -137,6 +138,7 @@ class Pipeline:
     picker: Picker
     backfill: Backfill = Backfill.EASY
     max_delay_s: float = 0.0
+    watch: Watch = field(default_factory=Watch)
     sharing: Sharing = field(default_factory=Sharing)
     depth: int | None = None
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""

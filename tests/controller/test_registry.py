@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.config import ConfigRefused, load
+from controller.core.guarding import GuardedScorer
 from controller.core.plugin import Pipeline
 from controller.registry import build_pipeline, installed
 
@@ -87,8 +88,8 @@ def test_somebody_elses_plugin_gets_its_options_from_the_file(tmp_path: Path, in
     install(GOOD, "[corral.scorer]\nrack = {module}:Rack\n")
     text = '[scheduler.scorers.rack]\nweight = 5\nlabel = "row"\nnear = ["a", "b"]\nbonus = 1\n'
     (rack,) = pipeline(tmp_path, text).scorers
-    assert rack.scorer.label == "row"  # type: ignore[attr-defined]
-    assert rack.scorer.near == ("a", "b")  # type: ignore[attr-defined]
+    assert isinstance(rack.scorer, GuardedScorer)
+    assert (rack.scorer.plugin.label, rack.scorer.plugin.near) == ("row", ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -147,5 +148,5 @@ def test_what_is_no_plugin_is_refused_by_name(tmp_path: Path, install: Install, 
 def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, install: Install) -> None:
     install(GOOD, "[corral.scorer]\nfit = {module}:Rack\n")
     refused = refusal(tmp_path, "[scheduler.scorers]\nfit = 1\n")
-    assert "two packages bring a scorer 'fit'" in refused
+    assert "two bring a scorer 'fit'" in refused
     assert "controller.plugins.scorers.fit:Fit" in refused

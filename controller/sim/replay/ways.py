@@ -231,6 +231,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.JobPlaced,
         events.JobPreempted,
         events.JobRequeued,
+        events.PluginFailed,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

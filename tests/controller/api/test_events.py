@@ -120,6 +120,14 @@ TOLD: list[tuple[Event, str]] = [
     (events.ReservationBegan(1.0, "fans"), "reservation fans began"),
     (events.ReservationEnded(1.0, "fans"), "reservation fans is over"),
     (events.ReservationCancelled(1.0, "fans", "root"), "root cancelled reservation fans"),
+    (
+        events.PluginFailed(1.0, "scorer", "mine", "KeyError: 'zone'", False),
+        "the scorer mine failed: KeyError: 'zone'",
+    ),
+    (
+        events.PluginFailed(1.0, "scorer", "mine", "boom", True),
+        "the scorer mine failed: boom - it is asked no more until the controller starts anew",
+    ),
     (events.ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
 ]
 

@@ -1,0 +1,145 @@
+"""Plugins of others: from a plain file, and at arm's length when they fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.config import ConfigRefused, load
+from controller.core.events import PluginFailed
+from controller.registry import build_pipeline
+from tests.worlds import World, spec
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+USED = """
+[plugins]
+files = ["{file}"]
+[scheduler.scorers]
+cheap_power = {{ weight = 40, cheap = ["night"] }}
+"""
+
+BROKEN = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+
+@dataclass(frozen=True)
+class BadFilter:
+    name: ClassVar[str] = "bad"
+    how: str = "raise"
+    def concerns(self, part): return True
+    def explain(self, part): raise KeyError("zone")
+    def keep(self, part, nodes, rows):
+        if self.how == "raise": raise KeyError("zone")
+        return [True]
+
+@dataclass(frozen=True)
+class BadScorer:
+    name: ClassVar[str] = "bad"
+    how: str = "raise"
+    def score(self, part, nodes, rows):
+        if self.how == "raise": raise ValueError("no idea")
+        if self.how == "shape": return np.zeros(77)
+        return np.full(len(nodes.open[rows]), np.nan)
+
+@dataclass(frozen=True)
+class BadPicker:
+    name: ClassVar[str] = "bad"
+    how: str = "raise"
+    def pick(self, part, nodes, row, slots):
+        if self.how == "raise": raise IndexError(row)
+        return 99
+
+@dataclass(frozen=True)
+class BadOrder:
+    name: ClassVar[str] = "bad"
+    how: str = "raise"
+    def rank(self, job):
+        if self.how == "raise": raise AttributeError("rank")
+        return ("first",)
+"""
+
+
+def configured(place: Path, text: str) -> Path:
+    """A scheduler.toml."""
+    path = place / "scheduler.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_example_is_a_plugin_that_works(tmp_path: Path) -> None:
+    pipeline = build_pipeline(load(configured(tmp_path, USED.format(file=EXAMPLES / "cheap_power.py"))))
+    world = World(pipeline)
+    world.join("gpu01", labels={"tariff": "day"})
+    world.join("gpu02", labels={"tariff": "night"})
+    job = world.submit(spec(1))
+    world.tick()
+    assert world.nodes_of(job) == ["gpu02"]
+    assert not any(isinstance(event, PluginFailed) for event in world.events)
+
+
+def test_a_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((EXAMPLES / "cheap_power.py").read_text())
+    pipeline = build_pipeline(load(configured(tmp_path, USED.format(file="mine.py"))))
+    assert [each.scorer.name for each in pipeline.scorers] == ["cheap_power"]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (None, "is not there"),
+        ("x = 1", "holds no plugin"),
+        ("def broken(:", "SyntaxError"),
+        ("\n\nraise RuntimeError('not today')", "RuntimeError: not today, line 3"),
+    ],
+)
+def test_a_file_that_brings_nothing_is_refused_with_its_place(
+    tmp_path: Path, code: str | None, told: str
+) -> None:
+    if code is not None:
+        (tmp_path / "theirs.py").write_text(code)
+    with pytest.raises(ConfigRefused) as refused:
+        build_pipeline(load(configured(tmp_path, '[plugins]\nfiles = ["theirs.py"]\n')))
+    (problem,) = refused.value.problems
+    assert told in str(problem)
+    assert "scheduler.toml:2" in str(problem)
+
+
+def test_options_and_names_of_files_are_checked_like_any(tmp_path: Path) -> None:
+    text = USED.format(file=EXAMPLES / "cheap_power.py").replace("cheap =", "chaep =")
+    with pytest.raises(ConfigRefused, match="chaep"):
+        build_pipeline(load(configured(tmp_path, text)))
+    text = USED.format(file=EXAMPLES / "cheap_power.py").replace("cheap_power = {", "cheap_powr = {")
+    with pytest.raises(ConfigRefused, match="cheap_power"):
+        build_pipeline(load(configured(tmp_path, text)))
+
+
+@pytest.mark.parametrize("how", ["raise", "wrong", "shape"])
+@pytest.mark.parametrize("kind", ["filter", "scorer", "picker", "order"])
+def test_a_plugin_that_fails_is_named_passed_over_and_given_up(tmp_path: Path, kind: str, how: str) -> None:
+    (tmp_path / "bad.py").write_text(BROKEN)
+    bad = f'{{ name = "bad", how = "{how}" }}'
+    setting = {
+        "filter": f'filters = ["available", "capacity", "gpu", {bad}]',
+        "scorer": f'scorers = {{ bad = {{ weight = 1, how = "{how}" }} }}',
+        "picker": f"picker = {bad}",
+        "order": f"order = {bad}",
+    }[kind]
+    pipeline = build_pipeline(
+        load(configured(tmp_path, f'[plugins]\nfiles = ["bad.py"]\n[scheduler]\n{setting}\n'))
+    )
+    world = World(replace(pipeline))
+    world.join("gpu01")
+    world.join("gpu02")
+    jobs = []
+    for turn in range(6):
+        jobs.append(world.submit(spec(0.25, cpu_milli=1000 + turn)))
+        world.tick()
+    failures = [event for event in world.events if isinstance(event, PluginFailed)]
+    assert {(event.kind, event.name) for event in failures} == {(kind, "bad")}
+    assert [event.given_up for event in failures] == [False, False, True]
+    assert all(event.why for event in failures)
+    assert all(world.nodes_of(job) for job in jobs), "everybody starts all the same"
