@@ -207,6 +207,13 @@ class Asked:
     after_timeout: Annotated[
         str | None, _option("--after-timeout", "TIME", "Cancel it if it has waited for them so long.")
     ] = None
+    relax: Annotated[
+        list[str],
+        _option("--relax", "OPTION", "Do without this after a while: select, gpu-model, affinity, nodes."),
+    ] = field(default_factory=list)
+    relax_after: Annotated[
+        str | None, _option("--relax-after", "TIME", "When to do without; otherwise after 30m in the queue.")
+    ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
 
 

@@ -55,6 +55,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("project", spec.project),
         ("queue", spec.queue),
         ("priority", priority_name(spec.priority)),
+        ("relaxes", of_relax(spec)),
         ("gpus", gpus_text(spec.gpus) + models),
         ("of each gpu", str(spec.gpu or "")),
         ("nodes lie in", str(spec.topology or "")),
@@ -103,6 +104,11 @@ def of_after(spec: JobSpec) -> str:
     some = "" if spec.after_count is None else f"{spec.after_count} of "
     patience = f"; for {duration(spec.after_within_s)} at most" if spec.after_within_s else ""
     return some + listed + patience
+
+
+def of_relax(spec: JobSpec) -> str:
+    """What a job does without when it has waited long enough."""
+    return f"{', '.join(spec.relax)} after {duration(spec.relax_after_s)} in the queue" if spec.relax else ""
 
 
 def of_restart(restart: Restart) -> str:

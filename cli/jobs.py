@@ -12,6 +12,7 @@ from cli.conditions import AFTER, moment, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.company import job_term_of
+from wire.conditions import RELAXABLE
 from wire.gpuwish import GpuWish, Topology, domains_of, relation_of, topology_of
 from wire.spec import JobSpec, gpus_text, problems
 
@@ -41,6 +42,7 @@ FLAGS = {
     "begin_at": "--begin",
     "deadline_at": "--deadline",
     "start_within_s": "--timeout",
+    "relax_after_s": "--relax-after",
     "after_within_s": "--after-timeout",
     "checkpoint_s": "--checkpoint-time",
     "warn_s": "--warn-time",
@@ -90,6 +92,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         "start_within_s": _one(given, "timeout", units.seconds),
         "after_count": _one(given, "after_count", units.count),
         "after_within_s": _one(given, "after_timeout", units.seconds),
+        "relax_after_s": _one(given, "relax_after", units.seconds),
         "restart": restart_of(
             *(_one(given, name, str) for name in ("restart", "restart_delay", "restart_codes"))
         ),
@@ -110,6 +113,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         gpu_models=tuple(_all(given, "gpu_model", str)),
         nodes=nodes,
         after=tuple(each for name in AFTER for part in _all(given, name, AFTER[name]) for each in part),
+        relax=tuple(dict.fromkeys(_all(given, "relax", _relaxable))),
         selector=dict(_all(given, "select", units.pair)),
         gpu=_gpu_wish(given),
         labels=dict(_all(given, "label", units.pair)),
@@ -129,6 +133,15 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         preemptible=not _one(given, "not_preemptible", _yes),
         **{field: value for field, value in wishes.items() if value is not None},
     )
+
+
+def _relaxable(text: str) -> str:
+    flag = "--" + text.strip().removeprefix("--")
+    field = next((field for field, named in FLAGS.items() if named == flag), flag[2:].replace("-", "_"))
+    if field not in RELAXABLE:
+        known = ", ".join(flag_of(each).removeprefix("--") for each in RELAXABLE)
+        raise ValueError(f"{text!r} is nothing a job can do without; write {known}")
+    return field
 
 
 def _one(given: Layer, name: str, read: Callable[[str], T]) -> T | None:

@@ -97,7 +97,11 @@ def build_pipeline(config: Config) -> Pipeline:
         strategies=_strategies(config, problems),
         guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),
         waiting=WaitRules(
-            cancel_hopeless=section.waiting.hopeless == "cancel", data_roots=tuple(section.waiting.data_roots)
+            cancel_hopeless=section.waiting.hopeless == "cancel",
+            data_roots=tuple(section.waiting.data_roots),
+            promote_after_s=section.waiting.promote_after_s,
+            promote_by=section.waiting.promote_by,
+            promote_most=section.waiting.promote_most,
         ),
         care=care_of(config),
     )

@@ -16,6 +16,8 @@ LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
 MAX_CODES = 64
 MAX_AFTER = 1_000
+RELAXABLE = ("affinity", "gpu_models", "nodes", "selector")
+"""Fields of a spec that a job may do without after a time."""
 _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
@@ -95,6 +97,11 @@ def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "start_within_s", "must be positive and at most ten years"
     yield from _restart_problems(spec.restart)
     yield from _after_problems(spec)
+    wrong = [name for name in spec.relax if name not in RELAXABLE]
+    if wrong or len(set(spec.relax)) < len(spec.relax):
+        yield "relax", f"may name each of {', '.join(RELAXABLE)} once"
+    if not 0 < spec.relax_after_s <= LONGEST_S:
+        yield "relax_after_s", "must be positive and at most ten years"
 
 
 def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:

@@ -55,6 +55,8 @@ class JobSpec:
     after: tuple[Dependency, ...] = ()
     after_count: Optional[int] = None
     after_within_s: Optional[float] = None
+    relax: tuple[str, ...] = ()
+    relax_after_s: float = 1_800.0
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False

@@ -150,6 +150,12 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
     "DependencyDecided": _dependency_decided,
     "JobEdited": lambda facts: f"{facts['by']} changed {', '.join(facts['changed'])} of job {facts['job']}",
+    "JobRelaxed": lambda facts: (
+        f"job {facts['job']} waited long enough to do without {', '.join(facts['dropped'])}"
+    ),
+    "JobPromoted": lambda facts: (
+        f"job {facts['job']} waited long enough for a priority of {facts['priority']}"
+    ),
     "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,

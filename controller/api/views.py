@@ -35,7 +35,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         state=job.state,
         reason=reason_of(engine.state, job),
         detail=job.detail,
-        priority=spec.priority,
+        priority=job.priority,
         gpus=spec.gpus,
         nodes=len(job.members) or _nodes_asked(engine, job),
         cpu_milli=spec.cpu_milli,

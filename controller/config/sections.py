@@ -209,6 +209,9 @@ class WaitingSection(Section):
     hopeless: Literal["cancel", "hold"] = "cancel"
     data_roots: list[PlainPath] = []
     data_check_s: float = Field(10.0, ge=0.1, le=86_400)
+    promote_after_s: float | None = Field(None, ge=60, le=31_536_000)
+    promote_by: int = Field(10, ge=1, le=100)
+    promote_most: int = Field(75, ge=0, le=100)
 
 
 class SchedulerSection(Section):

@@ -13,6 +13,7 @@ from controller.core.health import Condition
 from controller.core.jobs import Job, Member, newest
 from controller.core.marks import Marks
 from controller.core.nodes import Node
+from controller.core.requests import relaxed
 from controller.core.reservations import Reservation
 from controller.core.state import State
 from controller.core.transitions import require
@@ -85,7 +86,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     if moves:
         state.accounts.wait(job)
         state.shares.open(state.tenant(job))
-    ask = state.ask(event.spec)
+    ask = state.ask(relaxed(event.spec) if job.wait.relaxed else event.spec)
     if ask != job.ask:
         job.ask = ask
         if state.nodes.demand.arrive(ask.part):
@@ -93,6 +94,22 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost)
     if job.ready:
         state.enqueue(job)
+
+
+def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    job.ask = state.ask(relaxed(job.spec))
+    job.wait = replace(job.wait, relaxed=True)
+    state.enqueue(job)
+
+
+def _job_promoted(state: State, event: events.JobPromoted) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    promoted = event.priority - job.spec.priority
+    job.wait = replace(job.wait, promoted=promoted, promoted_at=event.at)
+    state.enqueue(job)
 
 
 def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
@@ -361,6 +378,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobReleased: _job_released,
     events.DependencyDecided: _dependency_decided,
     events.JobEdited: _job_edited,
+    events.JobRelaxed: _job_relaxed,
+    events.JobPromoted: _job_promoted,
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,

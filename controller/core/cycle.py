@@ -148,6 +148,7 @@ class Cycle:
         if (
             head is None
             or head[1] not in queue
+            or head[1] in fresh  # it asks for something else now
             or queue.entry(head[1]) != head
             or self._seen != self._sight()
         ):

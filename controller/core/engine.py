@@ -26,6 +26,7 @@ from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.preemption import UNGUARDED, NotAbove, Preemption
 from controller.core.records import JUST_STARTED
+from controller.core.requests import Ask, relaxed
 from controller.core.restarts import restarted
 from controller.core.shares import share_problem
 from controller.core.state import State
@@ -33,7 +34,7 @@ from wire.api import Why
 from wire.frames import AttemptStatus, Settle, Stop
 from wire.quota import Quota
 from wire.quota import problems as problems_of_quota
-from wire.spec import array_indices, problems, storable
+from wire.spec import JobSpec, array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
 
@@ -77,6 +78,8 @@ class Engine:
         apply(self.state, event)
         if isinstance(event, _STIRRING):
             self.cycle.preemption.stir(event.job)
+        if isinstance(event, events.JobRelaxed):
+            self.cycle.forget(event.job)
         self._events.append(event)
         self.keeper.notice(event)
 
@@ -103,7 +106,7 @@ class Engine:
             return admitted
         spec = admitted.spec
         ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [None]
-        refusal = explain_never(self.placer, ask) or over_quota(
+        refusal = self._never(spec, ask) or over_quota(
             self.state.quotas, self.placer, spec, ask, given.user, len(indices), now
         )
         if refusal is not None:
@@ -117,6 +120,13 @@ class Engine:
                 events.JobQueued(job, now, spec, given.user, given.key, array, index, gates, met, lost)
             )
         return Accepted(tuple(range(first, first + len(indices))))
+
+    def _never(self, spec: JobSpec, ask: Ask) -> Refusal | None:
+        """Why no node could ever hold it, not even when it does without what it can do without."""
+        refusal = explain_never(self.placer, ask)
+        if refusal is not None and spec.relax:
+            return explain_never(self.placer, self.state.ask(relaxed(spec)))
+        return refusal
 
     def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
         job = self.state.jobs.get(given.job)
@@ -188,7 +198,7 @@ class Engine:
             return Accepted((job.id,))
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
         if moves or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
-            refusal = explain_never(self.placer, ask) or over_quota(
+            refusal = self._never(spec, ask) or over_quota(
                 self.state.quotas, self.placer, spec, ask, job.user, moves, now
             )
             if refusal is not None:
@@ -498,6 +508,13 @@ class Engine:
         reserving.turn_due(self.state, now, self._record)
         self.keeper.open_due(now)
         self.keeper.settle(now)
+        self._start_what_fits(now)
+        if self.keeper.end_due(now):  # who waited for one of these to end may start at once
+            self.keeper.settle(now)
+            self._start_what_fits(now)
+        return Accepted()
+
+    def _start_what_fits(self, now: float) -> None:
         for step in self.cycle.run(now):
             self._record(step)
             job = self.state.jobs[step.job]
@@ -506,8 +523,6 @@ class Engine:
                     self._order(SendToNode(node, start))
             elif isinstance(step, events.PreemptionPlanned):
                 self._make_room(job, step, now)
-        self.keeper.end_due(now)
-        return Accepted()
 
 
 def _no_such_job(job: int) -> Refusal:

@@ -94,6 +94,20 @@ class JobEdited(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class JobRelaxed(JobEvent):
+    """The job has waited long enough to do without these fields of its spec."""
+
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPromoted(JobEvent):
+    """The job has waited long enough for a higher priority, which is this now."""
+
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
     """One of the things the job waits for, by its place in the spec, has happened, or never will."""
 
@@ -402,6 +416,8 @@ Event = (
     | JobHeld
     | JobReleased
     | JobEdited
+    | JobRelaxed
+    | JobPromoted
     | DependencyDecided
     | GateClosed
     | GateOpened

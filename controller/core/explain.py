@@ -9,7 +9,7 @@ import numpy as np
 from controller.core.columns import ALL, Columns
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
-from controller.core.keeper import kept_out
+from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
 from controller.core.obstacles import kept_away, short_of_quota
 from controller.core.placement import Placer, concerned
@@ -36,7 +36,8 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, promise, job, now)
     position = state.queue.ahead(job.id, placing(state, now)) + 1
-    return replace(why, position=position, receipt=receipt_of(state, job, now))
+    sentence = "; ".join((why.sentence, *waited_for(job)))
+    return replace(why, sentence=sentence, position=position, receipt=receipt_of(state, job, now))
 
 
 def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:

@@ -25,6 +25,11 @@ class Wait:
     """Which of the things it waits for have happened, by their place in the spec, as they did."""
     lost: tuple[int, ...] = ()
     """Which of them never will."""
+    relaxed: bool = False
+    """It does without what its spec names for that."""
+    promoted: int = 0
+    """By how much its priority was raised for its waiting."""
+    promoted_at: float | None = None
 
 
 FRESH = Wait()
@@ -38,6 +43,10 @@ class WaitRules:
     """A job whose dependencies can never be met is cancelled; else it waits for somebody to see to it."""
     data_roots: tuple[str, ...] = ()
     """Below these directories jobs may wait for data."""
+    promote_after_s: float | None = None
+    """Who has waited so long for a place is raised by `promote_by`, again and again, up to `promote_most`."""
+    promote_by: int = 10
+    promote_most: int = 75
 
 
 WAIT_RULES = WaitRules()

@@ -9,7 +9,7 @@ from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
 from wire.frames import Checkpoint, GpuUse
 from wire.spec import JobSpec
-from wire.words import WHOLE_GPU, JobState, Reason
+from wire.words import HIGHEST_PRIORITY, WHOLE_GPU, JobState, Reason
 
 NEVER = float("inf")
 
@@ -123,8 +123,8 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """0 to 100, higher is sooner."""
-        return self.spec.priority
+        """0 to 100, higher is sooner: what was asked for, and what waiting has added."""
+        return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
     def limit(self) -> float:

@@ -239,24 +239,26 @@ class Keeper:
         while self.next_at <= now:
             at, number = heapq.heappop(self._heap)
             job = self._state.jobs[number]
-            if job.ready and at == now:
+            if job.ready and at == now and now in (latest_start(job), _patience(job)):
                 last_chances.append((at, number))
             else:
                 self._act(job, now)
         for each in last_chances:
             heapq.heappush(self._heap, each)
 
-    def end_due(self, now: float) -> None:
-        """After a cycle: end those for whom it was the last chance."""
+    def end_due(self, now: float) -> bool:
+        """After a cycle: end those for whom it was the last chance. False if there was nobody."""
+        found = self.next_at <= now
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
+        return found
 
     def _schedule(self, job: Job) -> None:
         if job.wait.gates and job.state is JobState.QUEUED and not job.held:
             self.kept.add(job.id)
         elif self.kept:
             self.kept.discard(job.id)
-        at = _next_of(job)
+        at = min(_next_of(job), self._promotes_at(job))
         if self._due.get(job.id, NEVER) == at:
             return
         if at == NEVER:
@@ -265,6 +267,13 @@ class Keeper:
             self._due[job.id] = at
             heapq.heappush(self._heap, (at, job.id))
 
+    def _promotes_at(self, job: Job) -> float:
+        """When the job has waited long enough to be raised, once more."""
+        rules, wait = self._rules, job.wait
+        if rules.promote_after_s is None or not job.ready or job.priority >= rules.promote_most:
+            return NEVER
+        return max(job.ready_at, wait.promoted_at or 0.0) + rules.promote_after_s
+
     def _act(self, job: Job, now: float) -> None:
         """Do what is due for the job first; every way through records something about it."""
         del self._due[job.id]
@@ -272,9 +281,14 @@ class Keeper:
             self._stop(job, Reason.DEADLINE, "its deadline", now)
         elif now >= latest_start(job):
             self._end(job, Reason.DEADLINE, _too_late(job), now)
-        elif job.ready:
+        elif job.ready and now >= _patience(job):
             waited = duration(job.spec.start_within_s)
             self._end(job, Reason.START_TIMEOUT, f"found no place within {waited}", now)
+        elif job.ready and now >= _relaxes_at(job):
+            self._record(events.JobRelaxed(job.id, now, job.spec.relax))
+        elif job.ready:
+            raised = min(job.priority + self._rules.promote_by, self._rules.promote_most)
+            self._record(events.JobPromoted(job.id, now, raised))
         else:
             gate = next(gate for gate in job.wait.gates if _opens_at(job, gate) <= now)
             if gate is Reason.DEPENDENCY:
@@ -304,6 +318,11 @@ def _patience(job: Job) -> float:
     return NEVER if within is None else job.ready_at + within
 
 
+def _relaxes_at(job: Job) -> float:
+    """When a job that could start does without what it named for that."""
+    return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
+
+
 def _opens_at(job: Job, gate: Reason) -> float:
     """When something is due at a closed gate by itself; at that of the dependencies, the end of patience."""
     if gate is Reason.DEPENDENCY:
@@ -321,7 +340,7 @@ def _next_of(job: Job) -> float:
         return NEVER
     at = latest_start(job)
     if job.ready:
-        return min(at, _patience(job))
+        return min(at, _patience(job), _relaxes_at(job))
     for gate in job.wait.gates:
         at = min(at, _opens_at(job, gate))
     return at
@@ -346,6 +365,16 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
         return Refusal("invalid", f"has passed {duration(-left)} ago", "deadline_at")
     asked = f"with a time limit of {duration(spec.time_limit_s)} the job cannot end by then"
     return Refusal("invalid", f"is {duration(left)} away: {asked}", "deadline_at")
+
+
+def waited_for(job: Job) -> list[str]:
+    """What a job that waits for its turn has got for its waiting."""
+    told = []
+    if job.wait.relaxed:
+        told.append(f"does without {', '.join(job.spec.relax)} by now")
+    if job.wait.promoted:
+        told.append(f"its priority was raised from {job.spec.priority} to {job.priority} for waiting")
+    return told
 
 
 def kept_out(state: State, job: Job, now: float) -> str:

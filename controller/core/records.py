@@ -22,7 +22,7 @@ from controller.core.jobs import Job, Member
 from controller.core.marks import Marks
 from controller.core.nodes import Node
 from controller.core.notes import recall
-from controller.core.requests import ask_of
+from controller.core.requests import ask_of, relaxed
 from controller.core.rows import JobRow, NodeRow, NoteRow
 from controller.core.state import State
 from wire.codec import decode, dumps, encode
@@ -202,7 +202,7 @@ def job_of(row: JobRow) -> Job:
         id=row.id,
         spec=spec,
         user=row.user,
-        ask=ask_of(spec),
+        ask=ask_of(relaxed(spec) if record.wait is not None and record.wait.relaxed else spec),
         submitted_at=row.submitted_at,
         key=row.key,
         array=row.array,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 from wire.affinity import Preference, Term, Toleration
 from wire.company import JobTerm
@@ -14,6 +15,8 @@ from wire.gpuwish import GpuWish, Topology
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, memory
 from wire.words import WHOLE_GPU
+
+NO_WISHES = JobSpec(command=())
 
 
 class _Hashed:
@@ -88,6 +91,12 @@ class Ask(_Hashed):
         if self.part.gpus % nodes:
             return None
         return replace(self.part, gpus=self.part.gpus // nodes)
+
+
+def relaxed(spec: JobSpec) -> JobSpec:
+    """The job as it is when it does without what it names for that."""
+    plain: dict[str, Any] = {name: getattr(NO_WISHES, name) for name in spec.relax}
+    return replace(spec, **plain)
 
 
 def ask_of(spec: JobSpec) -> Ask:

@@ -59,6 +59,7 @@ def test_everything_asked_is_in_the_job() -> None:
         "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4 "
         "--begin 2030-05-01T08:00+00:00 --deadline 2030-05-02T08:00+00:00 --timeout 1h "
         "--after 5,6_1 --after-ok 7 --after-data /data/x --after-count 3 --after-timeout 2h "
+        "--relax select --relax gpu-model --relax-after 10m "
         "--restart on-failure:5 --restart-delay 5s:1m --restart-codes 75,137",
         HOME="/root",
     )
@@ -89,6 +90,8 @@ def test_everything_asked_is_in_the_job() -> None:
             Dependency(Until.OK, "7"),
             Dependency(Until.DATA, path="/data/x"),
         ),
+        relax=("selector", "gpu_models"),
+        relax_after_s=600,
         after_count=3,
         after_within_s=7_200,
         begin_at=1_903_852_800.0,

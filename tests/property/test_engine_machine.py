@@ -30,7 +30,7 @@ from wire.hosts import HostSpec
 from wire.spec import JobSpec, array_most
 from wire.words import JobState, TroubleKind
 
-PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",)))
+PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20))
 NODES = ("a", "b", "c")
 RESTARTS = st.builds(
     Restart,
@@ -203,6 +203,7 @@ class EngineMachine(RuleBasedStateMachine):
         within=st.sampled_from([None, 60]),
         restart=RESTARTS,
         hold=st.booleans(),
+        relax=st.booleans(),
     )
     def submit_for_later(
         self,
@@ -212,6 +213,7 @@ class EngineMachine(RuleBasedStateMachine):
         within: float | None,
         restart: Restart,
         hold: bool,
+        relax: bool,
     ) -> None:
         now = self.world.now
         asked = spec(
@@ -222,6 +224,9 @@ class EngineMachine(RuleBasedStateMachine):
             start_within_s=within,
             restart=restart,
             hold=hold,
+            selector={"disk": "tape"} if relax else {},
+            relax=("selector", "gpu_models") if relax else (),
+            relax_after_s=40,
         )
         self.world.tell(inputs.Submit(asked, "ada"))
 

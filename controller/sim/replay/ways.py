@@ -226,6 +226,8 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
         events.GateClosed,
+        events.JobPromoted,
+        events.JobRelaxed,
         events.GateOpened,
         events.GpuFaultNoted,
         events.JobPlaced,

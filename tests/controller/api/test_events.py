@@ -32,6 +32,11 @@ TOLD: list[tuple[Event, str]] = [
         events.JobEdited(7, 1.0, spec(priority=75), "bob", ("priority", "name")),
         "bob changed priority, name of job 7",
     ),
+    (
+        events.JobRelaxed(7, 1.0, ("selector", "nodes")),
+        "job 7 waited long enough to do without selector, nodes",
+    ),
+    (events.JobPromoted(7, 1.0, 60), "job 7 waited long enough for a priority of 60"),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
     (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 has a slot of its array"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),
