@@ -119,8 +119,10 @@ class Accounts:
 
     def free(self, job: Job, allocation: Allocation, at: float) -> None:
         """One member of an attempt is over."""
-        gpu_milli = sum(hold.milli for hold in allocation.gpus)
-        spent = 0 if job.placed_at is None else round(gpu_milli * max(0.0, at - job.placed_at))
+        gpu_milli = spent = 0
+        if allocation.gpus:
+            gpu_milli = sum(hold.milli for hold in allocation.gpus)
+            spent = 0 if job.placed_at is None else round(gpu_milli * max(0.0, at - job.placed_at))
         for account in self.of(job.user, job.spec):
             used = account.used
             used[CPU] -= allocation.cpu_milli

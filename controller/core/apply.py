@@ -147,13 +147,12 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
     sharing = state.shares.sharing
+    by_model = sharing.by_model
     for allocation in event.allocations:
         state.nodes.hold(job.id, allocation)
         if job.ask.part.social:
             state.nodes.meet(job.ask.part, allocation.node)
-        job.charge += sharing.charge(
-            allocation, state.nodes.models(allocation.node) if sharing.by_model else {}
-        )
+        job.charge += sharing.charge(allocation, state.nodes.models(allocation.node) if by_model else {})
     state.shares.use(state.tenant(job), job.charge, event.at)
     state.expect(job)
     state.accounts.place(job, event.allocations)

@@ -198,8 +198,9 @@ class Cycle:
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""
-        lanes = {head[1]: lane for lane in self.state.queue if (head := lane.head()) is not None}
-        heads = [(self.place(head), head) for lane in lanes.values() if (head := lane.head()) is not None]
+        firsts = [(head, lane) for lane in self.state.queue if (head := lane.head()) is not None]
+        lanes = {head[1]: lane for head, lane in firsts}
+        heads = [(self.place(head), head) for head, _ in firsts]
         heapq.heapify(heads)
         while heads:
             standing, head = heads[0]
@@ -241,9 +242,11 @@ class Cycle:
         gains, most = self.state.nodes.gains, self.state.nodes.most
         for lane in self.state.queue:
             ask = lane.ask
-            if ask.nodes is not None and not most.may_hold(ask.part):
+            if lane.hope.blocked_at == gains:
+                continue
+            if ask.nodes is not None and (not most.may_hold(ask.part) or self.placer.too_few(ask)):
                 lane.hope.blocked_at = gains
-            elif lane.hope.blocked_at != gains:
+            else:
                 yield lane
 
     def _behind(self, walks: Iterable[Walk]) -> Iterator[JobPlaced]:

@@ -38,6 +38,9 @@ class Followers:
         """The elements of an array that a goal is not yet decided for, once one of them has moved."""
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._edges)
+
     @property
     def edges(self) -> list[tuple[Goal, Edge]]:
         """Everything that is waited for, with who does, in order."""

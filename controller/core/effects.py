@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.core.launch import Launch
 from wire.frames import CheckGpu, Go, Settle, Start, Stop
 
 
@@ -15,4 +16,17 @@ class SendToNode:
     frame: Start | Go | Stop | Settle | CheckGpu
 
 
-Effect = SendToNode
+@dataclass(frozen=True, slots=True)
+class StartOnNode:
+    """Tell the agent of a node to start its member; the order is only written when somebody sends it."""
+
+    node: str
+    launch: Launch
+
+    @property
+    def frame(self) -> Start:
+        """The order."""
+        return self.launch.starts[self.node]
+
+
+Effect = SendToNode | StartOnNode

@@ -11,7 +11,7 @@ from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
 from controller.core.edits import changed, edited
-from controller.core.effects import Effect, SendToNode
+from controller.core.effects import Effect, SendToNode, StartOnNode
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
@@ -19,7 +19,7 @@ from controller.core.handover import elsewhere
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
-from controller.core.launch import starts_of
+from controller.core.launch import Launch, starts_of
 from controller.core.marks import mark_problem
 from controller.core.outcome import PREEMPTED, outcome_of, was_preempted
 from controller.core.placement import Placer
@@ -64,7 +64,8 @@ class Engine:
         reply = _HANDLERS[type(given)](self, given, now)
         for fault in self.pipeline.watch.told():
             self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
-        self.keeper.settle(now)
+        if self.keeper.moved or self.keeper.unsettled:
+            self.keeper.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
         self._effects.clear()
@@ -76,7 +77,7 @@ class Engine:
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
-        if isinstance(event, _STIRRING):
+        if self.pipeline.strategies and isinstance(event, _STIRRING):
             self.cycle.preemption.stir(event.job)
         if isinstance(event, events.JobRelaxed):
             self.cycle.forget(event.job)
@@ -519,8 +520,9 @@ class Engine:
             self._record(step)
             job = self.state.jobs[step.job]
             if isinstance(step, events.JobPlaced):
-                for node, start in starts_of(job, self._addresses(job)).items():
-                    self._order(SendToNode(node, start))
+                launch = Launch(job, self._addresses(job))
+                for node in job.members:
+                    self._order(StartOnNode(node, launch))
             elif isinstance(step, events.PreemptionPlanned):
                 self._make_room(job, step, now)
 

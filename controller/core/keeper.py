@@ -30,6 +30,8 @@ from wire.words import JobState, Reason
 
 NOTHING: Mapping[Dependency, bool] = {}
 HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
+_OF_MEMBERS = (events.AttemptStarted, events.AttemptExited)
+"""Nothing becomes due earlier or later by these, and of a gang there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,11 @@ class Keeper:
         self.kept: set[int] = set()
         """Jobs that nothing but gates keeps out of the queue."""
         self.followers = Followers(state)
-        self._moved: list[int] = []
+        self.moved: list[int] = []
+        """Jobs in whose lives something has happened that others wait for."""
         self.slots: dict[int, Slots] = {}
         """Of arrays that may not run all at once, while any element lives."""
-        self._unsettled: dict[int, list[int]] = {}
+        self.unsettled: dict[int, list[int]] = {}
         """Of these, those where a slot may be free, with the elements that are held and have one."""
         self._due: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
@@ -78,7 +81,7 @@ class Keeper:
             self._update_slots(job)
         # What was decided before was settled then.
         self.slots = {array: slots for array, slots in self.slots.items() if not slots.unused}
-        self._unsettled.clear()
+        self.unsettled.clear()
 
     @property
     def moments(self) -> dict[int, float]:
@@ -167,16 +170,20 @@ class Keeper:
 
     def notice(self, event: Event) -> None:
         """Something has become true: when is what due for this job now?"""
-        if isinstance(event, JobEvent):
-            job = self._state.jobs[event.job]
+        of_member = isinstance(event, _OF_MEMBERS)
+        if not isinstance(event, JobEvent) or (of_member and not self.followers and not self.slots):
+            return
+        job = self._state.jobs[event.job]
+        if not of_member:
             self._schedule(job)
-            if isinstance(event, events.DependencyDecided):
-                self.followers.leave(event.job, event.index)
+        if isinstance(event, events.DependencyDecided):
+            self.followers.leave(event.job, event.index)
+        if not of_member or job.spec.after:
             self.followers.update(job)
-            if self.followers.goals(job):
-                self._moved.append(job.id)
-            if job.array is not None:
-                self._update_slots(job)
+        if self.followers.goals(job):
+            self.moved.append(job.id)
+        if job.array is not None:
+            self._update_slots(job)
 
     def _update_slots(self, job: Job) -> None:
         array, slots = job.array, self.slots.get(job.array or 0)
@@ -187,7 +194,7 @@ class Keeper:
         slots.update(job)
         wasted = wastes_slot(job)
         if wasted or slots.next() is not None or slots.unused:
-            held = self._unsettled.setdefault(array, [])
+            held = self.unsettled.setdefault(array, [])
             if wasted:
                 held.append(job.id)
 
@@ -198,22 +205,22 @@ class Keeper:
         slots = self.slots[array]
         while (following := slots.next()) is not None:
             self._record(events.GateOpened(following, now, Reason.ARRAY))
-        self._unsettled.pop(array, None)  # what was just done needs no second look
+        self.unsettled.pop(array, None)  # what was just done needs no second look
         if slots.unused:
             del self.slots[array]
 
     def settle(self, now: float) -> None:
         """Tell the followers of all that moved; what that leads to is followed up as well."""
-        while self._moved or self._unsettled:
-            for number in self._moved:  # it grows on the way
+        while self.moved or self.unsettled:
+            for number in self.moved:  # it grows on the way
                 job = self._state.jobs[number]
                 for goal in self.followers.goals(job):
                     reached = self.followers.reached(goal, job)
                     if reached is not None:
                         self._decide(goal, reached, now)
-            self._moved.clear()
-            if self._unsettled:
-                self._settle_slots(*self._unsettled.popitem(), now)
+            self.moved.clear()
+            if self.unsettled:
+                self._settle_slots(*self.unsettled.popitem(), now)
 
     def found(self, path: str, now: float) -> None:
         """A path that jobs wait for is there."""

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from controller.core.jobs import Job
 from wire.frames import Start
 from wire.spec import signal_name
 
 FIRST_PORT, PORTS = 20_000, 20_000
 """Rendezvous ports of gangs, spread by job id so that neighbours rarely meet."""
+
+
+class Launch:
+    """An attempt as it was when it was placed, and the orders for its members once one is looked at."""
+
+    __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
+
+    def __init__(self, job: Job, addresses: dict[str, str]) -> None:
+        self.key = job.id, job.attempt
+        self.time_limit_s = job.spec.time_limit_s
+        self._job = job
+        self._members = job.members
+        self._was = job.spec, job.attempt, job.checkpoint
+        self._addresses = addresses
+        self._starts: dict[str, Start] | None = None
+
+    @property
+    def starts(self) -> dict[str, Start]:
+        """The orders by node."""
+        if self._starts is None:
+            job = copy(self._job)  # what has become of it since then is nothing to them
+            job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
+            self._starts = starts_of(job, self._addresses)
+        return self._starts
 
 
 def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from controller.core.accounts import GPU_TIME
 from controller.core.events import JobPlaced
+from controller.core.jobs import NEVER
 from controller.core.plugin import Backfill
 from controller.core.queue import Entry, Lane
 from controller.core.shadow import find_beside
@@ -41,7 +42,8 @@ class Walk:
         """Nothing of this class fits now, whoever it is."""
         if self._lane.hope.blocked_at == self._gains or self._shape is None:
             return True
-        if not self._cycle.state.nodes.most.may_hold(self._shape.part):
+        cycle, shape = self._cycle, self._shape
+        if not cycle.state.nodes.most.may_hold(shape.part) or cycle.placer.too_few(shape):
             self._lane.hope.blocked_at = self._gains
             return True
         return False
@@ -52,13 +54,13 @@ class Walk:
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
         window = None
+        first = 0 if cycle.head is None else cycle.head[1]
         for entry in self._entries:
-            if entry == cycle.head:
+            if entry[1] == first:
                 continue
-            limit = jobs[entry[1]].limit
             if window is None:
                 window = cycle.window(cycle.promise(self._now), self._now)
-            self._long = limit > window
+            self._long = (jobs[entry[1]].spec.time_limit_s or NEVER) > window
             if not (self._long and self._too_long):
                 self._entry = entry
                 return self.key()

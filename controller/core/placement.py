@@ -48,6 +48,8 @@ class Ranking:
 
     __slots__ = (
         "_asked",
+        "_counted",
+        "_counted_gains",
         "_edition",
         "_filters",
         "_fits",
@@ -79,6 +81,8 @@ class Ranking:
         self._fits_at = self._scores_at = (-1, 0)
         self._edition = -1
         self._met = 0
+        self._counted = ((-1, 0), -1, 0)
+        self._counted_gains = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
         """Rows that changed since (layout, changes); None if there are none."""
@@ -135,7 +139,26 @@ class Ranking:
     @property
     def count(self) -> int:
         """How many nodes can hold the part now."""
-        return int(np.count_nonzero(self.fits))
+        fits = self.fits
+        if self._counted[:2] != (self._fits_at, self._met):
+            self._counted = self._fits_at, self._met, int(np.count_nonzero(fits))
+            self._counted_gains = self._nodes.gains
+        return self._counted[2]
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows that fit, in the order of names."""
+        rows: list[int] = np.flatnonzero(self.fits).tolist()
+        return rows
+
+    @property
+    def at_most(self) -> int:
+        """No more nodes than this can hold the part now: room only shrinks until `gains` grows.
+
+        Nothing is known of parts that want others near them: these come without a gain.
+        """
+        known = self._counted_gains == self._nodes.gains and not self._part.social
+        return self._counted[2] if known else len(self._nodes)
 
     @property
     def scores(self) -> Floats:
@@ -311,6 +334,11 @@ class Placer:
         if domains is None:
             return ranking.count >= shape.nodes
         return domains.spare(np.flatnonzero(ranking.fits), shape.nodes) >= 0
+
+    def too_few(self, ask: Ask | Shape) -> bool:
+        """Is it known already that fewer nodes fit than it needs? Other classes of the same part tell."""
+        ranking = self._rankings.get(ask.part)
+        return ranking is not None and ranking.at_most < (ask.nodes or 1)
 
     def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:
         """Do the filters keep every node of this place now, and is none barred?"""

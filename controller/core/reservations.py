@@ -98,7 +98,7 @@ class Reservations:
     @property
     def next_at(self) -> float:
         """When one begins or ends next."""
-        return min((each.turns_at for each in self), default=NEVER)
+        return NEVER if not self.by_name else min((each.turns_at for each in self), default=NEVER)
 
     def put(self, reservation: Reservation) -> None:
         """One more."""

@@ -51,10 +51,10 @@ class Shadow:
         if self._against:
             return self._advance_between(now)
         jobs = self._state.jobs
+        returns, release = self._state.returns, self._release_gpus if self._wants_gpus else self._release
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
-                for allocation in self._state.returns(jobs[job]):
-                    self._release(allocation)
+                release(returns(jobs[job]))
             self.spare = self._count_spare(self._fitting)
             if self.spare >= 0:
                 self._count_relevant()
@@ -69,8 +69,8 @@ class Shadow:
         release = next(releases, None)
         for moment in heapq.merge([now], turns, (end for end, _ in self._state.releases)):
             while release is not None and release[0] <= moment:
-                for allocation in self._state.returns(self._state.jobs[release[1]]):
-                    self._release(allocation)
+                returned = self._state.returns(self._state.jobs[release[1]])
+                (self._release_gpus if self._wants_gpus else self._release)(returned)
                 release = next(releases, None)
             at = max(moment, now)
             barred = {
@@ -98,12 +98,25 @@ class Shadow:
         if self._domains is not None:
             self._fitting = self._domains.relevant(self._fitting, self._shape.nodes)
 
-    def _release(self, allocation: Allocation) -> None:
-        row = self._state.nodes.by_name[allocation.node].row
-        if self._possible[row]:
-            self._give(row, allocation, 1)
-            if row not in self._fitting and self._holds(row):
-                self._fitting.add(row)
+    def _release(self, allocations: list[Allocation]) -> None:
+        """Where no GPUs are wanted. In a long queue nothing happens more often: it is all in one place."""
+        by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
+        cpu, memory, part = self._cpu, self._memory, self._shape.part
+        for allocation in allocations:
+            row = by_name[allocation.node].row
+            if possible[row]:
+                cpu[row] += allocation.cpu_milli
+                memory[row] += allocation.memory_mib
+                if cpu[row] >= part.cpu_milli and memory[row] >= part.memory_mib:
+                    fitting.add(row)
+
+    def _release_gpus(self, allocations: list[Allocation]) -> None:
+        for allocation in allocations:
+            row = self._state.nodes.by_name[allocation.node].row
+            if self._possible[row]:
+                self._give(row, allocation, 1)
+                if row not in self._fitting and self._holds(row):
+                    self._fitting.add(row)
 
     def _give(self, row: int, allocation: Allocation, sign: int) -> None:
         self._cpu[row] += sign * allocation.cpu_milli
@@ -124,7 +137,7 @@ class Shadow:
         return self._needs.met(self._gpus[row], self._models[row], row)
 
     def spoils(self, placer: Placer, part: Part, row: int) -> bool:
-        """Would this node, now with room for the promised job, have none beside the part?"""
+        """Would this node, then with room for the promised job, have none beside the part?"""
         if row not in self._fitting:
             return False
         wanted = self._shape.part
@@ -140,6 +153,15 @@ class Shadow:
         fits = self._holds(row)
         self._give(row, allocation, 1)
         return not fits
+
+    def spoilt(self, placer: Placer, part: Part, rows: list[int]) -> set[int]:
+        """The nodes among these that the part would spoil."""
+        fitting = self._fitting
+        if self._wants_gpus:
+            return {row for row in rows if row in fitting and self.spoils(placer, part, row)}
+        cpu, memory, wanted = self._cpu, self._memory, self._shape.part
+        cpu_milli, memory_mib = part.cpu_milli + wanted.cpu_milli, part.memory_mib + wanted.memory_mib
+        return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def take(self, placer: Placer, part: Part, place: Place) -> None:
         """The place is taken past the time of the promise. Call it before the nodes know."""
@@ -179,12 +201,12 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow, barred: Bools | No
         found = ranking.best(shape.nodes, barred)
         return placer.settle(shape, found) if len(found) == shape.nodes else None
     chosen: list[int] = []
-    rows, spare = ranking.in_order(barred), shadow.spare
-    for seen, row in enumerate(rows):
-        if shadow.spoils(placer, shape.part, row):
+    spoilt, spare = shadow.spoilt(placer, shape.part, ranking.rows), shadow.spare
+    if ranking.count - len(spoilt) + spare < shape.nodes:
+        return None  # before anybody asks which are best
+    for row in ranking.in_order(barred):
+        if row in spoilt:
             if not spare:
-                if len(chosen) + len(rows) - seen <= shape.nodes:
-                    return None
                 continue
             spare -= 1
         chosen.append(row)

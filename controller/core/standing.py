@@ -61,8 +61,7 @@ def receipt_of(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 def placing(state: State, now: float) -> Placing | None:
     """Places at this moment, or None if the order never moves: then entries compare as they are."""
-    order, jobs, quotas = state.order, state.jobs, state.quotas
-    moving = order if isinstance(order, Moving) else None
+    moving, jobs, quotas = state.moving, state.jobs, state.quotas
     if moving is None and not quotas.graded:
         return None
     view = View(state, now)

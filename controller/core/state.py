@@ -31,6 +31,8 @@ class State:
 
     def __init__(self, order: Order, keep_ended: int = 10_000, sharing: Sharing | None = None) -> None:
         self.order = order
+        self.moving = order if isinstance(order, Moving) else None
+        """The order, if places in it change while jobs wait."""
         self.shares = Shares(sharing or Sharing())
         self.keep_ended = keep_ended
         self.jobs: dict[int, Job] = {}
@@ -65,7 +67,7 @@ class State:
         if not job.ready:
             return
         order = self.order
-        group = order.group(job, self.tenant(job)) if isinstance(order, Moving) else ()
+        group = () if self.moving is None else self.moving.group(job, self.tenant(job))
         if not self.quotas.silent:  # whoever is at a limit is passed over as a whole
             group = (*group, job.user, job.spec.project, job.spec.queue)
         self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group)

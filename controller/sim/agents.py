@@ -57,12 +57,15 @@ class VirtualAgent:
             return None
         if isinstance(order, Stop):
             return self._stop(key, order, now)
-        return self.attempts.get(key) or self._start(order, key, now)
+        return self.start(key, order.time_limit_s, now)
 
-    def _start(self, order: Start, key: Key, now: float) -> AttemptStatus:
-        course = self._course(order.job, order.attempt)
-        limit = order.time_limit_s
-        runtime = course.runtime_s if limit is None else min(course.runtime_s, limit)
+    def start(self, key: Key, limit_s: float | None, now: float) -> AttemptStatus:
+        """Run an attempt, unless it runs already; what there is to report."""
+        known = self.attempts.get(key)
+        if known is not None:
+            return known
+        course = self._course(*key)
+        runtime = course.runtime_s if limit_s is None else min(course.runtime_s, limit_s)
         status = self.attempts[key] = _begun(key, now)
         self._later(runtime, self.name, key)
         return status

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core import inputs
+from controller.core.effects import StartOnNode
 from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
@@ -86,9 +87,17 @@ class Simulation:
             for event in decision.events:
                 self._witness(event)
         for effect in decision.effects:
-            if effect.node in self.cut or isinstance(effect.frame, CheckGpu):
+            if self.cut and effect.node in self.cut:
+                continue
+            agent = self.agents[effect.node]
+            if isinstance(effect, StartOnNode):  # the order itself would be written for nobody
+                status: AttemptStatus | None = agent.start(
+                    effect.launch.key, effect.launch.time_limit_s, self.now
+                )
+            elif isinstance(effect.frame, CheckGpu):
                 continue  # virtual GPUs never fall ill
-            status = self.agents[effect.node].obey(effect.frame, self.now)
+            else:
+                status = agent.obey(effect.frame, self.now)
             if status is not None:
                 self._keep_saved(status)
                 self.tell(inputs.AgentReported(effect.node, status))
