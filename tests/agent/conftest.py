@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.agent.driving import Driven, end_all
-from tests.agent.rig import remove_library
 
 
 @pytest.fixture
@@ -61,10 +60,3 @@ def python(request: pytest.FixtureRequest) -> str:
     if found is None:
         pytest.skip("no Python 3.9 here; name one with CORRAL_PYTHON39")
     return found
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_library_left() -> Iterator[None]:
-    """What was compiled for the tests goes with them."""
-    yield
-    remove_library()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -21,15 +22,10 @@ def library() -> Path:
     if compiler is None:
         pytest.skip("no C compiler here")
     folder = Path(tempfile.mkdtemp(prefix="corral-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [compiler, "-O1", "-Wall", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1")]
     subprocess.run([*command, str(_SOURCE)], check=True)
     return folder
-
-
-def remove_library() -> None:
-    """At the end of the tests, if it was made at all."""
-    if library.cache_info().currsize:
-        shutil.rmtree(library(), ignore_errors=True)
 
 
 class Rig:
