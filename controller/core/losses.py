@@ -78,7 +78,10 @@ def anew(job: Job, ended: JobEnded) -> JobRequeued | None:
         return None
     if job.stopping is not None and job.stopping is not Reason.MEMBER_FAILED:
         return None
-    return JobRequeued(job.id, ended.at, job.attempt, Reason.NODE_LOST, ended.detail)
+    limit = job.spec.restart.limit  # it counts like every other restart of the job
+    if limit is not None and job.wait.restarts >= limit:
+        return None
+    return JobRequeued(job.id, ended.at, job.attempt, Reason.NODE_LOST, ended.detail, restart=True)
 
 
 def told(job: Job, node: Node) -> str:

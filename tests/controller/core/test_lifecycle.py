@@ -8,7 +8,7 @@ from controller.core import inputs
 from controller.core.forecast import forecast, fork
 from controller.core.jobs import NEVER
 from tests.worlds import World, spec
-from wire.conditions import Restart, RestartWhen
+from wire.conditions import OnNodeLost, Restart, RestartWhen
 from wire.frames import AttemptStatus
 from wire.words import JobState, Reason
 
@@ -274,3 +274,14 @@ def test_an_order_to_an_old_attempt_does_not_touch_the_new_one(world: World) -> 
     world.tick()
     world.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=0)))
     assert (world.job(job).state, world.job(job).attempt) == (JobState.SCHEDULED, 2)
+
+
+def test_a_node_lost_again_and_again_takes_the_job_with_it_in_the_end(world: World) -> None:
+    asked = spec(1, on_node_lost=OnNodeLost.REQUEUE, restart=Restart(limit=2))
+    job = world.submit(asked)
+    for boot in ("b2", "b3", "b4"):
+        world.tick()
+        world.start(job)
+        world.join("a", boot=boot)
+    assert outcome(world, job) == (JobState.FAILED, Reason.NODE_LOST)
+    assert (world.job(job).attempt, world.job(job).wait.restarts) == (3, 2)
