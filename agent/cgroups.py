@@ -40,17 +40,26 @@ class Cgroups:
         ]
 
     def _settings(self, order: Start, max_processes: int) -> dict[str, list[tuple[str, str]]]:
-        quota = str(max(1_000, order.cpu_milli * _PERIOD_US // 1_000))
-        memory, processes = str(order.memory_mib << 20), ("pids.max", str(max_processes))
+        most_cpu, most_memory = order.most_cpu_milli, order.most_memory_mib
+        quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
+        memory = None if most_memory is None else str(most_memory << 20)
+        asked, processes = str(order.memory_mib << 20), ("pids.max", str(max_processes))
+        # Where all want CPU time at once, it is shared by what was asked for.
         if self.whole:
+            weight = str(min(10_000, max(1, order.cpu_milli // 10)))
             return {
-                "cpu": [("cpu.max", f"{quota} {_PERIOD_US}")],
-                "memory": [("memory.max", memory), ("memory.oom.group", "1")],
+                "cpu": [("cpu.weight", weight), ("cpu.max", f"{quota or 'max'} {_PERIOD_US}")],
+                "memory": [("memory.max", memory or "max"), ("memory.low", asked), ("memory.oom.group", "1")],
                 "pids": [processes],
             }
+        shares = str(min(262_144, max(2, order.cpu_milli * 1_024 // 1_000)))
         return {
-            "cpu": [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", quota)],
-            "memory": [("memory.limit_in_bytes", memory)],
+            "cpu": [
+                ("cpu.shares", shares),
+                ("cpu.cfs_period_us", str(_PERIOD_US)),
+                ("cpu.cfs_quota_us", quota or "-1"),
+            ],
+            "memory": [("memory.limit_in_bytes", memory or "-1")],
             "pids": [processes],
         }
 

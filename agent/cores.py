@@ -29,7 +29,8 @@ class Cores:
         if self._mode == "none":
             return [], []
         numa = list(order.numa) if self._host.cpus_of(order.numa) else []
-        if self._mode != "cores" or order.cpu_milli % 1_000:
+        exact = order.cpu_milli % 1_000 == 0 and order.most_cpu_milli == order.cpu_milli
+        if self._mode != "cores" or not exact:
             return self._host.cpus_of(numa), self._near(numa)
         count = order.cpu_milli // 1_000
         for nodes in [numa] if numa else [*([node] for node in self._emptiest()), []]:

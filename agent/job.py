@@ -20,7 +20,19 @@ class NotStarted(Exception):
 def start(launch: Launch, argv: list[str], task: dict[str, str]) -> int:
     """The pid of a task's first process, leader of its own session; raises NotStarted."""
     env = {**launch.env, **task} if task else launch.env
-    return (_spawn if launch.user is None else _fork)(launch, argv, env)
+    pid = (_spawn if launch.user is None else _fork)(launch, argv, env)
+    if launch.oom_score:
+        _offer(pid, launch.oom_score)
+    return pid
+
+
+def _offer(pid: int, oom_score: int) -> None:
+    """Let the kernel end it, and what it starts from now on, before others if memory runs out."""
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(str(oom_score))
+    except OSError:
+        pass  # it is over already
 
 
 def rehearse(launch: Launch) -> None:

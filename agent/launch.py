@@ -39,6 +39,7 @@ class Launch:
         checkpoint_dir: str = "",
         checkpoint_keep: int = 0,
         lease_s: float | None = None,
+        oom_score: int = 0,
     ) -> None:
         self.key = key
         self.place = place
@@ -65,6 +66,7 @@ class Launch:
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_keep = checkpoint_keep
         self.lease_s = lease_s
+        self.oom_score = oom_score
 
     def pack(self) -> bytes:
         """Length and content, as `take` reads them."""

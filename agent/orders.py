@@ -126,7 +126,8 @@ def launch_of(key: str, place: str, order: Start, account: Account, cpus: int) -
         tasks=environment.of_tasks(order),
         cwd=cwd,
         user=account.switch,
-        memory_mib=order.memory_mib,
+        memory_mib=order.most_memory_mib or 0,
+        oom_score=_oom_score(order),
         limit_s=order.time_limit_s,
         grace_s=order.grace_s,
         warn=(_number(order.warn_signal), order.warn_s) if order.warn_signal else None,
@@ -136,6 +137,14 @@ def launch_of(key: str, place: str, order: Start, account: Account, cpus: int) -
         checkpoint_keep=order.checkpoint_keep,
         lease_s=order.lease_s,
     )
+
+
+def _oom_score(order: Start) -> int:
+    """Who is ended first when the host runs out of memory: who was promised least of what it may use."""
+    if order.best_effort:
+        return 1_000
+    most = order.most_memory_mib or order.memory_mib
+    return 500 if most > order.memory_mib else 0
 
 
 def _number(name: str) -> int:

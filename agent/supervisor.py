@@ -313,7 +313,10 @@ class Supervisor:
         elif self.status is not None:
             code = os.WEXITSTATUS(self.status)
         if not self.why and self.status and self.group.overran():
-            self.why = f"out_of_memory: it needed more than its {self.launch.memory_mib} MiB"
+            own = self.launch.memory_mib
+            self.why = (
+                f"out_of_memory: {f'it needed more than its {own} MiB' if own else 'the host had no more'}"
+            )
         self._empty_group()
         self.output.trim()
         self._clean_up()

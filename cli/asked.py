@@ -214,6 +214,16 @@ class Asked:
     relax_after: Annotated[
         str | None, _option("--relax-after", "TIME", "When to do without; otherwise after 30m in the queue.")
     ] = None
+    cpu_limit: Annotated[
+        str | None, _option("--cpu-limit", "CORES", "CPU cores it may use while they are idle; else --cpus.")
+    ] = None
+    memory_limit: Annotated[
+        str | None, _option("--memory-limit", "SIZE", "Memory it may use while there is some; else --memory.")
+    ] = None
+    best_effort: Annotated[
+        bool,
+        typer.Option("--best-effort", help="Asks for next to nothing and gets what others leave: no limits."),
+    ] = False
     hold: Annotated[bool, typer.Option("--hold", help="Do not start it before it is released.")] = False
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Ousted, Preempted, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
-from wire.spec import JobSpec, gpus_text
+from wire.spec import JobSpec, gpus_text, qos_of
 from wire.text import counted, duration, memory, plain
 from wire.words import WHOLE_GPU, priority_name
 
@@ -61,8 +61,9 @@ def of_spec(spec: JobSpec) -> Facts:
         ("nodes lie in", str(spec.topology or "")),
         ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
         ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
-        ("cpus", f"{cores(spec.cpu_milli)} per node"),
-        ("memory", f"{memory(spec.memory_mib)} per node"),
+        ("cpus", f"{cores(spec.cpu_milli)} per node{_at_most(spec.cpu_limit_milli, cores)}"),
+        ("memory", f"{memory(spec.memory_mib)} per node{_at_most(spec.memory_limit_mib, memory)}"),
+        ("service", qos_of(spec) if qos_of(spec) != "guaranteed" else ""),
         ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
         ("rather nodes", _lines(*spec.preferences)),
         ("labels", _pairs(spec.labels)),
@@ -120,6 +121,10 @@ def of_restart(restart: Restart) -> str:
     first, most = duration(restart.delay_s), duration(restart.delay_most_s)
     wait = f"{first} to {most}" if restart.delay_most_s > restart.delay_s else first
     return f"{restart.when.value}, {times}, after {wait}{codes}"
+
+
+def _at_most(limit: int | None, told: Callable[[int], str]) -> str:
+    return "" if limit is None else f", {told(limit)} at most"
 
 
 def of_node(node: NodeView) -> Facts:

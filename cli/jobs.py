@@ -18,7 +18,12 @@ from wire.spec import JobSpec, gpus_text, problems
 
 T = TypeVar("T")
 
+BEST_EFFORT_CPU_MILLI, BEST_EFFORT_MEMORY_MIB = 100, 64
+"""What a best-effort job asks for: enough that no node is given endlessly many."""
+
 FLAGS = {
+    "cpu_limit_milli": "--cpu-limit",
+    "memory_limit_mib": "--memory-limit",
     "cpu_milli": "--cpus",
     "memory_mib": "--memory",
     "gpu_models": "--gpu-model",
@@ -83,6 +88,8 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         "priority": _one(given, "priority", units.priority),
         "cpu_milli": _one(given, "cpus", units.cores_milli),
         "memory_mib": _one(given, "memory", units.memory_mib),
+        "cpu_limit_milli": _one(given, "cpu_limit", units.cores_milli),
+        "memory_limit_mib": _one(given, "memory_limit", units.memory_mib),
         "time_limit_s": _one(given, "time", units.seconds),
         "grace_s": _one(given, "grace", units.seconds),
         "min_runtime_s": _one(given, "min_runtime", units.seconds),
@@ -106,8 +113,13 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         "warn_signal": _one(given, "warn_signal", units.signal),
         "warn_s": _one(given, "warn_time", units.seconds),
     }
+    best_effort = bool(_one(given, "best_effort", _yes))
+    if best_effort:
+        least = {"cpu_milli": BEST_EFFORT_CPU_MILLI, "memory_mib": BEST_EFFORT_MEMORY_MIB}
+        wishes = {**wishes, **{name: wishes[name] or value for name, value in least.items()}}
     return JobSpec(
         command=command,
+        best_effort=best_effort,
         name=_one(given, "name", str) or name[:200],
         gpus=gpus,
         gpu_models=tuple(_all(given, "gpu_model", str)),

@@ -25,6 +25,7 @@ from controller.config import (
     problem_at,
     problem_of,
 )
+from controller.core.events import Overcommit
 from controller.core.gates import WaitRules
 from controller.core.guarding import guarded
 from controller.core.health import Action, Care
@@ -93,6 +94,7 @@ def build_pipeline(config: Config) -> Pipeline:
         losses=Losses(
             OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
         ),
+        overcommit=Overcommit(config.overcommit.cpu, config.overcommit.memory),
         rules=rules,
         strategies=_strategies(config, problems),
         guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),

@@ -284,6 +284,19 @@ class Start:
     rank: int = 0
     nodes: int = 1
     barrier: bool = False
+    cpu_limit_milli: Optional[int] = None
+    memory_limit_mib: Optional[int] = None
+    best_effort: bool = False
+
+    @property
+    def most_cpu_milli(self) -> Optional[int]:
+        """How much CPU it may use at most; None: all there is."""
+        return None if self.best_effort else self.cpu_limit_milli or self.cpu_milli
+
+    @property
+    def most_memory_mib(self) -> Optional[int]:
+        """How much memory it may use at most; None: all there is."""
+        return None if self.best_effort else self.memory_limit_mib or self.memory_mib
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ class JobSpec:
     priority: int = PRIORITIES["NORMAL"]
     cpu_milli: int = 1000
     memory_mib: int = 1024
+    cpu_limit_milli: Optional[int] = None
+    memory_limit_mib: Optional[int] = None
+    best_effort: bool = False
     gpus: float = 0
     gpu_models: tuple[str, ...] = ()
     gpu: Optional[GpuWish] = None
@@ -79,6 +82,17 @@ class JobSpec:
 
 SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG", "ALRM")
 """What a job can be told by; a name may also be written SIGUSR1."""
+
+
+def qos_of(spec: JobSpec) -> str:
+    """guaranteed: what it asked for, no more; burstable: more while there is; best-effort: what is left."""
+    if spec.best_effort:
+        return "best-effort"
+    limits = ((spec.cpu_limit_milli, spec.cpu_milli), (spec.memory_limit_mib, spec.memory_mib))
+    beyond = any(limit is not None and limit > request for limit, request in limits)
+    return "burstable" if beyond else "guaranteed"
+
+
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
 MAX_ARRAY = 10_000
@@ -114,6 +128,14 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     )
     need(0 < spec.cpu_milli <= 10_000_000, "cpu_milli", "must be positive (1000 is one core)")
     need(0 < spec.memory_mib <= 1 << 30, "memory_mib", "must be positive")
+    for where, request, limit in (
+        ("cpu_limit_milli", spec.cpu_milli, spec.cpu_limit_milli),
+        ("memory_limit_mib", spec.memory_mib, spec.memory_limit_mib),
+    ):
+        need(limit is None or request <= limit <= 1 << 30, where, "must not be less than what is asked for")
+        need(
+            limit is None or not spec.best_effort, where, "has no meaning for a best-effort job: it has none"
+        )
     need(_whole_or_share(spec.gpus), "gpus", "must be a whole number, or a share of one GPU such as 0.25")
     need(spec.nodes is None or 1 <= spec.nodes <= 10_000, "nodes", "must be between 1 and 10000")
     if spec.nodes is not None and spec.nodes > 1 and _whole_or_share(spec.gpus):

@@ -123,9 +123,9 @@ def node_view(
     return NodeView(
         name=node.name,
         state=node.state,
-        cpu_milli=node.facts.cpu_milli,
+        cpu_milli=int(columns.cpu_total[row]),
         cpu_free_milli=int(columns.cpu_free[row]),
-        memory_mib=node.facts.memory_mib,
+        memory_mib=int(columns.memory_total[row]),
         memory_free_mib=int(columns.memory_free[row]),
         numa_nodes=node.facts.numa_nodes,
         labels=node.all_labels,

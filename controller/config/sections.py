@@ -246,6 +246,13 @@ class SchedulerSection(Section):
         return filled(section)
 
 
+class OvercommitSection(Section):
+    """How many times over what nodes have is given out."""
+
+    cpu: float = Field(1.0, ge=0.1, le=100)
+    memory: float = Field(1.0, ge=0.1, le=100)
+
+
 class QueueSection(Section):
     """One queue: what it demands of its jobs and gives them."""
 
@@ -426,6 +433,7 @@ class Config(BaseSettings):
     access: AccessSection = AccessSection()
     plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
+    overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
     preemption: PreemptionSection = PreemptionSection()

@@ -296,7 +296,7 @@ def _node_joined(state: State, event: events.NodeJoined) -> None:
     node.up, node.why, node.since = True, node.why if node.drained else "", event.at
     node.down = False
     node.version = event.version
-    state.nodes.equip(node, event.facts, event.boot_id)
+    state.nodes.equip(node, event.facts, event.boot_id, event.overcommit)
 
 
 def _node_went_away(state: State, event: events.NodeWentAway) -> None:

@@ -334,7 +334,11 @@ class Engine:
             for claimant in sorted(before.claims):
                 self._unclaim(self.state.jobs[claimant], f"node {given.node} is not what it was", now)
         had = {} if before is None else {gpu.uuid: gpu for gpu in before.facts.gpus}
-        self._record(events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version))
+        self._record(
+            events.NodeJoined(
+                given.node, now, hello.facts, hello.boot_id, hello.version, self.pipeline.overcommit
+            )
+        )
         self.doctor.joined(self.state.nodes.by_name[given.node], had, rebooted, now)
         told = set()
         for status in hello.attempts:

@@ -285,12 +285,28 @@ class NodeMarked(NodeEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Overcommit:
+    """How many times over what a node has is given out: requests are rarely used up."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+
+    def of(self, facts: NodeFacts) -> tuple[int, int]:
+        """CPU-milli and MiB that may be given out."""
+        return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
+
+
+AS_IT_IS = Overcommit()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeJoined(NodeEvent):
-    """An agent said hello: this is what the node has."""
+    """An agent said hello: this is what the node has, and how many times over it is given out."""
 
     facts: NodeFacts
     boot_id: str
     version: str = ""
+    overcommit: Overcommit = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)

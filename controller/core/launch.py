@@ -67,6 +67,9 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             rank=rank,
             nodes=len(job.members),
             barrier=len(job.members) > 1,
+            cpu_limit_milli=spec.cpu_limit_milli,
+            memory_limit_mib=spec.memory_limit_mib,
+            best_effort=spec.best_effort,
         )
         for rank, (node, member) in enumerate(job.members.items())
     }

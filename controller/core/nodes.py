@@ -10,7 +10,7 @@ import numpy as np
 from controller.core.columns import ABSENT, Columns, empty_columns
 from controller.core.company import Company
 from controller.core.demand import Demand
-from controller.core.events import Allocation
+from controller.core.events import AS_IT_IS, Allocation, Overcommit
 from controller.core.health import Condition
 from controller.core.marks import Marks
 from controller.core.needs import Kind
@@ -33,6 +33,7 @@ class Node:
     name: str
     labels: dict[str, str]
     facts: NodeFacts = NOTHING
+    overcommit: Overcommit = AS_IT_IS
     up: bool = False
     down: bool = False
     """Away for so long that nobody expects it back soon."""
@@ -221,11 +222,11 @@ class Nodes:
             self._write(node)
         self._renew()
 
-    def equip(self, node: Node, facts: NodeFacts, boot_id: str) -> None:
+    def equip(self, node: Node, facts: NodeFacts, boot_id: str, overcommit: Overcommit = AS_IT_IS) -> None:
         """The node told what it has."""
         self.unseen -= not node.boot_id
-        same = node.facts == facts
-        node.facts, node.boot_id = facts, boot_id
+        same = node.facts == facts and node.overcommit == overcommit
+        node.facts, node.boot_id, node.overcommit = facts, boot_id, overcommit
         if same:
             self.refresh(node)
         elif self._stale or len(facts.gpus) > self._columns.gpu_free.shape[1]:
@@ -358,8 +359,9 @@ class Nodes:
         columns.taints[row] = node.taints
         columns.turn[row] = self._turn.get(node.name, 0)
         columns.open[row] = node.up and not node.drained
-        columns.cpu_total[row] = facts.cpu_milli
-        columns.memory_total[row] = facts.memory_mib
+        cpu_milli, memory_mib = node.overcommit.of(facts)
+        columns.cpu_total[row] = cpu_milli
+        columns.memory_total[row] = memory_mib
         columns.gpu_count[row] = len(facts.gpus)
         columns.gpu_free[row] = ABSENT
         columns.gpu_model[row] = ABSENT
@@ -371,8 +373,8 @@ class Nodes:
             columns.gpu_model[row, slot] = columns.kinds.index(kind)
             if node.health_of(gpu) is GpuHealth.OK:
                 columns.gpu_free[row, slot] = WHOLE_GPU
-        columns.cpu_free[row] = facts.cpu_milli
-        columns.memory_free[row] = facts.memory_mib
+        columns.cpu_free[row] = cpu_milli
+        columns.memory_free[row] = memory_mib
         for allocation in node.taken():
             columns.cpu_free[row] -= allocation.cpu_milli
             columns.memory_free[row] -= allocation.memory_mib

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.events import AS_IT_IS, Overcommit
 from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.health import USUAL_CARE, Care
 from controller.core.losses import NO_LOSSES, Losses
@@ -144,6 +145,7 @@ class Pipeline:
     """How many waiting jobs get a promise under conservative backfill; None: all of them."""
     losses: Losses = NO_LOSSES
     """What becomes of jobs on nodes that are not heard of."""
+    overcommit: Overcommit = AS_IT_IS
     rules: Rules = NO_RULES
     """What the configuration says about who may have what."""
     strategies: tuple[Strategy, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.events import (
+    AS_IT_IS,
     Allocation,
     Event,
     JobEdited,
@@ -14,6 +15,7 @@ from controller.core.events import (
     JobPreempted,
     JobQueued,
     NodeEvent,
+    Overcommit,
     Victim,
 )
 from controller.core.gates import FRESH, Wait
@@ -126,6 +128,7 @@ class NodeRecord:
     host: HostSpec | None = None
     marks: Marks = field(default_factory=Marks)
     down: bool = False
+    overcommit: Overcommit = AS_IT_IS
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
@@ -278,6 +281,7 @@ def node_row(node: Node) -> NodeRow:
         node.host,
         node.marks,
         node.down,
+        node.overcommit,
     )
     return NodeRow(node.name, node.state.value, dumps(encode(record)))
 
@@ -304,6 +308,7 @@ def restore(
                 name=row.name,
                 labels=dict(record.labels),
                 facts=record.facts,
+                overcommit=record.overcommit,
                 drained=record.drained,
                 why=JUST_STARTED if was_there and not record.drained else record.why,
                 since=record.since,

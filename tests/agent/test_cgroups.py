@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,13 +51,33 @@ def test_v2_that_is_delegated_limits_and_ends(delegated: Path, monkeypatch: pyte
             f"{group}/corral/t/1.1",
             f"{group}/corral-agent/cgroup.procs",
             [
+                ("cpu.weight", "150"),
                 ("cpu.max", "150000 100000"),
                 ("memory.max", str(100 << 20)),
+                ("memory.low", str(100 << 20)),
                 ("memory.oom.group", "1"),
                 ("pids.max", "64"),
             ],
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "cpu", "memory"),
+    [
+        ({"cpu_limit_milli": 4_000}, "400000 100000", str(100 << 20)),
+        ({"memory_limit_mib": 300}, "150000 100000", str(300 << 20)),
+        ({"best_effort": True}, "max 100000", "max"),
+    ],
+)
+def test_limits_beyond_what_was_asked_for(
+    delegated: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], cpu: str, memory: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1_000)
+    [(_, _, settings)] = cgroups.find("auto", "t", delegated).parts("1.1", replace(ORDER, **changes), 64)
+    told = dict(settings)
+    assert (told["cpu.max"], told["memory.max"]) == (cpu, memory)
+    assert (told["cpu.weight"], told["memory.low"]) == ("150", str(100 << 20))
 
 
 def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
@@ -70,7 +92,7 @@ def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
         (
             f"{tmp_path}/cpu,cpuacct/corral/t/1.1",
             f"{tmp_path}/cpu,cpuacct/cgroup.procs",
-            [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "150000")],
+            [("cpu.shares", "1536"), ("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "150000")],
         ),
         (
             f"{tmp_path}/memory/mine/corral/t/1.1",

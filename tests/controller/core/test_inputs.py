@@ -25,7 +25,8 @@ def test_all_that_an_agent_told_is_told_again() -> None:
     told = {
         events.AttemptStarted: "job at attempt node pid",
         events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
-        events.NodeJoined: "node at facts boot_id version",
+        # Overcommit is not told: it is what the configuration makes of it.
+        events.NodeJoined: "node at facts boot_id version overcommit",
     }
     for kind, names in told.items():
         assert [field.name for field in fields(kind)] == names.split()
