@@ -67,9 +67,19 @@ def _nearest(rules: Rules, name: str) -> str:
 
 
 def over_quota(
-    quotas: Quotas, placer: Placer, spec: JobSpec, ask: Ask, user: str, count: int, now: float
+    quotas: Quotas,
+    placer: Placer,
+    spec: JobSpec,
+    ask: Ask,
+    user: str,
+    count: int,
+    now: float,
+    was: JobSpec | None = None,
 ) -> Refusal | None:
-    """Why so many more jobs may not be queued: too many wait already, or one alone would break a limit."""
+    """Why so many more jobs may not be queued: too many wait already, or one alone would break a limit.
+
+    With what a job `was` before an edit: where it is counted already it is not counted again.
+    """
     if quotas.silent:
         return None
     need = need_for(placer, ask, spec.time_limit_s, quotas.accounts.window_s)
@@ -77,7 +87,9 @@ def over_quota(
     if never is not None:
         message = f"can never start: {never.never}"
         return Refusal("over_quota", message, hint=f"Ask for less. {QUOTA_HINT}")
-    over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0), now)
+    counted = () if was is None else quotas.accounts.of(user, was)
+    kept = {account.key: [0, 0, 0, 0, -count, 0] for account in counted}
+    over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0), now, kept)
     if over is None:
         return None
     more = f", and these are {count} more" if count > 1 else ""

@@ -200,7 +200,7 @@ class Engine:
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
         if moves or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
             refusal = self._never(spec, ask) or over_quota(
-                self.state.quotas, self.placer, spec, ask, job.user, moves, now
+                self.state.quotas, self.placer, spec, ask, job.user, moves, now, job.spec
             )
             if refusal is not None:
                 return refusal

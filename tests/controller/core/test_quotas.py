@@ -132,6 +132,16 @@ def test_queued_jobs_are_counted_as_they_come_and_go() -> None:
     assert there.job(first).attempt == 1
 
 
+def test_a_job_that_moves_is_counted_where_it_comes_and_only_there() -> None:
+    there = world(users={"ada": Table(queued=1)}, queues={"b": Table(queued=1)})
+    job = there.submit(spec(queue="a"))
+    there.submit(spec(queue="b"), "bob")
+    refused = there.refuse(inputs.Edit(job, "ada", {"queue": "b"}))
+    assert "the quota of queue 'b' on queued jobs: 1 of 1 in use" in refused.message
+    there.tell(inputs.Edit(job, "ada", {"queue": "c"}))
+    assert there.job(job).spec.queue == "c"
+
+
 def test_an_array_is_taken_whole_or_not_at_all() -> None:
     there = world(users={"*": Table(queued=5)})
     refused = there.refuse(inputs.Submit(spec(array="0-5"), "ada"))
