@@ -40,6 +40,19 @@ class Asked:
         str | None,
         _option("--tasks-per-node", "N", "Start the command N times on each node; otherwise once."),
     ] = None
+    min_nodes: Annotated[
+        str | None, _option("--min-nodes", "N", "Start on fewer nodes, but not on fewer than these.")
+    ] = None
+    assembly_time: Annotated[
+        str | None, _option("--assembly-time", "TIME", "Wait so long for all of them first.")
+    ] = None
+    on_member_failure: Annotated[
+        str | None,
+        _option("--on-member-failure", "POLICY", "When one node's part fails: fail, continue or restart."),
+    ] = None
+    elastic: Annotated[
+        bool, typer.Option("--elastic", help="Lose and gain nodes while it runs, down to --min-nodes.")
+    ] = False
     gpu_model: Annotated[
         list[str], _option("--gpu-model", "MODEL", "Only GPUs of this model; may be repeated.")
     ] = field(default_factory=list)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from cli import units
 from cli.exits import Mistake
 from wire.conditions import MAX_CODES, MAX_RESTARTS, Dependency, OnNodeLost, Restart, RestartWhen, Until
+from wire.gangs import Gang, MemberFailure
 from wire.spec import array_indices
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -44,6 +45,24 @@ def on_node_lost(text: str) -> OnNodeLost:
         return OnNodeLost(text)
     except ValueError:
         words = ", ".join(each.value for each in OnNodeLost)
+        raise ValueError(f"cannot read {text!r}; there are {words}") from None
+
+
+def gang_of(
+    least: int | None, assembly_s: float | None, failure: MemberFailure | None, elastic: bool
+) -> Gang | None:
+    """How a job on several nodes keeps together; None if nothing was said about that."""
+    if least is None and assembly_s is None and failure is None and not elastic:
+        return None
+    return Gang(least, assembly_s or 0.0, failure or MemberFailure.FAIL, elastic)
+
+
+def on_member_failure(text: str) -> MemberFailure:
+    """What becomes of the other members when one fails."""
+    try:
+        return MemberFailure(text)
+    except ValueError:
+        words = ", ".join(each.value for each in MemberFailure)
         raise ValueError(f"cannot read {text!r}; there are {words}") from None
 
 

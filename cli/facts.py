@@ -9,6 +9,7 @@ from cli.tables import clock, cores, elapsed, exit_text
 from wire.api import Held, JobDetail, JobView, NodeView, Ousted, Preempted, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
+from wire.gangs import MemberFailure
 from wire.spec import JobSpec, gpus_text, qos_of
 from wire.text import counted, duration, memory, plain
 from wire.words import WHOLE_GPU, priority_name
@@ -60,6 +61,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("of each gpu", str(spec.gpu or "")),
         ("nodes lie in", str(spec.topology or "")),
         ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
+        ("gang", _gang(spec)),
         ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
         ("cpus", f"{cores(spec.cpu_milli)} per node{_at_most(spec.cpu_limit_milli, cores)}"),
         ("memory", f"{memory(spec.memory_mib)} per node{_at_most(spec.memory_limit_mib, memory)}"),
@@ -208,6 +210,22 @@ def _checkpoint(saved: Checkpoint | None) -> str:
 
 def _preempted(each: Preempted) -> str:
     return f"{clock(each.at)} by {each.by}, attempt {each.attempt}: {each.gpu_hours:.1f} GPU-hours lost"
+
+
+def _gang(spec: JobSpec) -> str:
+    """With how few nodes it does, and what becomes of the others when one fails."""
+    gang, told = spec.gang, []
+    if gang.min_nodes is not None:
+        wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
+        told.append(f"starts on {gang.min_nodes} or more{wait}")
+    if gang.elastic:
+        told.append("elastic")
+    if gang.on_failure is not MemberFailure.FAIL:
+        told.append(
+            {MemberFailure.CONTINUE: "goes on", MemberFailure.RESTART: "starts anew"}[gang.on_failure]
+        )
+        told[-1] += " when one fails"
+    return "; ".join(told)
 
 
 def _preemptible(spec: JobSpec) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cli import script, units
 from cli.asked import WISHES, Asked, Given, Layer, from_environment, from_flags, merged
-from cli.conditions import AFTER, moment, on_node_lost, restart_of
+from cli.conditions import AFTER, gang_of, moment, on_member_failure, on_node_lost, restart_of
 from cli.exits import Mistake
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.company import job_term_of
@@ -53,6 +53,9 @@ FLAGS = {
     "warn_s": "--warn-time",
     "preemptible": "--not-preemptible",
     "min_runtime_s": "--min-runtime",
+    "gang.min_nodes": "--min-nodes",
+    "gang.elastic": "--elastic",
+    "gang.assembly_s": "--assembly-time",
 }
 """Options of another name than the field they set."""
 
@@ -92,6 +95,12 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         "memory_limit_mib": _one(given, "memory_limit", units.memory_mib),
         "time_limit_s": _one(given, "time", units.seconds),
         "grace_s": _one(given, "grace", units.seconds),
+        "gang": gang_of(
+            _one(given, "min_nodes", units.count),
+            _one(given, "assembly_time", units.seconds),
+            _one(given, "on_member_failure", on_member_failure),
+            bool(_one(given, "elastic", _yes)),
+        ),
         "min_runtime_s": _one(given, "min_runtime", units.seconds),
         "array": _one(given, "array", str),
         "begin_at": _one(given, "begin", moment),

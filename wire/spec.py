@@ -9,6 +9,7 @@ from typing import Callable, Iterator, Mapping, Optional
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.company import JobTerm, company_problems
 from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, condition_problems
+from wire.gangs import NO_GANG, Gang, gang_problems
 from wire.gpuwish import GpuWish, Topology, wish_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
@@ -63,6 +64,7 @@ class JobSpec:
     grace_s: float = 10.0
     array: Optional[str] = None
     hold: bool = False
+    gang: Gang = NO_GANG
     preemptible: bool = True
     min_runtime_s: float = 0.0
     checkpoint_command: tuple[str, ...] = ()
@@ -169,6 +171,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         except ValueError as error:
             found.append(("array", str(error)))
     found.extend(condition_problems(spec))
+    found.extend(gang_problems(spec))
     return found
 
 

@@ -90,6 +90,15 @@ def _preemption_planned(facts: Facts) -> str:
     return f"job {facts['job']} gets {nodes} from job {victims}: {lost:.1f} GPU-hours lost"
 
 
+def _job_shrunk(facts: Facts) -> str:
+    nodes, lost = ", ".join(facts["nodes"]), facts["gpu_hours"]
+    return f"job {facts['job']} gives up {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
+
+
+def _job_grew(facts: Facts) -> str:
+    return f"job {facts['job']} got {', '.join(each['node'] for each in facts['allocations'])} as well"
+
+
 def _job_preempted(facts: Facts) -> str:
     return f"job {facts['job']} was preempted by {facts['by']}: {facts['gpu_hours']:.1f} GPU-hours lost"
 
@@ -169,6 +178,8 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "PreemptionDropped": lambda facts: (
         f"no room is kept for job {facts['job']} any more{_because(facts['why'])}"
     ),
+    "JobShrunk": _job_shrunk,
+    "JobGrew": _job_grew,
     "JobPreempted": _job_preempted,
     "JobRequeued": _job_requeued,
     "JobEnded": _job_ended,

@@ -37,7 +37,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         detail=job.detail,
         priority=job.priority,
         gpus=spec.gpus,
-        nodes=len(job.members) or _nodes_asked(engine, job),
+        nodes=len(job.staying) or len(job.members) or _nodes_asked(engine, job),
         cpu_milli=spec.cpu_milli,
         memory_mib=spec.memory_mib,
         attempt=job.attempt,

@@ -117,6 +117,19 @@ class Accounts:
             used[QUEUED] -= 1
             used[GPU_TIME] += need[GPU_TIME]
 
+    def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
+        """A job that runs holds these as well; its members have them already."""
+        every = [member.allocation for member in job.members.values()]
+        promised = held(every, job.limit, self.window_s)[GPU_TIME]
+        more = held(allocations, job.limit, self.window_s)
+        for account in self.of(job.user, job.spec):
+            used = account.used
+            used[CPU] += more[CPU]
+            used[MEMORY] += more[MEMORY]
+            used[GPU] += more[GPU]
+            used[GPU_TIME] += promised - self._promised[job.id]
+        self._promised[job.id] = promised
+
     def free(self, job: Job, allocation: Allocation, at: float) -> None:
         """One member of an attempt is over."""
         gpu_milli = spent = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from controller.core.accounts import GPU_TIME, Amount, Key
+from controller.core.accounts import GPU_TIME, Amount, Key, held
 from controller.core.admission import need_for
+from controller.core.events import Allocation
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.queue import Entry
@@ -32,6 +33,14 @@ class Allowance:
         if self._state.quotas.silent:
             return None
         return self._over(job, now, self._claimed(job))
+
+    def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
+        """Would a job that runs stay within the limits if it held these as well?"""
+        if self._state.quotas.silent:
+            return True
+        cpu, memory, gpu, _, _, time = held(allocations, job.limit, self._state.accounts.window_s)
+        need = cpu, memory, gpu, 0, 0, time
+        return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def those_who_may(self, entries: Iterable[Entry], now: float) -> Iterator[Entry]:
         """Out of all that wait, in order, those who may start beside those before them."""

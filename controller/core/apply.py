@@ -146,16 +146,37 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
-    sharing = state.shares.sharing
-    by_model = sharing.by_model
-    for allocation in event.allocations:
+    _hold(state, job, event.allocations, event.at)
+    state.expect(job)
+    state.accounts.place(job, event.allocations)
+
+
+def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
+    """The job holds these from now on, and its tenant uses them."""
+    sharing, before = state.shares.sharing, job.charge
+    for allocation in allocations:
         state.nodes.hold(job.id, allocation)
         if job.ask.part.social:
             state.nodes.meet(job.ask.part, allocation.node)
-        job.charge += sharing.charge(allocation, state.nodes.models(allocation.node) if by_model else {})
-    state.shares.use(state.tenant(job), job.charge, event.at)
-    state.expect(job)
-    state.accounts.place(job, event.allocations)
+        job.charge += sharing.charge(
+            allocation, state.nodes.models(allocation.node) if sharing.by_model else {}
+        )
+    state.shares.use(state.tenant(job), job.charge - before, at)
+
+
+def _job_grew(state: State, event: events.JobGrew) -> None:
+    job = state.jobs[event.job]
+    more = {allocation.node: Member(allocation) for allocation in event.allocations}
+    job.seat({**job.members, **more})  # a launch that is looked at later keeps the members it had
+    _hold(state, job, event.allocations, event.at)
+    state.accounts.grow(job, event.allocations)
+
+
+def _job_shrunk(state: State, event: events.JobShrunk) -> None:
+    job = state.jobs[event.job]
+    for node in event.nodes:
+        job.members[node].leaving = True
+    state.preempted_at.append(event.at)
 
 
 def _member_ready(state: State, event: events.MemberReady) -> None:
@@ -167,9 +188,15 @@ def _attempt_started(state: State, event: events.AttemptStarted) -> None:
     member = job.members[event.node]
     member.started_at, member.pid = event.at, event.pid
     job.unstarted -= 1
-    if not job.unstarted:
-        _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
-        job.started_at = event.at
+    if not job.unstarted and job.state is JobState.SCHEDULED:
+        _run(state, job, event.at)
+
+
+def _run(state: State, job: Job, at: float) -> None:
+    """All who can be there are."""
+    _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
+    job.started_at = at
+    state.note_elastic(job)
 
 
 def _attempt_exited(state: State, event: events.AttemptExited) -> None:
@@ -177,6 +204,11 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     member = job.members[event.node]
     member.ended_at = event.at
     job.unended -= 1
+    if member.started_at is None:
+        job.unstarted -= 1
+        begun = [each.started_at for each in job.members.values() if each.started_at is not None]
+        if begun and not job.unstarted and job.state is JobState.SCHEDULED:
+            _run(state, job, max(begun))  # the others do without it
     member.code, member.signal, member.why = event.code, event.signal, event.why
     member.cpu_s, member.max_rss_mib, member.use = event.cpu_s, event.max_rss_mib, event.use
     job.checkpoint = newest(job.checkpoint, event.checkpoint)
@@ -206,11 +238,11 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
     job.claim_from = event.victims
     job.reason = Reason.PREEMPTING
-    victims = [victim.job for victim in event.victims]
-    for victim in victims:
-        state.jobs[victim].yields_to += (job.id,)
+    for victim in event.victims:
+        if not victim.nodes:
+            state.jobs[victim.job].yields_to += (job.id,)
     for allocation in event.allocations:
-        state.nodes.claim(job.id, allocation, victims)
+        state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
     state.claims[job.id] = None
     state.expect(job)
 
@@ -241,6 +273,7 @@ def _job_preempted(state: State, event: events.JobPreempted) -> None:
 def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
     _move(job, JobState.QUEUED, event.reason, event.detail)
+    state.note_elastic(job)
     state.unexpect(job)
     state.accounts.finish(job, again=True)
     _stop_charging(state, job, event.at)
@@ -259,6 +292,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
 def _job_ended(state: State, event: events.JobEnded) -> None:
     job = state.jobs[event.job]
     _move(job, event.state, event.reason, event.detail)
+    state.note_elastic(job)
     _unclaim(state, job)
     state.unexpect(job)
     _stop_charging(state, job, event.at)
@@ -388,6 +422,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.StopRequested: _stop_requested,
     events.PreemptionPlanned: _preemption_planned,
     events.PreemptionDropped: _preemption_dropped,
+    events.JobShrunk: _job_shrunk,
+    events.JobGrew: _job_grew,
     events.JobPreempted: _job_preempted,
     events.JobRequeued: _job_requeued,
     events.JobEnded: _job_ended,

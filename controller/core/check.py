@@ -73,7 +73,7 @@ def _check_claims(state: State) -> list[str]:
         for victim, claimant in node.leaving.items():
             if victim not in node.held or claimant not in node.claims:
                 wrong.append(f"job {victim} leaves {node.name} for job {claimant}, which is not so")
-            elif state.jobs[victim].stopping is None:
+            elif state.jobs[victim].stopping is None and not state.jobs[victim].members[node.name].leaving:
                 wrong.append(f"job {victim} leaves {node.name}, but is not being stopped")
     return wrong
 

@@ -8,10 +8,10 @@ from itertools import islice
 
 from controller.core.accounts import GPU_TIME
 from controller.core.allowance import Allowance
-from controller.core.events import JobPlaced, PreemptionDropped, PreemptionPlanned
+from controller.core.events import JobGrew, JobPlaced, PreemptionDropped, PreemptionPlanned
 from controller.core.jobs import NEVER, Job
 from controller.core.passing import Walk
-from controller.core.placement import Place, Placer
+from controller.core.placement import Place, Placer, Shape
 from controller.core.plan import Plan
 from controller.core.plugin import Backfill
 from controller.core.preemption import Preemption
@@ -22,7 +22,7 @@ from controller.core.standing import placing
 from controller.core.state import State
 from wire.words import Reason
 
-Step = JobPlaced | PreemptionPlanned | PreemptionDropped
+Step = JobPlaced | JobGrew | PreemptionPlanned | PreemptionDropped
 
 
 class Cycle:
@@ -57,6 +57,7 @@ class Cycle:
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
+            yield from self._grow(now)
             return
         self.placing = placing(self.state, now)
         if self.mode is Backfill.CONSERVATIVE:
@@ -72,6 +73,30 @@ class Cycle:
             self._seen = self._sight()
             if self.head is not None:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
+        if not len(queue):
+            yield from self._grow(now)
+
+    def _grow(self, now: float) -> Iterator[JobGrew]:
+        """Nobody waits: elastic jobs get what they miss, those that came first before the others."""
+        for job in [self.state.jobs[each] for each in sorted(self.state.elastic)]:
+            missing = (job.ask.nodes or 0) - len(job.staying)
+            if (
+                missing <= 0
+                or job.stopping is not None
+                or job.ask.topology is not None
+                or len(job.staying) < len(job.running)
+            ):
+                continue
+            ranking = self.placer.ranking(job.ask.part)
+            rows, nodes = ranking.in_order(self.state.barred(job, now)), self.state.nodes.rows
+            # An agent runs an attempt once: where it was, it cannot come back to.
+            free = [row for row in rows if nodes[row].name not in job.members][:missing]
+            while free:
+                place = self.placer.settle(Shape(job.ask.part, len(free)), sorted(free))
+                if self.allowance.may_grow(job, place.allocations, now):
+                    yield JobGrew(job.id, now, job.attempt, place.allocations)
+                    break
+                free.pop()
 
     def forget(self, job: int) -> None:
         """What was promised to a waiting job holds no longer: it asks for something else."""
@@ -131,17 +156,18 @@ class Cycle:
 
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""
-        while self.placer.pipeline.strategies and len(self.state.queue):
+        while len(self.state.queue):
             heads = [head for lane in self._allowed(now) if (head := lane.head()) is not None]
             if not heads:
                 return
             _, job = min(heads, key=self.place)
             found = self.state.jobs[job]
-            fits = self.placer.find(found.ask, self.state.barred(found, now)) is not None
-            plan = None if fits else self.preemption.plan(found, now)
-            if plan is None:
+            if self.placer.find(found.ask, self.state.barred(found, now)) is not None:
                 return
-            yield plan
+            step = self._otherwise(job, now)
+            if step is None:
+                return
+            yield step
 
     def _nothing_changed(self, fresh: list[int]) -> bool:
         head, queue, place = self.head, self.state.queue, self.place
@@ -212,7 +238,7 @@ class Cycle:
                 self._pass_over(heads, lanes, lane, head if over.place == GPU_TIME else None)
                 continue
             place = self.find(lane, head[1], now)
-            step = self._plan_room(head[1], now) if place is None else self.placed(head[1], place, now)
+            step = self._otherwise(head[1], now) if place is None else self.placed(head[1], place, now)
             if step is None:
                 self.head = head
                 return
@@ -234,8 +260,23 @@ class Cycle:
             lanes[following[1]] = lane
             heapq.heapreplace(heads, (self.place(following), following))
 
-    def _plan_room(self, job: int, now: float) -> PreemptionPlanned | None:
-        return self.preemption.plan(self.state.jobs[job], now) if self.placer.pipeline.strategies else None
+    def _otherwise(self, number: int, now: float) -> JobPlaced | PreemptionPlanned | None:
+        """What else there is for a job whose turn it is and who finds no place: fewer nodes, or victims."""
+        job = self.state.jobs[number]
+        if job.ask.least is None:
+            return self._plan_room(job, now)
+        patience = job.ready_at + job.spec.gang.assembly_s
+        if now >= patience:
+            fewer = self.placer.find_fewer(job.ask, self.state.barred(job, now))
+            if fewer is not None:
+                return self.placed(number, fewer, now)
+        plan = self._plan_room(job, now)
+        if now < patience:
+            self.preemption.again_at = min(self.preemption.again_at, patience)
+        return plan
+
+    def _plan_room(self, job: Job, now: float) -> PreemptionPlanned | None:
+        return self.preemption.plan(job, now) if self.placer.pipeline.strategies else None
 
     def _hopeful(self) -> Iterator[Lane]:
         """Classes of which one job at least may fit somewhere now."""

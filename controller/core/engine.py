@@ -21,7 +21,7 @@ from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import Launch, starts_of
 from controller.core.marks import mark_problem
-from controller.core.outcome import PREEMPTED, outcome_of, was_preempted
+from controller.core.outcome import PREEMPTED, SHRUNK, goes_on, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.preemption import UNGUARDED, NotAbove, Preemption
@@ -38,7 +38,7 @@ from wire.spec import JobSpec, array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
 
-_STIRRING = (events.AttemptStarted,)
+_STIRRING = (events.AttemptStarted, events.JobShrunk, events.JobGrew)
 """What changes how much a job would lose without changing what it holds."""
 
 MAX_KEY = 200
@@ -348,7 +348,9 @@ class Engine:
             job = self.state.jobs[job_id]
             known = (job.id, job.attempt) in told
             # What is to run again may have come to its end unheard of before the host went down.
-            if job.stopping and (known or not rebooted or job.stopping is not Reason.PREEMPTED):
+            if job.members[given.node].leaving and known and job.stopping is None:
+                self._send_leave(job, given.node)
+            elif job.stopping and (known or not rebooted or job.stopping is not Reason.PREEMPTED):
                 self._send_stop(job, given.node)
             elif not known:
                 self._attempt_untold(given.node, job, now, rebooted)
@@ -411,7 +413,11 @@ class Engine:
         if not job.unended:
             self._over(job, now)
         elif job.members[node].failed and job.stopping is None:
-            self._stop(job, Reason.MEMBER_FAILED, node, now)
+            if goes_on(job):
+                for release in gangs.all_go(job):
+                    self._order(release)
+            else:
+                self._stop(job, Reason.MEMBER_FAILED, node, now)
 
     def _over(self, job: Job, now: float) -> None:
         """All its processes have returned: the outcome, or the queue again."""
@@ -505,8 +511,28 @@ class Engine:
         return min(self.keeper.next_at, self.state.reservations.next_at, again_at)
 
     def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
+        by = f"job {job.label}"
         for victim in plan.victims:
-            self._stop(self.state.jobs[victim.job], Reason.PREEMPTED, f"job {job.label}", now, plan.by)
+            other = self.state.jobs[victim.job]
+            if victim.nodes:
+                self._record(
+                    events.JobShrunk(other.id, now, other.attempt, victim.nodes, by, victim.gpu_hours)
+                )
+                for node in victim.nodes:
+                    self._send_leave(other, node)
+            else:
+                self._stop(other, Reason.PREEMPTED, by, now, plan.by)
+
+    def _send_leave(self, job: Job, node: str) -> None:
+        """What an elastic job runs on the node ends; the rest goes on."""
+        grace = max(job.spec.grace_s, self.pipeline.guards.grace_s)
+        saving = job.spec.checkpoint_s if job.spec.saves else 0.0
+        self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
+
+    def _grew(self, job: Job, grown: events.JobGrew) -> None:
+        starts = starts_of(job, self._addresses(job))
+        for allocation in grown.allocations:
+            self._order(SendToNode(allocation.node, starts[allocation.node]))
 
     def _tick(self, _given: inputs.Tick, now: float) -> Reply:
         self.pipeline.watch.turn += 1
@@ -527,6 +553,8 @@ class Engine:
                 launch = Launch(job, self._addresses(job))
                 for node in job.members:
                     self._order(StartOnNode(node, launch))
+            elif isinstance(step, events.JobGrew):
+                self._grew(job, step)
             elif isinstance(step, events.PreemptionPlanned):
                 self._make_room(job, step, now)
 

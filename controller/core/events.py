@@ -202,6 +202,8 @@ class Victim:
     job: int
     gpu_hours: float
     attempt: int = 0
+    nodes: tuple[str, ...] = ()
+    """Of an elastic job only what runs there has to end; empty: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +219,34 @@ class PreemptionPlanned(JobEvent):
     strategy: str
     by: float
 
+    def leaving(self, node: str) -> list[int]:
+        """The jobs that leave this node, or all nodes."""
+        return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
+
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
     """What was kept for the job is kept no longer: it cannot start there any more, or is not to."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobShrunk(JobEvent):
+    """What an elastic job runs on these nodes is being ended so that others can run; the rest goes on."""
+
+    attempt: int
+    nodes: tuple[str, ...]
+    by: str
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobGrew(JobEvent):
+    """An elastic job got more nodes, because nobody else waited for them."""
+
+    attempt: int
+    allocations: tuple[Allocation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +469,8 @@ Event = (
     | StopRequested
     | PreemptionPlanned
     | PreemptionDropped
+    | JobShrunk
+    | JobGrew
     | JobPreempted
     | JobRequeued
     | JobEnded

@@ -66,6 +66,11 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
     if found:
         dominant = max(found, key=lambda loss: loss.lost)
         sentence += f": {dominant.message}"
+    if job.ask.least is not None:
+        left = job.ready_at + job.spec.gang.assembly_s - now
+        sentence += f"; {counted(job.ask.least, 'node')} will do" + (
+            f" in {duration(left)}" if left > 0 else ""
+        )
     return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.core.engine import Engine
-from controller.core.events import JobPlaced, PreemptionPlanned, StopRequested
+from controller.core.events import JobPlaced, JobShrunk, PreemptionPlanned, StopRequested
 from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.notes import notes_of
-from controller.core.outcome import PREEMPTED
+from controller.core.outcome import PREEMPTED, SHRUNK
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from wire.frames import AttemptStatus
@@ -66,6 +66,8 @@ def forecast(
     decisions = tuple(ahead.handle(given, now) for given in first)
     for job in [job for job in ahead.state.live() if job.stopping is not None and job.stop_by is None]:
         _end(ahead, job, now)
+    for job in [ahead.state.jobs[each] for each in ahead.state.elastic]:
+        _leave(ahead, job, now)
     starts: dict[int, Start] = {}
     plans: list[PreemptionPlanned] = []
     moment, vain = now, 0
@@ -75,6 +77,8 @@ def forecast(
                 vain = 0
                 nodes = tuple(each.node for each in event.allocations)
                 starts.setdefault(event.job, Start(moment, nodes))
+            elif isinstance(event, JobShrunk):
+                _leave(ahead, ahead.state.jobs[event.job], moment)
             elif isinstance(event, PreemptionPlanned):
                 plans.append(event)
             elif isinstance(event, StopRequested) and event.until is None:
@@ -90,6 +94,13 @@ def forecast(
         moment = max(moment, following)
         _end_due(ahead, moment)
     return Forecast(starts, decisions, False, tuple(plans))
+
+
+def _leave(engine: Engine, job: Job, moment: float) -> None:
+    """What an elastic job is to give up has ended."""
+    for member in [member for member in job.running if member.leaving]:
+        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
+        engine.handle(AgentReported(member.allocation.node, over), moment)
 
 
 def _end_due(engine: Engine, moment: float) -> None:

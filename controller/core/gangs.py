@@ -22,6 +22,12 @@ def releases(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
     """Once all are ready all may go; who says again that it waits has missed it, and is told again."""
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
-    if all(member.ready or member.started_at is not None for member in job.members.values()):
-        waiting = [name for name, member in job.members.items() if member.started_at is None]
+    yield from all_go(job)
+
+
+def all_go(job: Job) -> Iterator[SendToNode]:
+    """The word to all who wait, if nobody has to be waited for who may still come."""
+    members = {name: member for name, member in job.members.items() if member.ended_at is None}
+    if all(member.ready or member.started_at is not None for member in members.values()):
+        waiting = [name for name, member in members.items() if member.started_at is None]
         yield from (SendToNode(name, Go(job.id, job.attempt)) for name in waiting)

@@ -33,6 +33,8 @@ class Member:
     ready: bool = False
     """At the barrier of its gang, or beyond it."""
     use: GpuUse | None = None
+    leaving: bool = False
+    """It was told to end, while the others go on: however it ends, that is no failure."""
 
     def gpu_s(self, since: float, until: float) -> float:
         """GPU-seconds that it held between two moments; a share counts as one."""
@@ -43,7 +45,7 @@ class Member:
     @property
     def failed(self) -> bool:
         """Ended, and not with exit code 0."""
-        return self.ended_at is not None and not (self.code == 0 and not self.why)
+        return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Job:
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0
-    """Members whose process has not been seen yet."""
+    """Members whose process has not been seen yet, and may still come."""
     unended: int = 0
     """Members that hold something now."""
     quality: int | None = None
@@ -153,18 +155,40 @@ class Job:
         return since if self.checkpoint is None else max(since, self.checkpoint.at)
 
     @property
+    def staying(self) -> list[Member]:
+        """Members that hold something and were not told to leave."""
+        return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
+
+    def spare(self, node: str) -> bool:
+        """May what it runs on this node be ended, and the rest go on?"""
+        gang = self.spec.gang
+        return (
+            gang.elastic
+            and self.state is JobState.RUNNING
+            and node != next(iter(self.members))
+            and len(self.staying) > (gang.min_nodes or 0)
+        )
+
+    @property
     def gpu_milli(self) -> int:
         """What its attempt was given of GPUs, over all nodes."""
-        return sum(gpu.milli for member in self.members.values() for gpu in member.allocation.gpus)
+        return sum(self._milli(member) for member in self.members.values() if not member.leaving)
 
-    def unsaved(self, now: float) -> float:
-        """GPU-hours that would be lost if the attempt ended now."""
-        return self.gpu_milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
+    @staticmethod
+    def _milli(member: Member) -> int:
+        return sum(gpu.milli for gpu in member.allocation.gpus)
+
+    def unsaved(self, now: float, nodes: tuple[str, ...] = ()) -> float:
+        """GPU-hours that would be lost if the attempt ended now, or what it runs on these nodes."""
+        milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
+        return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
     def seat(self, members: dict[str, Member]) -> None:
         """Give the job the members of its attempt."""
         self.members = members
-        self.unstarted = sum(member.started_at is None for member in members.values())
+        self.unstarted = sum(
+            member.started_at is None and member.ended_at is None for member in members.values()
+        )
         self.unended = sum(member.ended_at is None for member in members.values())
 
     @property

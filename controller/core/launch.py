@@ -65,7 +65,7 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             warn_s=spec.warn_s,
             tasks=spec.tasks_per_node,
             rank=rank,
-            nodes=len(job.members),
+            nodes=len(job.staying),
             barrier=len(job.members) > 1,
             cpu_limit_milli=spec.cpu_limit_milli,
             memory_limit_mib=spec.memory_limit_mib,
@@ -88,7 +88,8 @@ def place_of(node: str, rank: int) -> dict[str, str]:
 
 def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
     """What every member can read about its job, in our words and in those that launchers know."""
-    nodes = list(job.members)
+    nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
+    first = next(iter(job.members))
     listed, count = ",".join(nodes), str(len(nodes))
     made = {
         "CORRAL_JOB_ID": str(job.id),
@@ -101,11 +102,14 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         "NNODES": count,
         **_in_slurms_words(job, listed, count),
     }
+    if job.spec.gang.elastic:
+        made["CORRAL_MIN_NODES"] = str(job.spec.gang.min_nodes)
+        made["CORRAL_MAX_NODES"] = str(job.spec.nodes)
     if job.array is not None:
         made["CORRAL_ARRAY_ID"] = made["SLURM_ARRAY_JOB_ID"] = str(job.array)
         made["CORRAL_ARRAY_INDEX"] = made["SLURM_ARRAY_TASK_ID"] = str(job.index)
-    if len(nodes) * job.spec.tasks_per_node > 1:
-        made["MASTER_ADDR"] = addresses[nodes[0]]
+    if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
+        made["MASTER_ADDR"] = addresses[first]
         made["MASTER_PORT"] = str(FIRST_PORT + job.id % PORTS)
     return made
 

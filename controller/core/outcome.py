@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.core.events import JobEnded
 from controller.core.jobs import Job, Member
+from wire.gangs import MemberFailure
 from wire.words import JobState, Reason
 
 _BY_WHY = {
@@ -18,6 +19,7 @@ _BY_WHY = {
 
 
 PREEMPTED = "preempted"
+SHRUNK = "shrunk"
 
 
 def was_preempted(job: Job) -> bool:
@@ -27,11 +29,29 @@ def was_preempted(job: Job) -> bool:
     )
 
 
+def goes_on(job: Job) -> bool:
+    """Do the others do without a member that failed? Only as long as enough of them may still end well."""
+    gang = job.spec.gang
+    if gang.on_failure is not MemberFailure.CONTINUE:
+        return False
+    left = [member for member in job.members.values() if not member.leaving]
+    return sum(not member.failed for member in left) >= enough(job)
+
+
+def enough(job: Job) -> int:
+    """How many members have to end well."""
+    return job.spec.gang.min_nodes or len(job.members)
+
+
 def outcome_of(job: Job, now: float) -> JobEnded:
     """The outcome of a job whose members are all over: what the processes returned, whatever was asked."""
     failed = [member for member in job.members.values() if member.failed]
     if not failed:
         return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
+    well = len(job.members) - len(failed)
+    if well and job.spec.gang.on_failure is MemberFailure.CONTINUE and well >= enough(job):
+        told = f"{well} of {len(job.members)} members ended well"
+        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, told, code=0)
     first = min(failed, key=_blame)
     if job.stopping is Reason.USER:
         detail = f"cancelled by {job.stopped_by}"

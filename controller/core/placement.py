@@ -283,7 +283,11 @@ class Placer:
         return found
 
     def _fewest(self, ask: Ask, holds: Callable[[Part], Bools]) -> Shape | None:
-        counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1) if ask.nodes is None else (ask.nodes,)
+        counts: Sequence[int]
+        if ask.nodes is None:
+            counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1)
+        else:
+            counts = range(ask.nodes, (ask.least or ask.nodes) - 1, -1)  # as many as there can be
         for count in counts:
             part = ask.split(count)
             if part is None:
@@ -339,6 +343,14 @@ class Placer:
         """Is it known already that fewer nodes fit than it needs? Other classes of the same part tell."""
         ranking = self._rankings.get(ask.part)
         return ranking is not None and ranking.at_most < (ask.nodes or 1)
+
+    def find_fewer(self, ask: Ask, barred: Bools | None = None) -> Place | None:
+        """A place on as many nodes as there are now, if those are as many as the ask needs."""
+        shape = self.shape(ask)
+        if shape is None or ask.least is None or self.demanded(shape) is not None:
+            return None
+        rows = self.ranking(shape.part).best(shape.nodes, barred)
+        return self.settle(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:
         """Do the filters keep every node of this place now, and is none barred?"""

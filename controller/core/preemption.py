@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,6 +49,10 @@ class NotAbove:
     def reach(self, job: Job) -> float | None:
         """Its own priority."""
         return job.spec.priority
+
+
+Leavers = Mapping[int, tuple[str, ...]]
+"""Who has to leave which nodes; none named: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +104,18 @@ class Preemption:
         for search in self._searches:
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
-                place, victims = found
-                return self._planned(job, place, victims, search.strategy.name, now)
+                place, leavers = found
+                return self._planned(job, place, leavers, search.strategy.name, now)
             self.again_at = min(self.again_at, search.again_at)
         return None
 
     def _planned(
-        self, job: Job, place: Place, victims: list[Job], strategy: str, now: float
+        self, job: Job, place: Place, leavers: Leavers, strategy: str, now: float
     ) -> PreemptionPlanned | None:
+        jobs = self._state.jobs
         recent, window = self._state.preempted_at, self._guards.window_s
         past = recent[bisect_right(recent, now, key=lambda at: at + window) :]
-        if len(past) + len(victims) > self._guards.rate:
+        if len(past) + len(leavers) > self._guards.rate:
             self.again_at = past[0] + window if past else NEVER
             return None
         return PreemptionPlanned(
@@ -118,9 +123,12 @@ class Preemption:
             now,
             place.allocations,
             place.quality,
-            tuple(Victim(each.id, each.unsaved(now), each.attempt) for each in victims),
+            tuple(
+                Victim(victim, jobs[victim].unsaved(now, nodes), jobs[victim].attempt, nodes)
+                for victim, nodes in sorted(leavers.items())
+            ),
             strategy,
-            max(now + self.grace(each) for each in victims),
+            max(now + self.grace(jobs[victim]) for victim in leavers),
         )
 
     def grace(self, job: Job) -> float:
@@ -170,9 +178,7 @@ class Search:
         """When somebody next may be ended who may not be now."""
         return self._victims.ripe_at
 
-    def find(
-        self, job: Job, shape: Shape, now: float, barred: Bools | None
-    ) -> tuple[Place, list[Job]] | None:
+    def find(self, job: Job, shape: Shape, now: float, barred: Bools | None) -> tuple[Place, Leavers] | None:
         """A place for the job on nodes that are not barred, and who has to leave for it."""
         reach = self.strategy.reach(job)
         if reach is None:
@@ -182,11 +188,10 @@ class Search:
             chosen = self._chosen(offers, shape, now, barred)
             if chosen is None:
                 return None
-            victims = self._needed(shape.part, chosen, now)
-            leaving = [job.id for job in victims]
-            refused = [each.row for each in chosen if not self._kept(shape.part, each.row, leaving)]
+            leavers = self._needed(shape.part, chosen, self._leavers(chosen), now)
+            refused = [each.row for each in chosen if not self._kept(shape.part, each.row, leavers)]
             if not refused:
-                return self._settle(shape, [each.row for each in chosen], victims)
+                return self._settle(shape, [each.row for each in chosen], leavers), leavers
             for row in refused:
                 offers.rule_out(row)
         return None
@@ -240,7 +245,7 @@ class Search:
         nodes, jobs = self._state.nodes, self._state.jobs
         node, needs = nodes.rows[row], needs_of(part, nodes.columns)
         loss = {
-            job: jobs[job].unsaved(now) * _GPU_HOUR
+            job: jobs[job].unsaved(now, (node.name,) if jobs[job].spare(node.name) else ()) * _GPU_HOUR
             for job in offers.willing(row, now)
             if self._reachable(job)
         }
@@ -281,10 +286,10 @@ class Search:
                 room.give(node, allocation, 1)
         return room
 
-    def _kept(self, part: Part, row: int, victims: Iterable[int]) -> bool:
+    def _kept(self, part: Part, row: int, leavers: Leavers) -> bool:
         """Do the filters keep the node when these have left? Asked of the columns as they would be then."""
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
-        room = self._room(node, victims)
+        room = self._room(node, _at(node, leavers))
         before = columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row].copy()
         columns.cpu_free[row], columns.memory_free[row] = room.cpu_milli, room.memory_mib
         if room.gpus:
@@ -295,22 +300,45 @@ class Search:
         finally:
             columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row] = before
 
-    def _needed(self, part: Part, chosen: list[Freed], now: float) -> list[Job]:
-        """Of all victims those without whom some node would not do: one may hold something on several."""
-        jobs = self._state.jobs
-        victims = sorted({job for each in chosen for job in each.victims})
-        if len(chosen) > 1:
-            for victim in sorted(victims, key=lambda job: (-jobs[job].unsaved(now), job)):
-                without = [job for job in victims if job != victim]
-                if all(self._kept(part, each.row, without) for each in chosen):
-                    victims = without
-        return [jobs[job] for job in victims]
+    def _leavers(self, chosen: list[Freed]) -> Leavers:
+        """Who leaves which nodes: of an elastic job what can be spared, of any other all there is."""
+        jobs, rows = self._state.jobs, self._state.nodes.rows
+        leavers: dict[int, tuple[str, ...]] = {}
+        for each in chosen:
+            for victim in each.victims:
+                leavers[victim] = (*leavers.get(victim, ()), rows[each.row].name)
+        for victim, nodes in leavers.items():
+            job = jobs[victim]
+            least = job.spec.gang.min_nodes or 0
+            if not all(job.spare(node) for node in nodes) or len(job.staying) - len(nodes) < least:
+                leavers[victim] = ()
+        return leavers
 
-    def _settle(self, shape: Shape, rows: list[int], victims: list[Job]) -> tuple[Place, list[Job]]:
-        nodes, leaving = self._state.nodes.rows, [job.id for job in victims]
-        got = [self._placer.allocate(shape.part, nodes[row], self._room(nodes[row], leaving)) for row in rows]
+    def _needed(self, part: Part, chosen: list[Freed], leavers: Leavers, now: float) -> Leavers:
+        """Of all victims those without whom some node would not do: one may hold something on several."""
+        if len(chosen) > 1:
+            for victim in sorted(leavers, key=lambda job: (-self._loss(job, leavers[job], now), job)):
+                without = {job: nodes for job, nodes in leavers.items() if job != victim}
+                if all(self._kept(part, each.row, without) for each in chosen):
+                    leavers = without
+        return leavers
+
+    def _loss(self, victim: int, nodes: tuple[str, ...], now: float) -> float:
+        return self._state.jobs[victim].unsaved(now, nodes)
+
+    def _settle(self, shape: Shape, rows: list[int], leavers: Leavers) -> Place:
+        nodes = self._state.nodes.rows
+        got = [
+            self._placer.allocate(shape.part, nodes[row], self._room(nodes[row], _at(nodes[row], leavers)))
+            for row in rows
+        ]
         quality = quality_of([choice for _, choice in got])
-        return Place(tuple(allocation for allocation, _ in got), quality), victims
+        return Place(tuple(allocation for allocation, _ in got), quality)
+
+
+def _at(node: Node, leavers: Leavers) -> list[int]:
+    """Those who leave this node."""
+    return [job for job, nodes in leavers.items() if not nodes or node.name in nodes]
 
 
 def _by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:

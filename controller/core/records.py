@@ -55,6 +55,7 @@ class MemberRecord:
     own: bool = False
     ready: bool = False
     use: GpuUse | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def _member_record(member: Member) -> MemberRecord:
         member.own,
         member.ready,
         member.use,
+        member.leaving,
     )
 
 
@@ -254,6 +256,7 @@ def _member(record: MemberRecord) -> Member:
         record.own,
         record.ready,
         record.use,
+        record.leaving,
     )
 
 
@@ -323,6 +326,7 @@ def restore(
     ended = []
     for job in map(job_of, jobs):
         state.index(job)
+        state.note_elastic(job)
         state.accounts.resume(job)
         state.shares.open(state.tenant(job))
         state.nodes.demand.arrive(job.ask.part)
@@ -356,7 +360,9 @@ def _restore_claims(state: State) -> None:
             node.leaving.update(
                 (victim.job, claimant.id)
                 for victim in claimant.claim_from
-                if victim.job in node.held and state.jobs[victim.job].attempt == victim.attempt
+                if victim.job in node.held
+                and state.jobs[victim.job].attempt == victim.attempt
+                and (not victim.nodes or node.name in victim.nodes)
             )
 
 

@@ -83,6 +83,8 @@ class Ask(_Hashed):
     part: Part
     nodes: int | None = 1
     topology: Topology | None = None
+    least: int | None = None
+    """With so few nodes it may start all the same; None: only with all of them."""
 
     def split(self, nodes: int) -> Part | None:
         """The part when spread evenly over so many nodes; None if the GPUs do not divide."""
@@ -123,9 +125,10 @@ def ask_of(spec: JobSpec) -> Ask:
         ),
         nodes,
         None if nodes == 1 else spec.topology,
+        spec.gang.min_nodes if spec.gang.min_nodes != nodes else None,
     )
 
 
 @lru_cache(maxsize=65_536)
-def _interned(part: Part, nodes: int | None, topology: Topology | None) -> Ask:
-    return Ask(part, nodes, topology)
+def _interned(part: Part, nodes: int | None, topology: Topology | None, least: int | None) -> Ask:
+    return Ask(part, nodes, topology, least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.core.events import JobEnded, JobRequeued
 from controller.core.jobs import NEVER, Job
 from wire.conditions import RestartWhen
+from wire.gangs import MemberFailure
 from wire.text import duration
 from wire.words import JobState, Reason
 
@@ -16,7 +17,8 @@ def restarted(job: Job, ended: JobEnded) -> JobRequeued | None:
     """The requeue that takes the place of this outcome, if the job's restart policy has one left."""
     policy, before = job.spec.restart, job.wait.restarts
     cut = job.stopping is not None and job.stopping is not Reason.MEMBER_FAILED
-    if cut or policy.when is RestartWhen.NEVER:
+    together = len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART
+    if cut or (policy.when is RestartWhen.NEVER and not together):
         return None
     if not _again(job, ended) or (policy.limit is not None and before >= policy.limit):
         return None

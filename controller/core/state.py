@@ -21,7 +21,7 @@ from controller.core.shares import Path, Shares, Sharing
 from controller.core.standing import Moving
 from wire.quota import Quota
 from wire.spec import JobSpec
-from wire.words import WHOLE_GPU
+from wire.words import WHOLE_GPU, JobState
 
 NO_SPEC = JobSpec(command=())
 
@@ -43,6 +43,8 @@ class State:
         """(expected end, job) of every job that holds something, soonest first."""
         self.claims: dict[int, None] = {}
         """Waiting jobs for which room is kept, in the order of their claims."""
+        self.elastic: dict[int, None] = {}
+        """Elastic jobs that run: what a pass looks at when nobody waits."""
         self.preempted_at: list[float] = []
         """When jobs were told to make room, oldest first: what a rate is counted by."""
         self.next_job = 1
@@ -140,9 +142,16 @@ class State:
         if job.claim:
             return list(job.claim)
         held = [member.allocation for member in job.running]
-        if not job.yields_to:
+        if not self.claims:
             return held
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
+
+    def note_elastic(self, job: Job) -> None:
+        """The job runs, or does not run any more."""
+        if job.spec.gang.elastic and job.state is JobState.RUNNING:
+            self.elastic[job.id] = None
+        else:
+            self.elastic.pop(job.id, None)
 
     def index(self, job: Job) -> None:
         """Make a job findable."""

@@ -83,7 +83,9 @@ class Victims:
 
     def _fill(self, row: int, now: float) -> None:
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
-        found = sorted((-jobs[job].unsaved_since, job) for job in node.held if self._may_leave(jobs[job]))
+        found = sorted(
+            (-jobs[job].unsaved_since, job) for job in node.held if self._may_leave(jobs[job], node.name)
+        )
         if len(found) > self.job.shape[1]:
             self._widen(2 * len(found))
         self.job[row] = NOBODY
@@ -92,7 +94,7 @@ class Victims:
             ready = self._ready(job)
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
-            self.weight[row, at] = job.gpu_milli
+            self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
             self.cpu[row, at] = allocation.cpu_milli
             self.memory[row, at] = allocation.memory_mib
             self.since[row, at] = job.unsaved_since
@@ -106,9 +108,12 @@ class Victims:
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
-    def _may_leave(self, job: Job) -> bool:
+    def _may_leave(self, job: Job, node: str) -> bool:
         return (
-            job.stopping is None and job.spec.preemptible and len(job.preemptions) < self._guards.max_per_job
+            job.stopping is None
+            and not job.members[node].leaving
+            and job.spec.preemptible
+            and len(job.preemptions) < self._guards.max_per_job
         )
 
     def _ready(self, job: Job) -> float:

@@ -28,6 +28,7 @@ class VirtualAgent:
         facts: NodeFacts,
         course: Callable[[int, int], Course],
         later: Callable[[float, str, Key], None],
+        since: Callable[[Key, float], float] = lambda _key, now: now,
     ) -> None:
         self.name = name
         self.facts = facts
@@ -35,6 +36,7 @@ class VirtualAgent:
         self.attempts: dict[Key, AttemptStatus] = {}
         self._course = course
         self._later = later
+        self._since = since
 
     def hello(self) -> Hello:
         """Everything the agent knows."""
@@ -66,8 +68,9 @@ class VirtualAgent:
             return known
         course = self._course(*key)
         runtime = course.runtime_s if limit_s is None else min(course.runtime_s, limit_s)
-        status = self.attempts[key] = _begun(key, now)
-        self._later(runtime, self.name, key)
+        since = self._since(key, now)
+        status = self.attempts[key] = _begun(key, since)
+        self._later(runtime - (now - since), self.name, key)
         return status
 
     def _stop(self, key: Key, order: Stop, now: float) -> AttemptStatus:

@@ -40,6 +40,7 @@ class Simulation:
         self._heap: list[tuple[float, int, int, Happening]] = []
         self._sequence = 0
         self._saved: set[Key] = set()
+        self._begun: dict[Key, float] = {}
         self._last = Ending(self, (0, 0), 0.0, 0.0, [])
 
     def at(self, when: float, rank: int, happening: Happening) -> None:
@@ -49,7 +50,7 @@ class Simulation:
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
         """A node that is there from the beginning."""
-        agent = self.agents[name] = VirtualAgent(name, facts, self._course, self._end_later)
+        agent = self.agents[name] = VirtualAgent(name, facts, self._course, self._end_later, self._since)
         self.tell(inputs.AgentSaidHello(name, agent.hello()))
 
     def add_work(self, work: Iterable[Work]) -> None:
@@ -68,6 +69,13 @@ class Simulation:
 
     def _course(self, job: int, _attempt: int) -> Course:
         return self.courses[job]
+
+    def _since(self, key: Key, now: float) -> float:
+        """Who joins an elastic job later is done when the others are."""
+        work = self.numbers.get(key[0])
+        if work is None or not work.spec.gang.elastic:
+            return now
+        return self._begun.setdefault(key, now)
 
     def _end_later(self, seconds: float, node: str, key: Key) -> None:
         last = self._last

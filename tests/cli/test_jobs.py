@@ -13,6 +13,7 @@ from cli.exits import NOT_FOUND, Mistake
 from cli.jobs import spec_of
 from cli.script import LARGEST
 from wire.conditions import Dependency, Restart, RestartWhen, Until
+from wire.gangs import Gang, MemberFailure
 from wire.spec import JobSpec
 
 
@@ -55,6 +56,7 @@ def test_everything_asked_is_in_the_job() -> None:
         "--name n --project p --queue q --priority high --cpus 0.5 --memory 16G --gpus 8 --nodes 2 "
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
         "--workdir /data --time 2h --grace 30s --array 0-3 --hold --not-preemptible --min-runtime 1h "
+        "--min-nodes 1 --assembly-time 5m --on-member-failure continue --elastic "
         "--checkpoint-command 'save --to disk' --checkpoint-signal sigusr1 --checkpoint-dir /shared "
         "--checkpoint-time 5m --checkpoint-keep 2 --warn-signal USR2 --warn-time 90s --tasks-per-node 4 "
         "--begin 2030-05-01T08:00+00:00 --deadline 2030-05-02T08:00+00:00 --timeout 1h "
@@ -83,6 +85,7 @@ def test_everything_asked_is_in_the_job() -> None:
         hold=True,
         preemptible=False,
         min_runtime_s=3_600,
+        gang=Gang(1, 300, MemberFailure.CONTINUE, elastic=True),
         checkpoint_command=("save", "--to", "disk"),
         after=(
             Dependency(Until.STARTED, "5"),

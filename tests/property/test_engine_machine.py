@@ -25,6 +25,7 @@ from wire.affinity import preference_of, term_of, toleration_of
 from wire.company import job_term_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Settle, Start, Stop
+from wire.gangs import Gang, MemberFailure
 from wire.gpuwish import GpuWish, Topology
 from wire.hosts import HostSpec
 from wire.spec import JobSpec, array_most
@@ -45,27 +46,41 @@ COMPANY = [
     job_term_of("app=y on node:prefer", 1),
     job_term_of("app=x on node=2", 0),
 ]
-SPECS = st.builds(
-    spec,
-    gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
-    nodes=st.sampled_from([None, 1]),
-    cpu_milli=st.sampled_from([500, 1000, 30_000]),
-    priority=st.sampled_from([0, 50, 75]),
-    hold=st.booleans(),
-    tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),
-    affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
-    preferences=st.sampled_from([(), (preference_of("node in c"),)]),
-    on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
-    gpu=st.sampled_from([None, None, None, *WISHES]),
-    labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
-    company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
-) | st.builds(
-    spec,
-    gpus=st.sampled_from([0, 2, 8, 16]),
-    nodes=st.just(2),
-    priority=st.sampled_from([50, 100]),
-    topology=st.sampled_from([None, Topology("disk", 1, True), Topology("node", None), Topology("zone")]),
-    restart=RESTARTS,
+SPECS = (
+    st.builds(
+        spec,
+        gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
+        nodes=st.sampled_from([None, 1]),
+        cpu_milli=st.sampled_from([500, 1000, 30_000]),
+        priority=st.sampled_from([0, 50, 75]),
+        hold=st.booleans(),
+        tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),
+        affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
+        preferences=st.sampled_from([(), (preference_of("node in c"),)]),
+        on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
+        gpu=st.sampled_from([None, None, None, *WISHES]),
+        labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
+        company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
+    )
+    | st.builds(
+        spec,
+        gpus=st.sampled_from([0, 6, 12]),
+        nodes=st.just(3),
+        gang=st.builds(
+            Gang,
+            min_nodes=st.sampled_from([None, 1, 2, 3]),
+            on_failure=st.sampled_from(list(MemberFailure)),
+            elastic=st.booleans(),
+        ),
+    )
+    | st.builds(
+        spec,
+        gpus=st.sampled_from([0, 2, 8, 16]),
+        nodes=st.just(2),
+        priority=st.sampled_from([50, 100]),
+        topology=st.sampled_from([None, Topology("disk", 1, True), Topology("node", None), Topology("zone")]),
+        restart=RESTARTS,
+    )
 )
 MOMENTS = st.none() | st.floats(0, 400)
 """Seconds from now, to and fro around what a run of the machine lasts."""

@@ -12,8 +12,9 @@ from controller.core import inputs
 from controller.core.events import JobEnded, JobPlaced, PreemptionDropped, PreemptionPlanned
 from controller.core.plugin import Guards
 from controller.plugins.preemption.priority import Priority
-from tests.property.test_engine_machine import EngineMachine
+from tests.property.test_engine_machine import NODES, EngineMachine
 from tests.worlds import PIPELINE, spec
+from wire.gangs import Gang
 from wire.words import JobState
 
 GUARDS = Guards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
@@ -27,12 +28,14 @@ class PreemptionMachine(EngineMachine):
         priority=st.sampled_from([0, 20, 40]),
         count=st.integers(1, 6),
         minutes=st.sampled_from([0.0, 25.0, 60.0]),
+        elastic=st.booleans(),
     )
-    def fill(self, gpus: float, priority: int, count: int, minutes: float) -> None:
+    def fill(self, gpus: float, priority: int, count: int, minutes: float, elastic: bool) -> None:
         """Some come who are less important, start if they can, and run for a while."""
         nodes = 2 if gpus == 16 else None
+        gang = Gang(1, elastic=True) if elastic and nodes else Gang()
         for _ in range(count):
-            self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "bo"))
+            self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority, gang=gang), "bo"))
         self.tick(0.0)
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
@@ -49,6 +52,29 @@ class PreemptionMachine(EngineMachine):
         self.world.tick()
         if priority < 100:  # else the agents take their time
             self.agents.obey(self.world)
+
+    @rule(gpus=st.sampled_from([1, 8]), priority=st.sampled_from([0, 20]), late=st.booleans())
+    def stretch(self, gpus: int, priority: int, late: bool) -> None:
+        """An elastic job comes when all others are gone, runs for a while, and somebody hurries."""
+        for job in list(self.world.state.jobs):
+            self.world.tell(inputs.Cancel(job, "root"))
+        self.agents.obey(self.world)
+        for name in NODES:
+            if name in self.world.state.nodes.by_name:
+                self.world.tell(inputs.Resume(name, "root"))
+        self.agents_tell()
+        asked = spec(3 * gpus, nodes=3, priority=priority, gang=Gang(1, elastic=True))
+        if late:  # it starts on fewer nodes, and grows when nobody waits
+            self.world.tell(inputs.Drain(NODES[-1], "root", "late"))
+            self.world.tell(inputs.Submit(asked, "bo"))
+            self.fill(0.5, 0, 1, 0.0, False)
+            self.world.tell(inputs.Resume(NODES[-1], "root"))
+            self.tick(1.0)
+        else:
+            self.world.tell(inputs.Submit(asked, "bo"))
+        self.fill(8, 0, 1, 60.0, True)
+        self.hurry(8, 75)
+        self.agents_tell()
 
     @rule()
     def agents_tell(self) -> None:
@@ -94,7 +120,7 @@ class PreemptionMachine(EngineMachine):
                 assert event.victims
                 for victim in event.victims:
                     assert self.world.job(victim.job).spec.priority <= priority - 20
-                    times[victim.job] = times.get(victim.job, 0) + 1
+                    times[victim.job] = (not victim.nodes) + times.get(victim.job, 0)
                     recent.append(event.at)
         assert all(count <= GUARDS.max_per_job for count in times.values())
         for at in recent:

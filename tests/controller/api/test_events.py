@@ -79,6 +79,11 @@ TOLD: list[tuple[Event, str]] = [
         events.PreemptionDropped(9, 1.0, "node a is away"),
         "no room is kept for job 9 any more: node a is away",
     ),
+    (
+        events.JobShrunk(7, 1.0, 2, ("b", "c"), "job 9", 2.5),
+        "job 7 gives up b, c for job 9: 2.5 GPU-hours lost",
+    ),
+    (events.JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 got c as well"),
     (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
     (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
     (

@@ -7,6 +7,7 @@ from controller.core.records import job_of, job_row
 from controller.core.state import State
 from tests.worlds import World, spec
 from wire.frames import AttemptStatus, Go, Stop
+from wire.gangs import Gang, MemberFailure
 from wire.words import JobState, Reason
 
 
@@ -56,6 +57,20 @@ def test_none_goes_when_one_cannot() -> None:
         world.tell(inputs.AgentReported(node, status))
     assert sent(world, Go) == []
     assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.LAUNCH_FAILED)
+
+
+def test_the_others_go_when_they_do_without_one_that_cannot() -> None:
+    world = World()
+    for name in "abc":
+        world.join(name)
+    how = Gang(min_nodes=2, on_failure=MemberFailure.CONTINUE)
+    job = world.submit(spec(3, nodes=3, gang=how))
+    world.tick()
+    ready(world, job, "a")
+    ready(world, job, "b")
+    assert sent(world, Go) == []
+    world.exit(job, None, "c", why="launch_failed: there is no user 'ada' on this host")
+    assert sent(world, Go) == ["a", "b"]
 
 
 def test_who_missed_the_word_is_told_again() -> None:

@@ -6,6 +6,7 @@ from controller.config import Config
 from controller.sim.cluster import nodes_of
 from controller.sim.run import Policy, Task, run
 from controller.sim.workload import Work
+from wire.gangs import Gang
 from wire.spec import JobSpec
 
 HOUR = 3_600.0
@@ -55,3 +56,14 @@ def test_a_gang_saves_its_work_once() -> None:
 def test_time_alone_lets_room_be_made() -> None:
     guarded = Policy("guarded", Config(preemption={"strategies": ["priority"], "min_runtime_s": 2 * HOUR}))
     assert outcome(guarded, LOW, HIGH)[0] == {2: (2.0, 3.0), 1: (3.0, 6.0)}
+
+
+def test_an_elastic_job_gives_up_a_node_and_is_done_when_it_would_have_been() -> None:
+    """How much longer the work takes on fewer nodes is not known: it takes as long as it takes."""
+    gang = Gang(min_nodes=1, elastic=True)
+    spec = JobSpec(("true",), gpus=16, nodes=2, priority=0, time_limit_s=9 * HOUR, gang=gang)
+    work = [Work(1, 0.0, spec, 4 * HOUR), job(2, HOUR, 8, 1.0, 75)]
+    found = run(Task(OPEN, nodes_of(3, 8, 64, 524_288, "H100"), [*work, job(3, 0.0, 8, 1.5, 90)]))
+    rows = {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}
+    assert rows == {3: (0.0, 1.5), 2: (1.0, 2.0), 1: (0.0, 4.0)}
+    assert found.figures.preemptions == 0
