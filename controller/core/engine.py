@@ -38,7 +38,7 @@ from wire.spec import JobSpec, array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
 
-_STIRRING = (events.AttemptStarted, events.JobShrunk, events.JobGrew)
+_STIRRING = (events.AttemptStarted, events.JobShrunk, events.JobGrew, events.JobEdited)
 """What changes how much a job would lose without changing what it holds."""
 
 MAX_KEY = 200

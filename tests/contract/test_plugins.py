@@ -21,7 +21,7 @@ from controller.core.company import Company
 from controller.core.events import JobQueued
 from controller.core.jobs import Job
 from controller.core.needs import Kind
-from controller.core.plugin import Filter, Order, Picker, Scorer
+from controller.core.plugin import Filter, Order, Picker, Scorer, Strategy
 from controller.core.requests import Part, ask_of
 from controller.core.standing import Moving, placing
 from controller.core.state import State
@@ -267,6 +267,26 @@ def test_a_moving_order_keeps_the_places_within_a_group(
         numbers = [part for rank, _ in places for part in rank]
         assert all(isinstance(part, int | float) and not math.isnan(part) for part in numbers)
         assert places == [moment(entry) for entry in lane]
+
+
+@pytest.mark.parametrize("plugin", plugins("preemption"))
+@given(running=specs, waiting=specs)
+def test_nobody_has_those_ended_who_could_have_it_ended(
+    plugin: Strategy, running: JobSpec, waiting: JobSpec
+) -> None:
+    """Else two jobs would oust each other for ever."""
+    one, other = (
+        Job(id=number, spec=spec, user="ada", ask=ask_of(spec), submitted_at=0.0)
+        for number, spec in enumerate((running, waiting), 1)
+    )
+    before = copy.deepcopy([one, other])
+    reaches, back = plugin.reach(other), plugin.reach(one)
+    if reaches is not None and plugin.standing(one) <= reaches:
+        assert back is None or plugin.standing(other) > back
+    own = plugin.reach(one)
+    assert own is None or plugin.standing(one) > own
+    assert [plugin.reach(other), plugin.reach(one)] == [reaches, back]
+    assert [one, other] == before
 
 
 @pytest.mark.parametrize("kind", METHODS)

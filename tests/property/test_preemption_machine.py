@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core import inputs
-from controller.core.events import JobEnded, JobPlaced, PreemptionDropped, PreemptionPlanned
+from controller.core.events import (
+    JobEdited,
+    JobEnded,
+    JobPlaced,
+    JobQueued,
+    PreemptionDropped,
+    PreemptionPlanned,
+)
 from controller.core.plugin import Guards
 from controller.plugins.preemption.priority import Priority
 from tests.property.test_engine_machine import NODES, EngineMachine
@@ -113,13 +120,16 @@ class PreemptionMachine(EngineMachine):
     @invariant()
     def only_the_less_important_are_ended_and_not_too_often(self) -> None:
         times: dict[int, int] = {}
+        priorities: dict[int, int] = {}
         recent: list[float] = []
         for event in self.world.events:
-            if isinstance(event, PreemptionPlanned):
-                priority = self.world.job(event.job).spec.priority
+            if isinstance(event, JobQueued | JobEdited):
+                priorities[event.job] = event.spec.priority
+            elif isinstance(event, PreemptionPlanned):
+                priority = priorities[event.job]
                 assert event.victims
                 for victim in event.victims:
-                    assert self.world.job(victim.job).spec.priority <= priority - 20
+                    assert priorities[victim.job] <= priority - 20
                     times[victim.job] = (not victim.nodes) + times.get(victim.job, 0)
                     recent.append(event.at)
         assert all(count <= GUARDS.max_per_job for count in times.values())

@@ -10,6 +10,7 @@ from controller.core import inputs
 from controller.core.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
 from controller.core.forecast import forecast, fork
 from controller.core.plugin import Backfill, Guards
+from controller.plugins.preemption.pressure import Pressure
 from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, spec
 from wire.frames import AttemptStatus, Stop
@@ -329,6 +330,21 @@ def test_who_may_not_make_others_leave_waits() -> None:
     critical = world.submit(spec(8, priority=100))
     world.tick()
     assert plans(world) == [(critical, [1])]
+
+
+def test_jobs_that_use_what_is_left_over_make_room_for_all_others() -> None:
+    world = World(replace(PIPELINE, strategies=(Pressure(),), guards=UNGUARDED))
+    world.join("a")
+    scavenger, normal = running(world, spec(4, priority=0)), running(world, spec(4, priority=50))
+    world.submit(spec(4, priority=10))
+    world.tick()
+    assert plans(world) == []
+    slightly = world.submit(spec(4, priority=25))
+    world.submit(spec(4, priority=100))
+    world.tick()
+    assert [victims for _, victims in plans(world)] == [[scavenger]]
+    assert world.job(normal).stopping is None
+    assert world.job(slightly).reason is not Reason.PREEMPTING  # the more important came first
 
 
 @pytest.mark.parametrize("mode", list(Backfill))
