@@ -171,7 +171,7 @@ BROKEN: list[tuple[Any, int, str, str]] = [
     (b'{"spec":{"command":["true"],"grace_s":Infinity}}', 400, "spec.grace_s", "must lie between"),
     (b'{"spec":{"command":["true"],"priority":' + b"9" * 5000 + b"}}", 400, "", "is not JSON"),
     ({"spec": GOOD, "colour": "red"}, 400, "colour", "is not a field"),
-    ({"spec": {**GOOD, "gpu": 1}}, 400, "spec.gpu", "is not a field"),
+    ({"spec": {**GOOD, "gpuss": 1}}, 400, "spec.gpuss", "is not a field"),
     ({"spec": {}}, 400, "spec.command", "is missing"),
     ({"spec": {"command": []}}, 400, "spec.command", "must name a program"),
     ({"spec": {"command": "true"}}, 400, "spec.command", "must be a list"),
