@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable
 from fcntl import ioctl
 
@@ -55,7 +56,9 @@ def test_a_shell_on_a_terminal(running: System) -> None:
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
     os.write(terminal, b"stty size; echo $CORRAL_NODE $((6*7))\n")
     _until(terminal, b"33 111\r\ngpu01 42\r\n")
-    os.write(terminal, b"sleep 1000\n")
+    # A shell that is just about to start something hears the Ctrl-C that is meant for what it starts.
+    os.write(terminal, b"sh -c 'echo asleep $((5*5)); exec sleep 1000'\n")
+    _until(terminal, b"asleep 25")
     os.write(terminal, b"\x03")  # ends the sleep there, not corral here
     os.write(terminal, b"echo still $((7*7))\n")
     _until(terminal, b"still 49")
@@ -68,8 +71,9 @@ def test_a_shell_on_a_terminal(running: System) -> None:
 
 def _until(terminal: int, wanted: bytes) -> None:
     seen = b""
+    deadline = time.monotonic() + PATIENCE_S
     while wanted not in seen:
-        assert select.select([terminal], [], [], PATIENCE_S)[0], seen
+        assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], seen
         seen += os.read(terminal, 65_536)
 
 
