@@ -161,7 +161,8 @@ class Network:
 
     def __init__(self) -> None:
         self.head = f"corral{os.getpid()}"
-        self.place = Path(tempfile.mkdtemp(prefix="corral-network-"))
+        # Not in $TMPDIR, which may be nobody else's to enter.
+        self.place = Path(tempfile.mkdtemp(prefix="corral-network-", dir="/tmp"))
         self.place.chmod(0o755)
         self.key = asyncssh.generate_private_key("ssh-ed25519")
         self.identity = self.place / "id"

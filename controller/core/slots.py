@@ -9,7 +9,10 @@ from wire.words import JobState, Reason
 
 
 class Slots:
-    """The slots of one array. An element has one from the moment its gate opens until it ends or is held."""
+    """The slots of one array.
+
+    An element has one from the moment its gate opens until it ends, is held, or has to wait for other jobs.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -21,7 +24,7 @@ class Slots:
         """Something has happened to this element."""
         closed, over = Reason.ARRAY in job.wait.gates, job.state.terminal
         (self.taken.discard if closed or over else self.taken.add)(job.id)
-        if not closed or over or job.held:
+        if not closed or over or _waits_for_others(job):
             self.wanting.discard(job.id)
         elif job.id not in self.wanting:
             self.wanting.add(job.id)
@@ -41,5 +44,9 @@ class Slots:
 
 
 def wastes_slot(job: Job) -> bool:
-    """Is it held, though it could have a slot that others would use?"""
-    return job.held and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
+    """Could others use its slot, while it waits for what they may never come to without one?"""
+    return _waits_for_others(job) and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
+
+
+def _waits_for_others(job: Job) -> bool:
+    return job.held or Reason.DEPENDENCY in job.wait.gates
