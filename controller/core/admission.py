@@ -8,13 +8,13 @@ from dataclasses import replace
 from controller.core.accounts import Amount
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER
+from controller.core.needs import needs_of
 from controller.core.placement import Placer
 from controller.core.quotas import QueueRule, Quotas, Rules, need_of
 from controller.core.requests import Ask
 from wire.quota import SCOPES
 from wire.spec import JobSpec
 from wire.text import duration, plain
-from wire.words import WHOLE_GPU
 
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 200
@@ -106,9 +106,9 @@ def wrong_tenant(scope: str, name: str) -> Refusal | None:
 
 
 def need_for(placer: Placer, ask: Ask, limit_s: float | None, window_s: float) -> Amount:
-    """What a job of this class counts for once it runs."""
+    """What a job of this class counts for once it runs: the most it may get, as long as it has nothing."""
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)
-    gpu_milli = (part.gpus * WHOLE_GPU or part.share) * nodes
+    gpu_milli = needs_of(part, placer.nodes.columns).most * nodes
     limit = NEVER if limit_s is None else limit_s
     return need_of(part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, limit, window_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.columns import Bools, Columns, Ints, Rows
+from controller.core.columns import ABSENT, Bools, Columns, Ints, Rows
 from controller.core.requests import Part
 from wire.gpuwish import REQUIRE, compute_of
 from wire.words import WHOLE_GPU
@@ -35,6 +35,8 @@ class Needs:
     each: int
     milli: tuple[int, ...] | None
     groups: Bools | None
+    most: int = 0
+    """GPU-milli that the part takes of one node at most, whichever of the GPUs there are it gets."""
 
     def of(self, kind: int) -> int:
         """What the part takes of a GPU of this kind."""
@@ -85,7 +87,7 @@ def needs_of(part: Part, columns: Columns) -> Needs:
     """What the part needs of the GPUs of these nodes."""
     if part.gpu is None and not part.models and not columns.divided:
         count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
-        return Needs(count, each, None, None)
+        return Needs(count, each, None, None, count * each)
     found = columns.known.get(part)
     if found is None:
         if len(columns.known) >= KEPT:
@@ -100,7 +102,10 @@ def _work_out(part: Part, columns: Columns) -> Needs:
     groups = None
     if wish is not None and wish.demands and count > 1:
         groups = columns.groups(wish.numa == REQUIRE, wish.nvlink == REQUIRE)
-    return Needs(count, each, _by_kind(part, columns, each), groups)
+    milli = _by_kind(part, columns, each)
+    there = [milli[kind] for kind in np.unique(columns.gpu_model) if kind != ABSENT]
+    most = max((taken for taken in there if taken != NEVER), default=0)
+    return Needs(count, each, milli, groups, count * most)
 
 
 def _by_kind(part: Part, columns: Columns, each: int) -> tuple[int, ...]:

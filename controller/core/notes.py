@@ -51,7 +51,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     for event in events:
         if isinstance(event, AttemptExited):
             job = state.jobs[event.job]
-            if job.spec.gpus:
+            if job.spec.gpus or job.spec.gpu is not None:
                 spent.update((account.key, None) for account in state.accounts.of(job.user, job.spec))
         elif isinstance(event, QuotaSet | QuotaUnset):
             quotas[event.scope, event.name] = None

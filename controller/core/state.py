@@ -11,6 +11,7 @@ from controller.core.accounts import Accounts, Key
 from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.jobs import Job
+from controller.core.needs import needs_of
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
 from controller.core.queue import Queue
@@ -21,7 +22,7 @@ from controller.core.shares import Path, Shares, Sharing
 from controller.core.standing import Moving
 from wire.quota import Quota
 from wire.spec import JobSpec
-from wire.words import WHOLE_GPU, JobState
+from wire.words import JobState
 
 NO_SPEC = JobSpec(command=())
 
@@ -84,7 +85,7 @@ class State:
     def beyond(self, job: Job, now: float) -> Over | None:
         """The soft limit that the job passes, or the hard one that it passes by borrowing."""
         part, nodes = job.ask.part, job.ask.nodes or 1
-        gpu_milli = (part.gpus * WHOLE_GPU or part.share) * nodes
+        gpu_milli = needs_of(part, self.nodes.columns).most * nodes
         need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
         return self.quotas.over_soft(job.user, job.spec, need, now)
 

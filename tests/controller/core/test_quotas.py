@@ -15,8 +15,9 @@ from controller.core.plugin import Backfill, Pipeline
 from controller.core.quotas import QueueRule, Rules
 from controller.plugins.quotas.local import Amounts, Borrowed, Local, ProjectTable, Table
 from tests.worlds import PIPELINE, World, spec
+from wire.gpuwish import GpuWish
 from wire.quota import UNLIMITED, Limits, Quota
-from wire.words import Reason
+from wire.words import JobState, Reason
 
 QUEUES = {
     "short": QueueRule(max_time_limit_s=7200, default_time_limit_s=3600, max_running=2),
@@ -358,3 +359,75 @@ def test_a_forecast_keeps_to_quotas() -> None:
     jobs = [there.submit(spec(1, time_limit_s=100.0)) for _ in range(3)]
     told = forecast(fork(there.engine), there.now).starts
     assert [told[job].at - there.now for job in jobs] == [0, 100, 200]
+
+
+BY_MEMORY = spec(gpu=GpuWish(memory_mib=20 * 1024), time_limit_s=HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("story", "hosts", "table", "asked", "many", "told"),
+    [
+        ("a quarter of an 80G GPU each", [{"gpu_gib": 80}], Table(gpus=0.5), {}, 2, "on GPUs: 0.5 of 0.5"),
+        ("by time as well", [{"gpu_gib": 80}], Table(gpu_hours=0.5), {}, 2, "on GPU-hours: 0.5 of 0.5"),
+        (
+            "as much as it may take of any GPU there is, until it has one",
+            [{"gpu_gib": 80}, {"gpu_gib": 40, "model": "A100"}],
+            Table(gpus=0.5),
+            {},
+            1,
+            "asks for 0.5",
+        ),
+        (
+            "no more than that of those it names",
+            [{"gpu_gib": 80}, {"gpu_gib": 40, "model": "A100"}],
+            Table(gpus=0.5),
+            {"gpu_models": ("H100",)},
+            2,
+            "on GPUs: 0.5 of 0.5",
+        ),
+        ("what it cannot get does not count", [{}, {"gpu_gib": 16}], Table(gpus=0.5), {}, 2, "0.5 of"),
+    ],
+)
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_share_of_a_gpu_by_its_memory_counts_for_what_it_takes(
+    backfill: Backfill,
+    story: str,
+    hosts: list[dict[str, Any]],
+    table: Table,
+    asked: dict[str, Any],
+    many: int,
+    told: str,
+) -> None:
+    there = World(replace(ruled(users={"*": table}), backfill=backfill))
+    for name, host in zip("ab", hosts, strict=False):
+        there.join(name, **host)
+    jobs = [there.submit(replace(BY_MEMORY, **asked)) for _ in range(4)]
+    for _ in range(2):
+        started(there)
+    running = [job for job in jobs if there.job(job).state is not JobState.QUEUED]
+    assert running == jobs[:many], story
+    assert told in why(there, jobs[many])[1]
+    assert there.state.accounts.account(("user", "ada")).used[2] == 250 * many
+    again = there.restarted()
+    assert (
+        again.state.accounts.account(("user", "ada")).used
+        == there.state.accounts.account(("user", "ada")).used
+    )
+
+
+def test_what_a_share_by_memory_has_spent_is_remembered() -> None:
+    there = world(users={"ada": Table(gpu_hours=0.5)})
+    first, second = there.submit(BY_MEMORY), there.submit(replace(BY_MEMORY, time_limit_s=2 * HOUR_S))
+    assert started(there) == [first]
+    there.start(first)
+    there.now += HOUR_S
+    there.exit(first)
+    again = there.restarted()
+    again.join("a")
+    assert started(again) == []
+    assert "0.25 of 0.5 in use, and this asks for 0.5" in why(again, second)[1]
+
+
+def test_a_share_by_memory_of_more_than_may_be_had_is_refused() -> None:
+    refused = world(users={"*": Table(gpus=0.2)}).refuse(inputs.Submit(BY_MEMORY, "ada"))
+    assert "on GPUs is 0.2, and this asks for 0.25" in refused.message
