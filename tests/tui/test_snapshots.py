@@ -75,7 +75,7 @@ def test_question(snap_compare: Compare) -> None:
     assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys))
 
 
-def test_form(snap_compare: Compare) -> None:
+def test_submit(snap_compare: Compare) -> None:
     keys = ("N", *"python", "space", *"train.py", "tab", "tab", "x")
     assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys))
 
