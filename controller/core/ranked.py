@@ -9,7 +9,7 @@ from controller.core.jobs import Job
 from controller.core.plugin import Order
 from controller.core.queue import Group
 from controller.core.shares import Path
-from controller.core.standing import Moving, View
+from controller.core.standing import Moving, View, weighs_queues
 from wire.api import Points
 
 
@@ -35,6 +35,11 @@ class RankedMoving:
 
     first: Order
     second: Order
+
+    @property
+    def weighs_queues(self) -> bool:
+        """Does either of them?"""
+        return weighs_queues(self.first) or weighs_queues(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:
         """Within a group, as the one that moves has it; what does not move is part of the group."""

@@ -11,6 +11,7 @@ from wire.api import Points
 
 if TYPE_CHECKING:
     from controller.core.jobs import Job
+    from controller.core.plugin import Order
     from controller.core.state import State
 
 
@@ -25,6 +26,18 @@ class View:
     def path(self, job: Job) -> Path:
         """Where the job's tenant stands in the tree of shares."""
         return self._state.tenant(job)
+
+    def queue(self, job: Job) -> float:
+        """What the priority of the job's queue is from the lowest (0) to the highest (1) of all queues."""
+        lowest, highest = self._queues
+        rule = self._state.quotas.rules.queues.get(job.spec.queue)
+        return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
+
+    @cached_property
+    def _queues(self) -> tuple[int, int]:
+        # "default" is there without a table, too.
+        found = [0, *(rule.priority for rule in self._state.quotas.rules.queues.values())]
+        return min(found), max(found)
 
     @cached_property
     def gpus(self) -> int:
@@ -48,6 +61,11 @@ class Moving(Protocol):
     def place(self, job: Job, view: View) -> tuple[float, ...]:
         """The job's place at this moment; lower is first. Starting jobs must not better anybody's."""
         ...
+
+
+def weighs_queues(order: Order) -> bool:
+    """Does the order count a queue's priority among its own reasons?"""
+    return bool(getattr(order, "weighs_queues", False))
 
 
 def receipt_of(state: State, job: Job, now: float) -> tuple[Points, ...]:

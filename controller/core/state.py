@@ -19,7 +19,7 @@ from controller.core.quotas import Over, Quotas, Rules
 from controller.core.requests import Ask, ask_of
 from controller.core.reservations import Reservations
 from controller.core.shares import Path, Shares, Sharing
-from controller.core.standing import Moving
+from controller.core.standing import Moving, weighs_queues
 from wire.quota import Quota
 from wire.spec import JobSpec
 from wire.words import JobState
@@ -34,6 +34,7 @@ class State:
         self.order = order
         self.moving = order if isinstance(order, Moving) else None
         """The order, if places in it change while jobs wait."""
+        self._weighs_queues = weighs_queues(order)
         self.shares = Shares(sharing or Sharing())
         self.keep_ended = keep_ended
         self.jobs: dict[int, Job] = {}
@@ -77,7 +78,7 @@ class State:
 
     def tier(self, job: Job) -> tuple[float, ...]:
         """What the job's queue puts before every order; nothing where queues are alike."""
-        if not self.quotas.tiered:
+        if not self.quotas.tiered or self._weighs_queues:
             return ()
         rule = self.quotas.rules.queues.get(job.spec.queue)
         return (float(-rule.priority),) if rule is not None else (0.0,)

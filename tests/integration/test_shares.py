@@ -12,14 +12,15 @@ from wire.words import JobState
 
 def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., System]) -> None:
     system = build("gpu01")
-    system.sections["scheduler"] = {"order": {"name": "multifactor", "age": 0.0}}
+    system.sections["scheduler"] = {"order": {"name": "multifactor", "age": 0.0, "queue": 100.0}}
+    system.sections["queues"] = {"short": {"priority": 10}}
     system.start()
     whole = JobSpec(("sleep", "600"), gpus=8, project="vision", cpu_milli=1000, memory_mib=64)
     with system.client() as client:
         first = client.submit(whole).ids[0]
         system.until(lambda: system.jobs()[first].state is JobState.RUNNING, "the first job runs")
         again = client.submit(whole).ids[0]
-        other = client.submit(JobSpec(("true",), gpus=8, project="speech")).ids[0]
+        other = client.submit(JobSpec(("true",), gpus=8, project="speech", queue="short")).ids[0]
         client.set_share("vision", 2.0)
     system.kill()
     system.start()
@@ -36,8 +37,10 @@ def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., Syste
                 "fair_share",
                 "size",
                 "deadline",
+                "queue",
             ]
             assert all(each.points == each.factor * each.weight for each in why.receipt)
+        assert [whys[job].receipt[-1].points for job in (other, again)] == [100.0, 0.0]
         told = system.corral("explain", str(again))
         assert "fair share" in told
         listed = json.loads(system.corral("shares", "-o", "json"))

@@ -18,7 +18,8 @@ class Multifactor:
     """Most points first.
 
     `age_full_s` is the age that counts 1; older counts no more. A deadline begins to count `deadline_from_s`
-    before the last moment at which the job could still start in time, and counts 1 then.
+    before the last moment at which the job could still start in time, and counts 1 then. With a weight for
+    the `queue`, its priority is one reason among these; without one it stands above all of them.
     """
 
     name: ClassVar[str] = "multifactor"
@@ -28,8 +29,14 @@ class Multifactor:
     fair_share: float = 1000.0
     size: float = 100.0
     deadline: float = 1000.0
+    queue: float = 0.0
     age_full_s: float = 604_800.0
     deadline_from_s: float = 86_400.0
+
+    @property
+    def weighs_queues(self) -> bool:
+        """Does a queue's priority count here, and not before everything else?"""
+        return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
         """In one group the older job never has fewer points."""
@@ -37,7 +44,8 @@ class Multifactor:
 
     def group(self, job: Job, tenant: Path) -> Group:
         """Alike in everything but age."""
-        return *tenant, job.priority, _last_start(job)
+        queue = (job.spec.queue,) if self.queue else ()
+        return *tenant, job.priority, _last_start(job), *queue
 
     def place(self, job: Job, view: View) -> tuple[float, ...]:
         """Lower is first."""
@@ -48,6 +56,7 @@ class Multifactor:
         path = view.path(job)
         beyond = view.shares.beyond(path, view.now)
         gpus = job.ask.part.gpus * (job.ask.nodes or 1)
+        queue = (_points("queue", view.queue(job), self.queue),) if self.queue else ()
         return (
             _points("priority", job.priority / HIGHEST_PRIORITY, self.priority),
             _points("age", (view.now - job.ages_from) / self.age_full_s, self.age),
@@ -58,6 +67,7 @@ class Multifactor:
             ),
             _points("size", gpus / view.gpus if view.gpus else 0.0, self.size),
             _points("deadline", 1.0 - (_last_start(job) - view.now) / self.deadline_from_s, self.deadline),
+            *queue,
         )
 
 

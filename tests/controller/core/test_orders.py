@@ -10,6 +10,7 @@ from controller.core import inputs
 from controller.core.apply import apply
 from controller.core.events import JobPlaced, body_of, event_of
 from controller.core.plugin import Backfill, Order
+from controller.core.quotas import QueueRule, Rules
 from controller.core.ranked import ranked
 from controller.core.shares import Sharing
 from controller.core.standing import receipt_of
@@ -236,3 +237,34 @@ def test_explain_shows_the_receipt_and_the_place_that_follows_from_it() -> None:
         assert sum(each.points for each in why.receipt) == sum(
             each.points for each in receipt_of(world.state, world.job(job), world.now)
         )
+
+
+QUEUES = {"express": QueueRule(priority=10), "bulk": QueueRule(priority=-10)}
+WEIGHED = Multifactor(age=0, fair_share=0, size=0, queue=500)
+
+
+@pytest.mark.parametrize(
+    ("order", "factors"),
+    [
+        (WEIGHED, {"express": 1.0, "default": 0.5, "bulk": 0.0}),
+        (ranked(WEIGHED, Fair()), {"express": 1.0, "default": 0.5, "bulk": 0.0}),
+    ],
+)
+def test_a_queue_that_is_weighed_is_one_reason_among_others(order: Order, factors: dict[str, float]) -> None:
+    """From bulk to default are 250 points, as many as from priority 50 to 75: 90 is worth more than that."""
+    world = World(replace(PIPELINE, order=order, rules=Rules(QUEUES)))
+    jobs = {queue: world.submit(spec(8, queue=queue), "bo") for queue in factors}
+    urgent = world.submit(spec(8, queue="bulk", priority=90), "bo")
+    first, second, third = (jobs[queue] for queue in factors)
+    whys = {queue: world.engine.explain(world.job(job), world.now) for queue, job in jobs.items()}
+    for queue, why in whys.items():
+        assert [(each.factor, each.points) for each in why.receipt if each.name == "queue"] == [
+            (factors[queue], factors[queue] * 500)
+        ]
+    world.join("gpu01")
+    for job in (first, urgent, second, third):
+        assert [start.job for start in world.tick()] == [job]
+        world.start(job)
+        world.exit(job)
+    unweighed = World(replace(PIPELINE, order=replace(WEIGHED, queue=0.0), rules=Rules(QUEUES)))
+    assert unweighed.state.tier(world.job(urgent)) == (10.0,), "above or below all that is in other queues"
