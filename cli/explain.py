@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 from cli import facts
 from cli.commands import application, examples
+from cli.options import options_of
 from cli.output import Format, Output, write_facts, write_json
 from cli.selection import Job, one
 from cli.tables import clock
 from wire.api import Explanation
 from wire.client import Client
-from wire.text import duration
+from wire.text import duration, plain
 from wire.words import JobState
 
 app = application()
@@ -19,7 +21,7 @@ app = application()
 
 @app.command(epilog=examples("corral explain 7", "corral explain last", "corral explain 7_3 -o json"))
 def explain(job: Job, output: Output = Format.TABLE) -> int:
-    """Tell why a job is where it is, what stands in its way, and when it starts at the latest."""
+    """Tell why a job is where it is, when it starts at the latest, and what change would start it now."""
     client = Client()
     answer = client.explain(one(client, job).id)
     if output is Format.JSON:
@@ -32,10 +34,20 @@ def explain(job: Job, output: Output = Format.TABLE) -> int:
                 ("state", view.state.value),
                 ("why", facts.of_why(answer.why)),
                 ("starts", starts(answer)),
+                ("now", of_easings(answer)),
                 ("room", facts.of_victims(answer.victims, answer.makes_room)),
             ]
         )
     return 0
+
+
+def of_easings(answer: Explanation) -> str:
+    """The smallest changes with which it would start now, each with the command that makes it."""
+    return "\n".join(
+        f"it would start now {plain(each.sentence)}: corral job set {answer.job.label} "
+        + shlex.join(options_of(each.changes))
+        for each in answer.easings
+    )
 
 
 def starts(answer: Explanation) -> str:

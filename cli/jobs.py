@@ -55,6 +55,7 @@ FLAGS = {
     "min_runtime_s": "--min-runtime",
     "gang.min_nodes": "--min-nodes",
     "gang.elastic": "--elastic",
+    "gang.on_failure": "--on-member-failure",
     "gang.assembly_s": "--assembly-time",
 }
 """Options of another name than the field they set."""

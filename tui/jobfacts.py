@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tui import cells, glyphs
 from tui.model import Model
 from tui.paint import Piece, bar
-from wire.api import FilterLoss, Held, JobDetail, JobView, Why
+from wire.api import Explanation, FilterLoss, Held, JobDetail, JobView, Why
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, plain
 from wire.words import JobState, priority_name
@@ -16,7 +16,9 @@ from wire.words import JobState, priority_name
 LABEL = 10
 
 
-def job_facts(job: JobView, detail: JobDetail | None, model: Model, width: int) -> list[list[Piece]]:
+def job_facts(
+    job: JobView, detail: JobDetail | None, explanation: Explanation | None, model: Model, width: int
+) -> list[list[Piece]]:
     """The lines, the most important first."""
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     lines += [_held(held, model) for held in job.held]
@@ -29,6 +31,7 @@ def job_facts(job: JobView, detail: JobDetail | None, model: Model, width: int) 
             )
     elif detail is not None:
         lines += _why(detail.why)
+        lines += _when(explanation, model.now()) if explanation is not None else []
     elif job.detail:
         lines.append(_line("why", (plain(job.detail, 400), "text")))
     if detail is not None:
@@ -116,6 +119,18 @@ def _why(why: Why) -> list[list[Piece]]:
     lines += [_line("", *_loss(loss)) for loss in why.losses]
     if why.losses:
         lines.append(_line("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted")))
+    return lines
+
+
+def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
+    """When it starts at the latest, and what would start it now."""
+    lines = []
+    if explanation.starts_at is not None:
+        left = explanation.starts_at - now
+        when = f"in {duration(left)} at the latest" if left >= 1 else "in the next cycle"
+        nodes = plain(", ".join(explanation.nodes), 80)
+        lines.append(_line("starts", (when, "text"), (f"   on {nodes}", "muted")))
+    lines += [_line("or now", (plain(easing.sentence, 160), "good")) for easing in explanation.easings]
     return lines
 
 

@@ -281,11 +281,20 @@ class Why:
 
 
 @dataclass(frozen=True)
+class Easing:
+    """Fields of a waiting job's JobSpec: changed so, they let it start in the next cycle. In words, too."""
+
+    sentence: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a job is where it is, and when it starts at the latest if all keep to their limits.
 
     `starts_at` is None when that cannot be told: a job without a time limit stands before it.
-    It would start now if `victims` were ended; `makes_room`: they will be, in its turn.
+    It would start now with any of the `easings`, the smallest change first, or if `victims` were ended;
+    `makes_room`: they will be, in its turn.
     """
 
     job: JobView
@@ -294,6 +303,7 @@ class Explanation:
     nodes: tuple[str, ...] = ()
     victims: tuple[Ousted, ...] = ()
     makes_room: bool = False
+    easings: tuple[Easing, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from controller.api.call import Call
 from controller.api.errors import Rejected
 from controller.api.views import job_view
 from controller.core import inputs
+from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, forecast, fork
 from controller.core.inputs import Accepted, Input, Refusal
 from controller.core.jobs import Job
-from wire.api import Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
+from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
 from wire.words import JobState
 
 MOST_LIVE = 10_000
@@ -31,10 +32,12 @@ async def explain(call: Call) -> Explanation:
         return Explanation(view, why)
     ahead = fork(engine)
     plan, makes_room = await asyncio.to_thread(_look, ahead, job.id, now)
+    victims = () if plan is None else tuple(_ousted(engine, plan, each) for each in plan.victims)
+    eased = await asyncio.to_thread(easings, ahead, job.id, now)
     start = (await asyncio.to_thread(forecast, ahead, now, (), job.id)).starts.get(job.id)
     at, nodes = (start.at, start.nodes) if start else (None, ())
-    victims = () if plan is None else tuple(_ousted(engine, plan, each) for each in plan.victims)
-    return Explanation(view, why, at, nodes, victims, makes_room)
+    changes = tuple(Easing(each.sentence, each.changes) for each in eased)
+    return Explanation(view, why, at, nodes, victims, makes_room, changes)
 
 
 def _look(ahead: Engine, job: int, now: float) -> tuple[PreemptionPlanned | None, bool]:

@@ -49,6 +49,13 @@ class Cycle:
         self._latest = (0, NEVER)
         """The first waiting job, and the latest start ever promised to it."""
 
+    def resume(self, other: Cycle) -> None:
+        """Make good what another has promised; what it remembers beside that is worked out again."""
+        self._plan.resume(other._plan)
+        self._latest = other._latest
+        self.allowance.again_at = other.allowance.again_at
+        self.preemption.again_at = other.preemption.again_at
+
     def run(self, now: float) -> Iterator[Step]:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue = self.state.queue

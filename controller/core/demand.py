@@ -19,6 +19,11 @@ class Demand:
         self.edition = 0
         self._due = 1.0
 
+    def resume(self, other: Demand) -> None:
+        """Go on from what another has counted."""
+        self.seen, self.total = dict(other.seen), other.total
+        self.edition, self._due = other.edition, other._due
+
     def arrive(self, part: Part) -> bool:
         """Count a job; True when a new edition is due: at every doubling, later at even steps."""
         self.seen[part] = self.seen.get(part, 0.0) + 1.0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.core.engine import Engine
 from controller.core.events import JobPlaced, JobShrunk, PreemptionPlanned, StopRequested
 from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
-from controller.core.notes import notes_of
+from controller.core.notes import notes_of, recall
 from controller.core.outcome import PREEMPTED, SHRUNK
-from controller.core.records import job_row, node_row, restore
+from controller.core.records import bring_back
 from controller.core.state import State
 from wire.frames import AttemptStatus
 from wire.words import Reason
@@ -43,17 +43,23 @@ class Forecast:
 
 
 def fork(engine: Engine) -> Engine:
-    """A copy that may be decided on without consequences."""
-    state = State(engine.state.order, engine.state.keep_ended, engine.pipeline.sharing)
-    rows = [job_row(job, with_spec=True) for job in engine.state.live()]
-    restore(state, rows, [node_row(node) for node in engine.state.nodes], notes_of(engine.state))
-    state.next_job = engine.state.next_job
-    state.preempted_at = list(engine.state.preempted_at)
-    for node in state.nodes:
-        known = engine.state.nodes.by_name[node.name]
-        node.up, node.why = known.up, known.why
-        state.nodes.refresh(node)
-    return Engine(engine.pipeline, state)
+    """A copy that may be decided on without consequences, and decides as this one would."""
+    source = engine.state
+    state = State(source.order, source.keep_ended, engine.pipeline.sharing)
+    recall(state, notes_of(source))
+    state.nodes.mirror(source.nodes)
+    bring_back(state, map(_twin, source.live()))
+    state.nodes.demand.resume(source.nodes.demand)
+    state.next_job = source.next_job
+    state.preempted_at = list(source.preempted_at)
+    ahead = Engine(engine.pipeline, state)
+    ahead.cycle.resume(engine.cycle)
+    return ahead
+
+
+def _twin(job: Job) -> Job:
+    """The same job, which may go another way from here on."""
+    return replace(job, members={node: replace(member) for node, member in job.members.items()})
 
 
 def forecast(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -207,6 +208,13 @@ class Nodes:
         self.gone.discard(node.name)
         self.unseen += not node.boot_id
         self._renew(stale=True)
+
+    def mirror(self, others: Nodes) -> None:
+        """The same nodes, with nobody on them."""
+        for node in others:
+            plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
+            self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
+        self.gone, self._given, self._turn = set(others.gone), others._given, dict(others._turn)
 
     def remove(self, node: Node) -> None:
         """A node that nobody holds anything of."""

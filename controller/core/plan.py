@@ -48,6 +48,17 @@ class Plan:
         self._gains = -1
         self._turns = (-1, -1, -1)
 
+    def resume(self, other: Plan) -> None:
+        """Go on from what another has promised, on the same nodes; if that is void it stays so."""
+        nodes, theirs = self._state.nodes, other._state
+        if other._turns != (theirs.nodes.layout, theirs.nodes.turns, theirs.reservations.edition):
+            return
+        rows = nodes.rows
+        self._lines = [line.twin(rows[line.node.row]) for line in other._lines]
+        self.promises, self._running = dict(other.promises), dict(other._running)
+        self._turns = nodes.layout, nodes.turns, self._state.reservations.edition
+        self._gains = nodes.gains if other._gains == theirs.nodes.gains else -1
+
     def update(self, entries: Iterable[Entry], now: float) -> None:
         """Bring the plan up to the state; `entries` are the waiting jobs that may have a promise."""
         nodes = self._state.nodes

@@ -323,8 +323,14 @@ def restore(
                 marks=record.marks,
             )
         )
+    bring_back(state, map(job_of, jobs))
+    return tuple(there)
+
+
+def bring_back(state: State, jobs: Iterable[Job]) -> None:
+    """Give a state that has its nodes the jobs as they are."""
     ended = []
-    for job in map(job_of, jobs):
+    for job in jobs:
         state.index(job)
         state.note_elastic(job)
         state.accounts.resume(job)
@@ -343,7 +349,6 @@ def restore(
     _restore_claims(state)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)
-    return tuple(there)
 
 
 def _restore_claims(state: State) -> None:

@@ -22,6 +22,13 @@ class Timeline:
         self._times = [now]
         self._rooms = [room]
 
+    def twin(self, node: Node) -> Timeline:
+        """The same on a copy of the node."""
+        other = Timeline(node, 0.0, self._rooms[0])
+        other._times = list(self._times)
+        other._rooms = [replace(room, gpus=room.gpus.copy()) for room in self._rooms]
+        return other
+
     def forget(self, now: float) -> None:
         """Drop what is over."""
         over = bisect_right(self._times, now) - 1

@@ -393,6 +393,20 @@ def _processes(words: str) -> list[int]:
 # --- why, when, what if ---
 
 
+def test_what_explain_says_would_start_it_does(house: House) -> None:
+    busy = int(house.corral("submit", "--gpus", "4", "--time", "2h", "--", "sleep", "600").stdout)
+    house.until(busy, lambda view: view.state is JobState.RUNNING)
+    waiting = int(house.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "600").stdout)
+    try:
+        why = house.corral("explain", str(waiting)).stdout
+        assert "it would start now with 4 GPUs instead of 8" in why
+        command = next(line for line in why.splitlines() if "corral job set" in line).partition("corral ")[2]
+        assert house.corral(*command.split()).returncode == 0
+        house.until(waiting, lambda view: view.state is JobState.RUNNING)
+    finally:
+        house.corral("job", "cancel", str(busy), str(waiting))
+
+
 def test_why_when_and_what_if(house: House) -> None:
     busy = int(house.corral("submit", "--gpus", "8", "--time", "2h", "--", "sleep", "600").stdout)
     house.until(busy, lambda view: view.state is JobState.RUNNING)

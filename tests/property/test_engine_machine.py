@@ -11,8 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from controller.core import inputs
 from controller.core.apply import apply
 from controller.core.check import check
+from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
+from controller.core.forecast import fork
 from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
@@ -195,6 +197,23 @@ class EngineMachine(RuleBasedStateMachine):
             if status.started_at is not None and status.ended_at is None:
                 attempts.setdefault(job, set()).add(attempt)
         assert all(len(each) == 1 for each in attempts.values())
+
+    @precondition(lambda self: len(self.world.state.queue))
+    @rule(data=st.data())
+    def take_the_advice(self, data: st.DataObject) -> None:
+        """What explain says would start a job does, in the next cycle."""
+        world = self.world
+        world.tick()
+        waiting = sorted(job for lane in world.state.queue for _, job in lane)
+        if not waiting:
+            return
+        job = data.draw(st.sampled_from(waiting))
+        told = easings(fork(world.engine), job, world.now)
+        if told:
+            change = data.draw(st.sampled_from(told))
+            world.tell(inputs.Edit(job, "ada", change.changes))
+            assert job in {start.job for start in world.tick()}
+        self.agents.obey(world)
 
     @rule(name=st.sampled_from(NODES))
     def reboot(self, name: str) -> None:

@@ -9,7 +9,9 @@ from dataclasses import replace
 from tui.feed import Basket, Changes, Connection
 from wire.api import (
     ClusterView,
+    Easing,
     EventView,
+    Explanation,
     FilterLoss,
     GpuShare,
     GpuView,
@@ -261,6 +263,11 @@ class RecordedClient(Client):
         )
         why = Why(view.reason, "no two nodes have 8 free GPUs each", losses, 1, 0)
         return JobDetail(view, spec, why)
+
+    def explain(self, job: str | int) -> Explanation:
+        detail = self.job(job)
+        easings = (Easing("with 8 GPUs instead of 16", {"gpus": 8.0}),)
+        return Explanation(detail.job, detail.why, NOW + 5_400, ("node-1", "node-2"), easings=easings)
 
     def logs(
         self, job: str | int, *, stream: str = "stdout", follow: bool = False, offset: int = 0

@@ -20,12 +20,14 @@ from tui.stage import stage
 from tui.views.view import View, bindings
 from tui.widgets.line import Line
 from tui.widgets.logpane import LogPane
-from wire.api import JobDetail, JobView
+from wire.api import Explanation, JobDetail, JobView
 from wire.client import Refused, Unreachable
 from wire.text import plain
 from wire.words import JobState
 
 REASK_S: Final = 5
+EXPLAIN_S: Final = 30
+"""When a waiting job starts is worked out on a copy of everything: asked less often."""
 
 
 class Facts(Widget):
@@ -83,6 +85,7 @@ class Job(View):
         self._facts = Facts()
         self._title = LogTitle(self)
         self._detail: JobDetail | None = None
+        self._explanation: Explanation | None = None
         self._wrong = ""
         self._tail: LogTail | None = None
         self._ticks = 0
@@ -136,8 +139,9 @@ class Job(View):
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:
             begun = self._shape is None or (shape and self._shape and shape[:2] != self._shape[:2])
-            self._shape = shape
+            self._shape, self._explanation = shape, None
             self._ask()
+            self._ask_when()
             if begun and (self._tail is None or self.output_over):
                 self._follow_log()
         self._redraw()
@@ -148,6 +152,8 @@ class Job(View):
         row = self.row
         if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
             self._ask()
+        if self._ticks % EXPLAIN_S == 0:
+            self._ask_when()
         self._redraw()
 
     def on_resize(self) -> None:
@@ -158,7 +164,7 @@ class Job(View):
         row, width = self.row, self.size.width
         most = max(3, self.size.height * 3 // 5)
         if row is not None and width:
-            lines = job_facts(row, self._detail, stage(self).model, width)
+            lines = job_facts(row, self._detail, self._explanation, stage(self).model, width)
             self._facts.update(lines[:most])
         self._title.refresh()
 
@@ -176,6 +182,16 @@ class Job(View):
             self._detail, self._wrong = answer, ""
             self._redraw()
         stage(self).refresh_lines()
+
+    def _ask_when(self) -> None:
+        """When it starts, and with what smaller wish it would now."""
+        if self.row is not None and self.row.state is JobState.QUEUED:
+            stage(self).desk.ask(lambda client: client.explain(self.job), self._explained)
+
+    def _explained(self, answer: Explanation | Failure) -> None:
+        if self.is_attached and isinstance(answer, Explanation):
+            self._explanation = answer
+            self._redraw()
 
     def _follow_log(self) -> None:
         if self._tail is not None:
