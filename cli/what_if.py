@@ -13,9 +13,10 @@ from cli.jobs import spec_of
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.selection import Jobs, select
+from cli.shares import Hard, Share, Soft, Weight, change_of
 from cli.submit import JOB_SETTINGS, JobCommand, Words
 from cli.tables import RED, YELLOW
-from wire.api import ShareWeight, Shift, WhatIf, WhatIfAnswer
+from wire.api import Shift, WhatIf, WhatIfAnswer
 from wire.client import Client
 from wire.text import duration
 
@@ -66,14 +67,16 @@ def resume(nodes: Nodes, output: Output = Format.TABLE) -> int:
     return _answer(WhatIf(resume=tuple(nodes)), output)
 
 
-@app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada 0.5"))
+@app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada --hard 500"))
 def share(
-    name: Annotated[str, typer.Argument(metavar="SHARE", help="Organisation, project, or project/user.")],
-    weight: Annotated[float, typer.Argument(metavar="WEIGHT", help="Against those beside it; 1 is usual.")],
+    name: Share,
+    weight: Weight = None,
+    soft: Soft = None,
+    hard: Hard = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Who would start sooner and who later if this share had another weight?"""
-    return _answer(WhatIf(shares=(ShareWeight(name, weight),)), output)
+    """Who would start sooner and who later if this share had another weight, or other limits?"""
+    return _answer(WhatIf(shares=(change_of(name, weight, soft, hard),)), output)
 
 
 def _answer(asked: WhatIf, output: Format) -> int:

@@ -153,6 +153,7 @@ def _sharing(section: FairShareSection) -> Sharing:
         {name: tuple(projects) for name, projects in section.organisations.items()},
         section.weights,
         section.soft_limits,
+        section.hard_limits,
     )
 
 

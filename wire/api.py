@@ -308,10 +308,16 @@ class Explanation:
 
 @dataclass(frozen=True)
 class ShareWeight:
-    """What an organisation, a project or a user (`project/user`) weighs against those beside it."""
+    """What an organisation, a project or a user (`project/user`) weighs beside others, and its limits.
+
+    Limits are units that count; -1: none, None: as before. Over the soft one its jobs come after everybody
+    else's, at the hard one nothing of it starts.
+    """
 
     share: str
-    weight: float
+    weight: Optional[float] = None
+    soft: Optional[float] = None
+    hard: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -329,6 +335,12 @@ class ShareView:
     """1 if it used nothing; halved by each fair share used, at every level."""
     beyond: bool = False
     """Past a soft limit, of its own or above it."""
+    soft: Optional[float] = None
+    hard: Optional[float] = None
+    stopped: str = ""
+    """The share whose hard limit keeps its jobs from starting: its own, or one above it."""
+    until: Optional[float] = None
+    """When they start again at the latest, if that can be foretold."""
 
 
 @dataclass(frozen=True)

@@ -241,9 +241,9 @@ class Client:
         """Who may have how much, and who had it."""
         return self._get(ShareList, "/v1/shares")
 
-    def set_share(self, share: str, weight: float) -> ShareList:
-        """Give an organisation, a project or a `project/user` another weight."""
-        return self._post(ShareList, "/v1/shares", ShareWeight(share, weight))
+    def set_share(self, change: ShareWeight) -> ShareList:
+        """Give an organisation, a project or a `project/user` another weight, or limits."""
+        return self._post(ShareList, "/v1/shares", change)
 
     def mark(self, name: str, marks: NodeMarks) -> NodeView:
         """Set labels and taints of a node, or take them away."""

@@ -35,6 +35,7 @@ class Reason(str, enum.Enum):
     NO_NODES = "no_nodes"
     RESOURCES = "resources"
     QUOTA = "quota"
+    SHARE = "share"
     RESERVATION = "reservation"
     PRIORITY = "priority"
     STARTING = "starting"

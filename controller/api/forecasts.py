@@ -68,7 +68,7 @@ async def what_if(call: Call) -> WhatIfAnswer:
 
 def _changes(asked: WhatIf, user: str) -> list[Input]:
     return [
-        *(inputs.SetShare(each.share, each.weight, user) for each in asked.shares),
+        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in asked.shares),
         *(inputs.Cancel(job, user) for job in asked.cancel),
         *(inputs.Drain(node, user, "what if") for node in asked.drain),
         *(inputs.Resume(node, user) for node in asked.resume),

@@ -149,6 +149,16 @@ def _gpu_fault(facts: Facts) -> str:
     return f"job {facts['job']} met trouble {whose}: {facts['fault']}"
 
 
+def _share(facts: Facts) -> str:
+    """What an operator gave a share; only weights in journals from before there were limits."""
+    told = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
+    for kind in ("soft", "hard"):
+        limit = facts.get(kind)
+        if limit is not None:
+            told.append(f"no {kind} limit" if limit < 0 else f"the {kind} limit {limit:g}")
+    return ", ".join(told)
+
+
 def _because(why: str) -> str:
     return f": {why}" if why else ""
 
@@ -205,6 +215,6 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
         + (" - it is asked no more until the controller starts anew" if facts["given_up"] else "")
     ),
-    "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} the weight {facts['weight']:g}",
+    "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} {_share(facts)}",
     "GpuFaultNoted": _gpu_fault,
 }

@@ -187,6 +187,7 @@ class FairShareSection(Section):
     organisations: dict[Name, list[Name]] = {}
     weights: dict[Name, Weight] = {}
     soft_limits: dict[Name, Billing] = {}
+    hard_limits: dict[Name, Billing] = {}
 
     @field_validator("organisations")
     @classmethod

@@ -11,6 +11,7 @@ from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.queue import Entry
 from controller.core.quotas import Over
+from controller.core.shares import Stopped
 from controller.core.state import State
 
 
@@ -21,21 +22,32 @@ class Allowance:
         self._state = state
         self._placer = placer
         self.again_at = NEVER
-        """When somebody who was over a limit on GPU-hours may no longer be, if nothing but time passes."""
+        """When somebody who was over a limit on what was used may no longer be, if only time passes."""
 
     @property
     def silent(self) -> bool:
         """Nobody is limited by anything."""
-        return self._state.quotas.silent
+        return not self._state.limited
 
-    def over(self, job: Job, now: float) -> Over | None:
+    def over(self, job: Job, now: float) -> Over | Stopped | None:
         """The hard limit that the job would break if it started now; None if none."""
-        if self._state.quotas.silent:
-            return None
+        stopped = self._stopped(job, now)
+        if stopped is not None or self._state.quotas.silent:
+            return stopped
         return self._over(job, now, self._claimed(job))
+
+    def _stopped(self, job: Job, now: float) -> Stopped | None:
+        """The limit of its share that nothing may start at."""
+        state = self._state
+        stopped = state.shares.stopped(state.tenant(job), now) if state.shares.hard else None
+        if stopped is not None:
+            self.again_at = min(self.again_at, stopped.until)
+        return stopped
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
         """Would a job that runs stay within the limits if it held these as well?"""
+        if self._stopped(job, now) is not None:
+            return False
         if self._state.quotas.silent:
             return True
         cpu, memory, gpu, _, _, time = held(allocations, job.limit, self._state.accounts.window_s)
@@ -44,13 +56,13 @@ class Allowance:
 
     def those_who_may(self, entries: Iterable[Entry], now: float) -> Iterator[Entry]:
         """Out of all that wait, in order, those who may start beside those before them."""
-        if self._state.quotas.silent:
+        if self.silent:
             yield from entries
             return
         kept = self._claimed(None)
         for entry in entries:
             job = self._state.jobs[entry[1]]
-            if self._over(job, now, kept) is None:
+            if self._stopped(job, now) is None and self._over(job, now, kept) is None:
                 self._keep(kept, job)
                 yield entry
 

@@ -381,7 +381,10 @@ def _quota_unset(state: State, event: events.QuotaUnset) -> None:
 
 
 def _share_set(state: State, event: events.ShareSet) -> None:
-    state.shares.reweigh(event.share, event.weight)
+    if event.weight is not None:
+        state.shares.reweigh(event.share, event.weight)
+    if event.soft is not None or event.hard is not None:
+        state.limit_share(event.share, event.soft, event.hard)
 
 
 def _reservation_made(state: State, event: events.ReservationMade) -> None:

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from controller.core.accounts import GPU_TIME
 from controller.core.allowance import Allowance
 from controller.core.events import JobGrew, JobPlaced, PreemptionDropped, PreemptionPlanned
 from controller.core.jobs import NEVER, Job
@@ -18,6 +17,7 @@ from controller.core.preemption import Preemption
 from controller.core.queue import Entry, Lane, Placing
 from controller.core.quotas import Over
 from controller.core.shadow import Shadow, cast_shadow
+from controller.core.shares import Stopped
 from controller.core.standing import placing
 from controller.core.state import State
 from wire.words import Reason
@@ -198,7 +198,8 @@ class Cycle:
     def _sight(self) -> tuple[int, ...]:
         """What must be as it was for those who could not start not to be looked at again."""
         state = self.state
-        return state.nodes.gains, state.nodes.layout, state.reservations.edition, state.quotas.edition
+        limits = state.quotas.edition, state.shares.edition
+        return state.nodes.gains, state.nodes.layout, state.reservations.edition, *limits
 
     def _allowed(self, now: float) -> Iterable[Lane]:
         """Lanes whose first job breaks no hard limit."""
@@ -210,11 +211,11 @@ class Cycle:
             if (head := lane.head()) is not None and not self.over(lane, head[1], now)
         ]
 
-    def over(self, lane: Lane, job: int, now: float) -> Over | None:
+    def over(self, lane: Lane, job: int, now: float) -> Over | Stopped | None:
         """The limit that keeps a job of this lane waiting, and as a rule all behind it in the lane."""
         over = self.allowance.over(self.state.jobs[job], now)
         if over is not None:
-            lane.kept_out = Reason.QUOTA
+            lane.kept_out = over.reason
         return over
 
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
@@ -242,7 +243,7 @@ class Cycle:
                 continue
             lane = lanes.pop(head[1])
             if not self.allowance.silent and (over := self.over(lane, head[1], now)) is not None:
-                self._pass_over(heads, lanes, lane, head if over.place == GPU_TIME else None)
+                self._pass_over(heads, lanes, lane, head if over.alone else None)
                 continue
             place = self.find(lane, head[1], now)
             step = self._otherwise(head[1], now) if place is None else self.placed(head[1], place, now)

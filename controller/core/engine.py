@@ -488,10 +488,10 @@ class Engine:
         return Accepted()
 
     def _set_share(self, given: inputs.SetShare, now: float) -> Reply:
-        wrong = share_problem(given.share, given.weight)
+        wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows what there is.")
-        self._record(events.ShareSet(now, given.share, given.weight, given.by))
+        self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
         return Accepted()
 
     # --- time ---

@@ -402,11 +402,13 @@ class QuotaUnset(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """An organisation, project or user (`project/user`) has another weight."""
+    """An organisation, project or user (`project/user`) has another weight or limits; None: as before."""
 
     share: str
-    weight: float
+    weight: float | None
     by: str
+    soft: float | None = None
+    hard: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
-from controller.core.obstacles import kept_away, short_of_quota
+from controller.core.obstacles import kept_away, limited
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -43,9 +43,9 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
 def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet")
-    short = short_of_quota(state, placer, promise, job, now)
-    if short:
-        return Why(Reason.QUOTA, short)
+    limit = limited(state, placer, promise, job, now)
+    if limit is not None:
+        return Why(*limit)
     shape = placer.shape(job.ask)
     part = shape.part if shape else job.ask.part
     need = shape.nodes if shape else job.ask.nodes or 1

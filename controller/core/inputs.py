@@ -265,11 +265,13 @@ class ControllerStarted:
 
 @dataclass(frozen=True, slots=True)
 class SetShare:
-    """Give an organisation, project or user (`project/user`) a weight from now on."""
+    """Give an organisation, project or user (`project/user`) a weight or limits; None: leave it as it is."""
 
     share: str
-    weight: float
+    weight: float | None
     by: str
+    soft: float | None = None
+    hard: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

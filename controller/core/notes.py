@@ -30,6 +30,7 @@ from wire.quota import Quota
 from wire.reservation import ReservationSpec
 
 QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
+SHARE_LIMITS = "share-limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,14 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     used.update(dict.fromkeys(state.shares.fresh))
     state.shares.fresh.clear()
     shares = dict.fromkeys(event.share for event in events if isinstance(event, ShareSet))
+    weighed = [name for name in shares if name in state.shares.live]
+    limited = [name for name in shares if name in state.shares.limits]
     return [
         *(_quota_note(state, key) for key in quotas),
         *(_spent_note(state, key) for key in spent),
         *(_reservation_note(state, name) for name in reserved),
-        *(_share_note(state, name) for name in shares),
+        *(_share_note(state, name) for name in weighed),
+        *(_share_limits_note(state, name) for name in limited),
         *(_usage_note(state, path) for path in used),
     ]
 
@@ -79,6 +83,7 @@ def notes_of(state: State) -> list[NoteRow]:
         *(_quota_note(state, key) for key in state.quotas.edits),
         *(_spent_note(state, key) for key in spent),
         *(_share_note(state, name) for name in state.shares.live),
+        *(_share_limits_note(state, name) for name in state.shares.limits),
         *(_reservation_note(state, name) for name in state.reservations.by_name),
         *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
     ]
@@ -100,6 +105,8 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             state.accounts.account((scope, name)).remember({int(hour): part for hour, part in body.items()})
         elif note.kind == SHARE:
             state.shares.live[note.name] = body
+        elif note.kind == SHARE_LIMITS:
+            state.shares.limit(note.name, *body)
         elif note.kind == USAGE:
             path = tuple(json.loads(note.name))
             state.shares.open(path)
@@ -128,6 +135,10 @@ def _spent_note(state: State, key: Key) -> NoteRow:
 
 def _share_note(state: State, name: str) -> NoteRow:
     return NoteRow(SHARE, name, dumps(state.shares.live[name]))
+
+
+def _share_limits_note(state: State, name: str) -> NoteRow:
+    return NoteRow(SHARE_LIMITS, name, dumps(list(state.shares.limits[name])))
 
 
 def _usage_note(state: State, path: Path) -> NoteRow:

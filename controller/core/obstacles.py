@@ -9,21 +9,47 @@ from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.requests import Part
 from controller.core.shadow import Shadow
+from controller.core.shares import Stopped
 from controller.core.state import State
 from wire.text import counted, duration, plain
+from wire.words import Reason
 
 
-def short_of_quota(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> str:
-    """Which quota keeps a job from starting; empty if none does."""
+def limited(
+    state: State, placer: Placer, promise: Shadow | None, job: Job, now: float
+) -> tuple[Reason, str] | None:
+    """Which quota or share keeps a job from starting, and what is said of it; None if none does."""
     allowance = Allowance(state, placer)
     over = allowance.over(job, now)
     if over is not None:
-        return str(over)
+        return over.reason, stopped_text(state, over, now) if isinstance(over, Stopped) else str(over)
     ahead = promise is not None and promise.job != job.id and promise.job in state.queue
     if promise is None or not ahead or not allowance.borrows(job, now):
-        return ""
-    lent = state.beyond(job, now)
-    return f"nothing is lent while job {state.jobs[promise.job].label} waits: {lent}" if lent else ""
+        return None
+    lent, first = state.beyond(job, now), state.jobs[promise.job].label
+    return (Reason.QUOTA, f"nothing is lent while job {first} waits: {lent}") if lent else None
+
+
+def ends_of(state: State, stopped: Stopped, now: float) -> float:
+    """When a share may start something again at the latest: as its jobs end, or at their limits."""
+    depth = len(stopped.path)
+    jobs = [state.jobs[job] for _, job in state.releases]
+    ends = [
+        (job.expected_end, job.charge)
+        for job in jobs
+        if job.placed_at is not None and state.tenant(job)[:depth] == stopped.path
+    ]
+    return state.shares.falls_below(stopped.path, stopped.limit, now, ends)
+
+
+def stopped_text(state: State, stopped: Stopped, now: float) -> str:
+    """What is said of a share at its hard limit."""
+    at = ends_of(state, stopped, now)
+    if at < NEVER:
+        return f"{stopped}: nothing of it starts for another {duration(at - now)} at most"
+    if not stopped.limit:
+        return f"{stopped}: nothing of it starts until its hard limit is raised"
+    return f"{stopped}: nothing of it starts before jobs of it have ended, and they have no time limit"
 
 
 def kept_away(state: State, placer: Placer, part: Part, need: int, job: Job, now: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from controller.core.accounts import GPU_TIME
 from controller.core.events import JobPlaced
 from controller.core.jobs import NEVER
 from controller.core.plugin import Backfill
@@ -77,10 +76,11 @@ class Walk:
         cycle, job = self._cycle, self._entry[1]
         over = cycle.over(self._lane, job, self._now)
         # What is borrowed is given back to those whose it is: they are waiting.
-        if over is None and not cycle.allowance.borrows(cycle.state.jobs[job], self._now):
-            return False
-        self._lane.kept_out = Reason.QUOTA
-        if over is None or over.place != GPU_TIME:
+        if over is None:
+            if not cycle.allowance.borrows(cycle.state.jobs[job], self._now):
+                return False
+            self._lane.kept_out = Reason.QUOTA
+        if over is None or not over.alone:
             self._entries = iter(())
         return True
 

@@ -23,7 +23,7 @@ from controller.core.accounts import (
 from wire.quota import EVERYBODY, NOTHING, SCOPES, UNLIMITED, Limits, Quota
 from wire.spec import JobSpec, gpus_text
 from wire.text import memory, plain
-from wire.words import WHOLE_GPU
+from wire.words import WHOLE_GPU, Reason
 
 GPU_HOUR = WHOLE_GPU * HOUR_S
 
@@ -102,6 +102,12 @@ class Over:
     asked: int
     limit: int
     lent: bool = False
+    reason: ClassVar[Reason] = Reason.QUOTA
+
+    @property
+    def alone(self) -> bool:
+        """May jobs behind it in the lane start although it may not? They may take less time."""
+        return self.place == GPU_TIME
 
     def __str__(self) -> str:
         used, limit = _told(self.place, self.used), _told(self.place, self.limit)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from controller.core.events import Allocation
 from controller.core.usage import Fading, Windowed
 from wire.frames import GpuHold, NodeFacts
+from wire.quota import UNLIMITED
 from wire.spec import storable
-from wire.words import WHOLE_GPU
+from wire.text import plain
+from wire.words import WHOLE_GPU, Reason
 
+SETTLED_S = 1.0
+"""So long after use has come down to a limit it is surely below it, whatever was rounded."""
+Ends = Sequence[tuple[float, float]]
 Path = tuple[str, ...]
 """From the top: (organisation, project, user), or (project, user) for a project of no organisation."""
 
@@ -36,6 +43,8 @@ class Sharing:
     """By organisation, project, or `project/user`; 1 where nothing is said."""
     soft: Mapping[str, float] = field(default_factory=dict)
     """Units beyond which a tenant's jobs come after everybody else's."""
+    hard: Mapping[str, float] = field(default_factory=dict)
+    """Units from which on nothing of a tenant starts."""
 
     @property
     def by_model(self) -> bool:
@@ -68,16 +77,41 @@ class Sharing:
 
 
 HEAVIEST = 1_000_000.0
+MOST_UNITS = 1e12
 
 
-def share_problem(name: str, weight: float) -> tuple[str, str] | None:
-    """What is wrong with a weight that somebody wants to set, and where."""
-    if not 0 < weight <= HEAVIEST:
+def share_problem(
+    name: str, weight: float | None, soft: float | None, hard: float | None
+) -> tuple[str, str] | None:
+    """What is wrong with a share that somebody wants to set, and where."""
+    if weight is not None and not 0 < weight <= HEAVIEST:
         return "weight", f"must be above 0 and at most {HEAVIEST:,.0f}"
+    for where, limit in (("soft", soft), ("hard", hard)):
+        if limit is not None and limit != UNLIMITED and not 0 <= limit <= MOST_UNITS:
+            return where, f"must be units between 0 and {MOST_UNITS:,.0f}"
+    if weight is None and soft is None and hard is None:
+        return "weight", "is missing, and so are a soft and a hard limit: nothing would change"
     parts = name.split("/")
     if not storable(name) or len(name) > 400 or len(parts) > 2 or not all(parts):
         return "share", "must be an organisation, a project, or a project/user"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A share at its hard limit: nothing of it starts until less counts."""
+
+    path: Path
+    name: str
+    used: float
+    limit: float
+    until: float
+    """If its use goes on as it is; maybe never."""
+    reason: ClassVar[Reason] = Reason.SHARE
+    alone: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"share {plain(self.name)!r} has used {self.used:.4g} of {self.limit:.4g} units"
 
 
 @dataclass(slots=True)
@@ -104,6 +138,13 @@ class Shares:
         self.accounts: dict[Path, Account] = {(): Account((), sharing.usage())}
         self.live: dict[str, float] = {}
         """Weights that operators have set; they beat those of scheduler.toml."""
+        self.limits: dict[str, tuple[float | None, float | None]] = {}
+        """Soft and hard limits that operators have set; None: as scheduler.toml says."""
+        self.edition = 0
+        """Grows with every limit that is set: who was stopped may no longer be."""
+        self.soft = dict(sharing.soft)
+        self.hard = dict(sharing.hard)
+        """The limits in effect."""
         self.fresh: list[Path] = []
         """Accounts that have no row yet."""
         self._home = {name: name for name in sharing.organisations}
@@ -147,6 +188,18 @@ class Shares:
                 account.weight = weight
                 below[weight] += 1
 
+    def limit(self, name: str, soft: float | None, hard: float | None) -> None:
+        """An operator has set limits; None leaves one as it is."""
+        was = self.limits.get(name, (None, None))
+        soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard
+        self.limits[name] = soft, hard
+        for limits, limit in ((self.soft, soft), (self.hard, hard)):
+            if limit == UNLIMITED:
+                limits.pop(name, None)
+            elif limit is not None:
+                limits[name] = limit
+        self.edition += 1
+
     def used(self, path: Path, now: float) -> float:
         """Units that count: those used, and those held for a while already."""
         usage = self.accounts[path].usage
@@ -173,8 +226,36 @@ class Shares:
 
     def beyond(self, path: Path, now: float) -> bool:
         """Has the tenant, or anybody above it, passed a soft limit?"""
-        soft = self.sharing.soft
+        soft = self.soft
         return bool(soft) and any(
             self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
             for depth in range(1, len(path) + 1)
         )
+
+    def stopped(self, path: Path, now: float) -> Stopped | None:
+        """The hard limit that keeps the tenant longest: its own, or that of anybody above it."""
+        found = None
+        for depth in range(1, len(path) + 1) if self.hard else ():
+            name, account = self.name(path[:depth]), self.accounts[path[:depth]]
+            limit = self.hard.get(name)
+            if limit is not None and (used := self.used(account.path, now)) >= limit:
+                until = self._below(account.usage, limit, now)
+                if found is None or until > found.until:
+                    found = Stopped(account.path, name, used, limit, until)
+        return found
+
+    def falls_below(self, path: Path, limit: float, now: float, ends: Ends) -> float:
+        """When less than this counts, if what uses it now ends like this: soonest first, with its rate."""
+        usage, moment = copy.deepcopy(self.accounts[path].usage), now
+        for end, rate in ends:
+            at = self._below(usage, limit, moment)
+            if at <= end:
+                return at
+            moment = max(moment, end)
+            usage.change(-rate, moment)
+        return self._below(usage, limit, moment)
+
+    def _below(self, usage: Fading | Windowed, limit: float, now: float) -> float:
+        """When less than this counts if its rate stays as it is."""
+        left = limit - self.sharing.held_hours * usage.rate
+        return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf

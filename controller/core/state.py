@@ -72,7 +72,7 @@ class State:
             return
         order = self.order
         group = () if self.moving is None else self.moving.group(job, self.tenant(job))
-        if not self.quotas.silent:  # whoever is at a limit is passed over as a whole
+        if self.limited:  # whoever is at a limit is passed over as a whole
             group = (*group, job.user, job.spec.project, job.spec.queue)
         self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group)
 
@@ -90,11 +90,23 @@ class State:
         need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
         return self.quotas.over_soft(job.user, job.spec, need, now)
 
+    @property
+    def limited(self) -> bool:
+        """Is there anybody who may not hold, or have used, whatever there is?"""
+        return not self.quotas.silent or bool(self.shares.hard)
+
     def limit(self, key: Key, quota: Quota | None) -> None:
         """Lay a quota over what the configuration states, or take it back."""
-        was = self.quotas.silent
+        was = self.limited
         self.quotas.edit(key, quota)
-        if self.quotas.silent != was:
+        if self.limited != was:
+            self._regroup()
+
+    def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
+        """Lay limits of a share over what the configuration states."""
+        was = self.limited
+        self.shares.limit(name, soft, hard)
+        if self.limited != was:
             self._regroup()
 
     def _regroup(self) -> None:

@@ -33,6 +33,15 @@ class Fading:
         """Hours of steady use that would count in the end."""
         return self.half_life_s / HOUR_S / math.log(2.0)
 
+    def falls_to(self, amount: float, now: float) -> float:
+        """When no more than this is left, if the rate stays as it is; maybe never."""
+        lasting, total = self.rate * self.longest_h, self.total(now)
+        if total <= amount:
+            return now
+        if amount <= lasting:
+            return math.inf
+        return now + self.half_life_s * math.log2((total - lasting) / (amount - lasting))
+
     def change(self, rate: float, now: float) -> None:
         """So much more (or less) is used per hour from now on."""
         self.amount, self.at = self.total(now), max(now, self.at)
@@ -70,6 +79,21 @@ class Windowed:
         for number, units in self.buckets:
             counted += units * min(1.0, max(0.0, (number + 1) - begin / width))
         return counted + self.rate * max(0.0, min(now - self.at, self.window_s)) / HOUR_S
+
+    def falls_to(self, amount: float, now: float) -> float:
+        """When no more than this is left, if the rate stays as it is; maybe never."""
+        width = self.window_s / BUCKETS
+        before, total = now, self.total(now)
+        first = int(now // width) + 1
+        edges = [number * width for number in range(first, first + BUCKETS + 2)]
+        for moment in sorted([*edges, max(now, self.at + self.window_s)]):
+            if total <= amount:
+                return before
+            then = self.total(moment)
+            if then <= amount:  # between two of these it falls evenly
+                return before + (moment - before) * (total - amount) / (total - then)
+            before, total = moment, then
+        return math.inf
 
     def change(self, rate: float, now: float) -> None:
         """So much more (or less) is used per hour from now on."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 
 from tests.systems import System
+from wire.api import ShareWeight
 from wire.spec import JobSpec
-from wire.words import JobState
+from wire.words import JobState, Reason
 
 
 def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., System]) -> None:
@@ -21,7 +22,7 @@ def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., Syste
         system.until(lambda: system.jobs()[first].state is JobState.RUNNING, "the first job runs")
         again = client.submit(whole).ids[0]
         other = client.submit(JobSpec(("true",), gpus=8, project="speech", queue="short")).ids[0]
-        client.set_share("vision", 2.0)
+        client.set_share(ShareWeight("vision", 2.0))
     system.kill()
     system.start()
     with system.client() as client:
@@ -48,3 +49,27 @@ def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., Syste
         client.cancel(first)
         system.until(lambda: system.jobs()[other].state is JobState.COMPLETED, "the other comes first")
         client.cancel(again)
+
+
+def test_a_share_at_its_hard_limit_waits_until_it_is_raised(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["fair_share"] = {"hard_limits": {"vision": 1.0}}
+    system.start()
+    job = JobSpec(("sleep", "600"), gpus=1, project="vision", memory_mib=64, time_limit_s=900.0)
+    with system.client() as client:
+        first = client.submit(job).ids[0]
+        system.until(lambda: system.jobs()[first].state is JobState.RUNNING, "the first job runs")
+        second = client.submit(job).ids[0]
+        system.until(lambda: system.jobs()[second].reason is Reason.SHARE, "the second waits for its share")
+        told = system.corral("explain", str(second))
+        assert "share 'vision' has used 1 of 1 units: nothing of it starts for another" in told
+        assert "stopped by the hard limit, for" in system.corral("shares", "-o", "wide")
+        client.set_share(ShareWeight("vision", hard=0.5))
+    system.kill()
+    system.start()
+    assert system.jobs()[second].state is JobState.QUEUED
+    system.corral("shares", "set", "vision", "--hard", "none")
+    system.until(lambda: system.jobs()[second].state is JobState.RUNNING, "it runs once the limit is gone")
+    with system.client() as client:
+        for each in (first, second):
+            client.cancel(each)

@@ -175,7 +175,10 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         ),
     ),
     inputs.SetShare: (
-        Trace(events.ShareSet, lambda event, _: inputs.SetShare(event.share, event.weight, event.by)),
+        Trace(
+            events.ShareSet,
+            lambda event, _: inputs.SetShare(event.share, event.weight, event.by, event.soft, event.hard),
+        ),
     ),
     inputs.AgentSaidHello: (Trace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
     inputs.AgentReported: (

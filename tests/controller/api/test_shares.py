@@ -27,6 +27,28 @@ async def test_shares_are_shown_and_changed_live(house: House) -> None:
     assert job in house.daemon.state.jobs
 
 
+async def test_limits_are_set_live_shown_and_tried_before(house: House) -> None:
+    await house.submit(project="vision")
+    status, answer = await house.post("/v1/what-if", {"shares": [{"share": "vision", "hard": 0}]})
+    assert (status, answer["refused"]) == (200, [])
+    assert house.daemon.state.shares.hard == {}
+    status, body = await house.post("/v1/shares", {"share": "vision", "hard": 0, "soft": 5})
+    assert status == 200
+    vision, user = body["shares"]
+    assert (vision["weight"], vision["soft"], vision["hard"]) == (1.0, 5.0, 0.0)
+    assert (vision["stopped"], user["stopped"]) == ("vision", "vision")
+    assert vision.get("until") is None  # no time will lift it
+    status, body = await house.post("/v1/shares", {"share": "vision", "hard": -1})
+    assert status == 200
+    assert [each.get("stopped", "") for each in body["shares"]] == ["", ""]
+    status, events = await house.get("/v1/events")
+    told = [each["text"] for each in events["events"] if each["kind"] == "ShareSet"]
+    assert [each.partition(" gave ")[2] for each in told] == [
+        "vision the soft limit 5, the hard limit 0",
+        "vision no hard limit",
+    ]
+
+
 async def test_a_weight_that_means_nothing_is_refused_with_its_place(house: House) -> None:
     status, problem = await house.post("/v1/shares", {"share": "vision", "weight": -1})
     assert (status, problem["where"]) == (400, "weight")

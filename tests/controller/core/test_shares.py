@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core import inputs
+from controller.core.explain import reason_of
+from controller.core.forecast import forecast, fork
 from controller.core.inputs import Accepted
 from controller.core.notes import notes_of, recall
-from controller.core.plugin import Pipeline
+from controller.core.obstacles import ends_of
+from controller.core.plugin import Backfill, Guards
 from controller.core.shares import Shares, Sharing
 from controller.core.state import State
 from controller.core.usage import Fading, Windowed
+from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, spec
+from wire.text import duration
+from wire.words import Reason
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -108,10 +116,10 @@ def test_a_fair_share_used_halves_the_factor_at_its_level() -> None:
     assert shares.factor(ada, 16, 0.0) == pytest.approx(0.5 ** (0.5 / 0.75))
 
 
-def sharing_world(**how: object) -> World:
+def sharing_world(**how: Any) -> World:
     """A pipeline whose use is counted like this."""
-    return World(Pipeline(PIPELINE.order, PIPELINE.filters, PIPELINE.scorers, PIPELINE.picker,
-                          sharing=Sharing(**how)))  # type: ignore[arg-type]  # fmt: skip
+    others = {name: how.pop(name) for name in ("backfill", "strategies", "guards") if name in how}
+    return World(replace(PIPELINE, sharing=Sharing(**how), **others))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +163,149 @@ def test_what_is_used_and_set_survives_in_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "weight", "where"),
-    [("vision", 0, "weight"), ("vision", math.inf, "weight"), ("vision", math.nan, "weight"),
-     ("", 1, "share"), ("a/b/c", 1, "share"), ("a/", 1, "share")],
-)  # fmt: skip
-def test_a_weight_that_means_nothing_is_refused(share: str, weight: float, where: str) -> None:
-    assert World().refuse(inputs.SetShare(share, weight, "root")).where == where
+    ("share", "how", "where"),
+    [
+        ("vision", {"weight": 0}, "weight"),
+        ("vision", {"weight": math.inf}, "weight"),
+        ("vision", {"weight": math.nan}, "weight"),
+        ("vision", {"weight": None}, "weight"),
+        ("vision", {"weight": 1, "soft": -2}, "soft"),
+        ("vision", {"weight": None, "hard": math.nan}, "hard"),
+        ("", {"weight": 1}, "share"),
+        ("a/b/c", {"weight": 1}, "share"),
+        ("a/", {"weight": None, "hard": 5}, "share"),
+    ],
+)
+def test_a_share_that_means_nothing_is_refused(share: str, how: dict[str, Any], where: str) -> None:
+    assert World().refuse(inputs.SetShare(share, by="root", **how)).where == where
+
+
+COUNTED: list[dict[str, Any]] = [{"half_life_s": DAY}, {"window_s": DAY}]
+
+
+def stopped(world: World, job: int) -> str:
+    """What is said of a job whose share is at its hard limit."""
+    why = world.why(job)
+    assert why.reason is Reason.SHARE
+    assert reason_of(world.state, world.job(job)) is Reason.SHARE
+    return why.sentence
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+@pytest.mark.parametrize("counted", COUNTED)
+def test_at_its_hard_limit_a_share_starts_nothing_until_less_counts(
+    counted: dict[str, Any], backfill: Backfill
+) -> None:
+    """Eight GPU-hours of eight used; others pass, and hold nothing back for it."""
+    world = sharing_world(held_hours=0.0, hard={"vision": 7.5}, backfill=backfill, **counted)
+    world.join("gpu01")
+    first = world.submit(spec(8, project="vision"))
+    assert len(world.tick()) == 1
+    world.start(first)
+    world.now += HOUR
+    world.exit(first)
+    waits = world.submit(spec(1, project="vision", time_limit_s=HOUR), user="bo")
+    other = world.submit(spec(8, project="speech"))
+    assert [start.job for start in world.tick()] == [other]
+    world.tick()
+    assert stopped(world, waits).startswith("share 'vision' has used ")
+    world.start(other)
+    world.exit(other)
+    assert world.tick() == []  # there is room for it, but no use
+    told = world.state.shares.stopped(("vision", "bo"), world.now)
+    assert told is not None
+    assert told.until == pytest.approx(world.engine.next_at)
+    foreseen = forecast(fork(world.engine), world.now).starts[waits].at
+    assert foreseen == told.until
+    assert world.now + 60 < told.until < world.now + DAY
+    assert f"for another {duration(told.until - world.now)} at most" in stopped(world, waits)
+    assert world.tick_at(told.until - 60) == []
+    assert [start.job for start in world.tick_at(told.until)] == [waits]
+
+
+@pytest.mark.parametrize("counted", COUNTED)
+def test_what_runs_goes_on_and_is_waited_for(counted: dict[str, Any]) -> None:
+    """What runs counts as well: the end is foretold by the limits of the jobs that run."""
+    world = sharing_world(held_hours=1.0, hard={"vision": 3.0}, **counted)
+    world.join("gpu01")
+    first = world.submit(spec(4, project="vision", time_limit_s=2 * HOUR))
+    second = world.submit(spec(1, project="vision", time_limit_s=HOUR))
+    assert [start.job for start in world.tick()] == [first]
+    world.start(first)
+    assert "4 of 3 units" in stopped(world, second)
+    limited = world.state.shares.stopped(("vision", "ada"), world.now)
+    assert limited is not None
+    assert limited.until == math.inf  # four more an hour: not while it runs
+    foreseen = ends_of(world.state, limited, world.now)
+    assert foreseen > world.now + 2 * HOUR
+    assert forecast(fork(world.engine), world.now).starts[second].at == pytest.approx(foreseen)
+    world.now += HOUR
+    world.exit(first)  # sooner than it might have
+    assert world.tick() == []
+    assert world.engine.next_at < foreseen
+
+
+def test_a_hard_limit_holds_for_all_below_it_and_is_set_and_lifted_live() -> None:
+    world = sharing_world(organisations={"lab": ("vision", "speech")})
+    world.join("gpu01")
+    jobs = [world.submit(spec(1, project=name), user=user) for name, user in
+            (("vision", "ada"), ("speech", "bo"), ("other", "cy"))]  # fmt: skip
+    world.tell(inputs.SetShare("lab", None, "root", hard=0.0))
+    assert [start.job for start in world.tick()] == [jobs[2]]
+    assert "'lab' has used 0 of 0 units: nothing of it starts until its hard limit is raised" in stopped(
+        world, jobs[0]
+    )
+    assert world.engine.next_at == math.inf
+    again = world.restarted()
+    again.join("gpu01")
+    assert again.state.shares.hard == {"lab": 0.0}
+    assert "'lab'" in stopped(again, jobs[1]) if not again.tick() else False
+    world.tell(inputs.SetShare("lab", 2.0, "root", hard=1.5))
+    assert [start.job for start in world.tick()] == [jobs[0], jobs[1]]
+    more = world.submit(spec(1, project="vision"))
+    assert world.tick() == []
+    world.tell(inputs.SetShare("lab", None, "root", hard=-1))
+    assert [start.job for start in world.tick()] == [more]
+    assert world.state.shares.hard == {}
+
+
+def test_whoever_is_stopped_has_nobody_ended_and_grows_no_more() -> None:
+    """Room that others would have to make is not made for a share that may not start anything."""
+    world = sharing_world(hard={"vision": 1.0}, strategies=(Priority(),), guards=Guards(min_runtime_s=0.0))
+    world.join("gpu01")
+    low = world.submit(spec(8, project="speech", priority=10))
+    world.tick()
+    world.start(low)
+    world.tell(inputs.SetShare("vision", None, "root", hard=0.0))
+    high = world.submit(spec(8, project="vision", priority=90))
+    world.tick()
+    assert not world.job(low).stopping
+    assert "'vision'" in stopped(world, high)
+    world.tell(inputs.SetShare("vision", None, "root", hard=1.0))
+    world.tick()
+    assert world.job(low).stopping is Reason.PREEMPTED
+    world.tell(inputs.SetShare("vision", None, "root", hard=0.0))
+    world.exit(low, code=None, signal=15, why="preempted")
+    assert [start.job for start in world.tick()] == [low]  # the claim was let go
+
+
+@pytest.mark.parametrize("usage", [Fading(DAY), Windowed(DAY)])
+@given(
+    steps=st.lists(st.tuples(st.floats(0, 3e4), st.floats(0, 8)), min_size=1, max_size=8),
+    part=st.floats(0.05, 0.95),
+)
+def test_the_moment_foretold_is_when_use_has_come_down(
+    usage: Fading | Windowed, steps: list[tuple[float, float]], part: float
+) -> None:
+    counted: Fading | Windowed = Fading(DAY) if isinstance(usage, Fading) else Windowed(DAY)
+    now = 0.0
+    for wait, rate in steps:
+        now += wait
+        counted.change(rate - counted.rate, now)
+    target = counted.total(now) * part
+    at = counted.falls_to(target, now)
+    if at == math.inf:
+        assert all(counted.total(now + DAY * n / 97) > target for n in range(97 * 3))
+    else:
+        assert counted.total(at) == pytest.approx(target, abs=1e-6)
+        assert all(counted.total(now + (at - now) * n / 97) >= target - 1e-6 for n in range(97))
