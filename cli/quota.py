@@ -78,13 +78,13 @@ def change(scope: Scope, name: Name, words: Words, output: Output = Format.TABLE
     in front: who is over it comes after everybody else. With borrow. in front, for projects: how much more it
     may have while other projects leave theirs unused. The value none means no limit.
     """
-    return _told(Client().set_quota(_scope(scope), name, quota_of(words)), output)
+    return _told(Client().set_quota(scope_of(scope), name, quota_of(words)), output)
 
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
     """Take back what was set: what the configuration says holds again."""
-    return _told(Client().unset_quota(_scope(scope), name), output)
+    return _told(Client().unset_quota(scope_of(scope), name), output)
 
 
 def quota_of(words: list[str]) -> Quota:
@@ -112,7 +112,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _scope(word: str) -> str:
+def scope_of(word: str) -> str:
+    """user, project or queue."""
     if word not in SCOPES:
         raise Mistake(f"{word!r} has no quotas", f"It is one of {', '.join(SCOPES)}.")
     return word

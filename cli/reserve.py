@@ -100,6 +100,24 @@ def create(
 
     Before it begins no job starts there that could run into it; jobs without a time limit start elsewhere.
     """
+    spec = asked_of(name, length, start, nodes, count, gpus, select, users, projects, every, why)
+    return _told(Client().reserve(spec, anyway=anyway), output)
+
+
+def asked_of(
+    name: str,
+    length: str,
+    start: str,
+    nodes: list[str],
+    count: int | None,
+    gpus: int | None,
+    select: list[str],
+    users: list[str],
+    projects: list[str],
+    every: str,
+    why: str,
+) -> ReservationSpec:
+    """The reservation that these options mean."""
     spec = ReservationSpec(
         name,
         time.time() if start == "now" else _understood("--start", moment, start),
@@ -119,7 +137,7 @@ def create(
         raise Mistake(
             f"{_FLAGS.get(where, '--' + where)}: {sentence}", "'corral reserve create --help' says how."
         )
-    return _told(Client().reserve(spec, anyway=anyway), output)
+    return spec
 
 
 @app.command(epilog=examples("corral reserve cancel fans"))

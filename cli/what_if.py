@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli import reserve
 from cli.asked import Asked, asking
+from cli.changes import changes_of
 from cli.commands import application, examples
+from cli.exits import Mistake
 from cli.jobs import spec_of
-from cli.messages import note
-from cli.output import Column, Format, Output, Table
+from cli.output import Format, Output
+from cli.quota import Name, Scope, quota_of, scope_of
 from cli.selection import Jobs, select
 from cli.shares import Hard, Share, Soft, Weight, change_of
+from cli.shifts import show
 from cli.submit import JOB_SETTINGS, JobCommand, Words
-from cli.tables import RED, YELLOW
-from wire.api import Shift, WhatIf, WhatIfAnswer
+from wire.api import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.client import Client
-from wire.text import duration
 
-SHOWN = 10
-"""Jobs that make room that are named."""
 Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Another scheduler.toml.", show_default=False)]
 
 app = application("Ask what would change, before doing it. Nothing is done.")
 
@@ -46,6 +48,26 @@ def submit(
     """When would this job start, and who would start later because of it?"""
     spec = spec_of(asked, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), output)
+
+
+@app.command(
+    "set",
+    epilog=examples("corral what-if set 7 --priority 90", "corral what-if set 7_[0-9] --time 1h --gpus 4"),
+)
+@asking
+def change(
+    asked: Asked,
+    jobs: Jobs,
+    clear: Annotated[str, typer.Option("--clear", metavar="OPTIONS", help="As if not given.")] = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Who would start sooner and who later if these jobs asked for something else?
+
+    Options are those of 'corral submit', as in 'corral job set'.
+    """
+    changes = changes_of(asked, clear)
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(edit=tuple(JobEdit(job.id, changes) for job in found)), output)
 
 
 @app.command(epilog=examples("corral what-if cancel 7", "corral what-if cancel 7_[0-3]"))
@@ -79,60 +101,82 @@ def share(
     return _answer(WhatIf(shares=(change_of(name, weight, soft, hard),)), output)
 
 
-def _answer(asked: WhatIf, output: Format) -> int:
-    answer = Client().what_if(asked)
-    _table(answer).show(output, answer.shifts, answer)
-    if output in (Format.TABLE, Format.WIDE):
-        sys.stdout.flush()
-        for refused in answer.refused:
-            note(f"This would be refused: {refused}")
-        for ousted in answer.preempted[:SHOWN]:
-            lost = f"{ousted.gpu_hours:.1f} GPU-hours lost"
-            note(
-                f"Job {ousted.label} ({ousted.name}, {ousted.user}) would make room for {ousted.by}: {lost}."
-            )
-        if len(answer.preempted) > SHOWN:
-            note(f"{len(answer.preempted) - SHOWN} more would make room.")
-        note(_summary(answer))
-    return 5 if answer.refused else 0
-
-
-def _summary(answer: WhatIfAnswer) -> str:
-    moved = [shift for shift in answer.shifts if not shift.new]
-    later = sum(_delay(shift) > 0 for shift in moved)
-    told = f"{later} would start later, {len(moved) - later} sooner, {answer.unchanged} as now."
-    if not answer.whole:
-        told += " Jobs without a time limit hide what comes after them."
-    return told
-
-
-def _table(answer: WhatIfAnswer) -> Table[Shift]:
-    def moment(at: float | None) -> str:
-        if at is None:
-            return "not known"
-        return "now" if at - answer.now < 1 else f"in {duration(at - answer.now)}"
-
-    return Table(
-        [
-            Column("JOB", lambda shift: "(new)" if shift.new else shift.label, right=True),
-            Column("NAME", lambda shift: shift.name, keep=1, least=8),
-            Column("USER", lambda shift: shift.user, keep=2),
-            Column("STARTS", lambda shift: "-" if shift.new else moment(shift.was)),
-            Column("THEN", lambda shift: moment(shift.becomes)),
-            Column("DELAY", _told, colour=lambda shift: RED if _delay(shift) > 0 else YELLOW),
-            Column("ON", lambda shift: ",".join(shift.nodes), keep=3, least=6),
-        ],
-        lambda shift: shift.label,
+@app.command(
+    epilog=examples(
+        "corral what-if quota user ada gpus=8 running=20", "corral what-if quota project vision --unset"
     )
+)
+def quota(
+    scope: Scope,
+    name: Name,
+    words: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE...]")] = [],  # noqa: B006
+    unset: Annotated[bool, typer.Option("--unset", help="What the configuration says.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Who would start sooner and who later with these limits over what holds now?"""
+    if unset == bool(words):
+        raise Mistake("there is nothing to try", "Write limits such as gpus=8, or --unset.")
+    asked = QuotaEdit(scope_of(scope), name, None if unset else quota_of(words))
+    return _answer(WhatIf(quotas=(asked,)), output)
 
 
-def _told(shift: Shift) -> str:
-    if shift.new or shift.was is None or shift.becomes is None:
-        return "-"
-    return f"{'+' if _delay(shift) > 0 else '-'}{duration(abs(_delay(shift)))}"
+@app.command(
+    "reserve",
+    epilog=examples(
+        "corral what-if reserve fans --node gpu01 --start 18:00 --for 2h",
+        "corral what-if reserve course --gpus 16 --project ai --for 4h",
+    ),
+)
+def keep(
+    name: reserve.Name,
+    length: reserve.For = "",
+    start: reserve.Start = "now",
+    nodes: reserve.Nodes = [],  # noqa: B006
+    count: reserve.Count = None,
+    gpus: reserve.Gpus = None,
+    select: reserve.Select = [],  # noqa: B006
+    users: reserve.Users = [],  # noqa: B006
+    projects: reserve.Projects = [],  # noqa: B006
+    every: reserve.Every = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Who would start later if nodes were kept for a time?"""
+    spec = reserve.asked_of(name, length, start, nodes, count, gpus, select, users, projects, every, "")
+    return _answer(WhatIf(reserve=(spec,)), output)
 
 
-def _delay(shift: Shift) -> float:
-    if shift.becomes is None:
-        return float("inf")
-    return shift.becomes - (float("inf") if shift.was is None else shift.was)
+@app.command(epilog=examples("corral what-if unreserve fans"))
+def unreserve(name: reserve.Name, output: Output = Format.TABLE) -> int:
+    """Who would start sooner if this reservation were cancelled?"""
+    return _answer(WhatIf(cancel_reservations=(name,)), output)
+
+
+@app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
+def more_nodes(
+    like: Annotated[str, typer.Option("--like", metavar="NODE", help="One that is there.")],
+    add: Annotated[int, typer.Option("--add", metavar="N", min=1, max=1000, help="So many more.")] = 1,
+    output: Output = Format.TABLE,
+) -> int:
+    """Who would start sooner with more nodes like one that is there?"""
+    return _answer(WhatIf(nodes=(MoreNodes(like, add),)), output)
+
+
+@app.command(
+    epilog=examples("corral what-if config new-scheduler.toml", "corral what-if config new.toml -o json")
+)
+def config(file: File, output: Output = Format.TABLE) -> int:
+    """Who would start sooner and who later under another configuration? For operators.
+
+    Tables that decide who starts when are considered: scheduler, queues, quota, preemption, fair_share,
+    overcommit and gpus. The file is read here, and understood where the controller runs.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise Mistake(f"{file}: {why}", "Name a scheduler.toml to try.") from None
+    return _answer(WhatIf(config=ConfigFile(text, str(file.absolute()))), output)
+
+
+def _answer(asked: WhatIf, output: Format) -> int:
+    return show(Client().what_if(asked), output)

@@ -352,8 +352,43 @@ class ShareList:
 
 
 @dataclass(frozen=True)
+class JobEdit:
+    """A job that would ask for something else: fields of its JobSpec, as in JobChange."""
+
+    job: int
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class QuotaEdit:
+    """A quota that would be laid over what holds; None: what was set while running is taken back."""
+
+    scope: str
+    name: str
+    quota: Optional[Quota] = None
+
+
+@dataclass(frozen=True)
+class MoreNodes:
+    """So many idle nodes with the GPUs, labels and taints of one that is there."""
+
+    like: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A scheduler.toml as text, and what to call it in complaints."""
+
+    text: str
+    name: str = "scheduler.toml"
+
+
+@dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy, in this order: shares, cancels, drains, resumes, submits."""
+    """Changes to try on a copy: a configuration first, then nodes, shares, quotas, cancels, drains, resumes,
+    reservations, edits and submits.
+    """
 
     submit: tuple[JobSpec, ...] = ()
     cancel: tuple[int, ...] = ()
@@ -361,6 +396,11 @@ class WhatIf:
     resume: tuple[str, ...] = ()
     shares: tuple[ShareWeight, ...] = ()
     reserve: tuple[ReservationSpec, ...] = ()
+    edit: tuple[JobEdit, ...] = ()
+    quotas: tuple[QuotaEdit, ...] = ()
+    cancel_reservations: tuple[str, ...] = ()
+    nodes: tuple[MoreNodes, ...] = ()
+    config: Optional[ConfigFile] = None
 
 
 @dataclass(frozen=True)
@@ -379,7 +419,10 @@ class Shift:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """What would change. `refused` names the changes that would not be accepted, with the reason."""
+    """What would change. `refused` names the changes that would not be accepted, with the reason.
+
+    `passed_over` names tables of a configuration that differ from what runs and have no part in this.
+    """
 
     now: float
     shifts: tuple[Shift, ...]
@@ -387,6 +430,7 @@ class WhatIfAnswer:
     refused: tuple[str, ...] = ()
     whole: bool = True
     preempted: tuple[Ousted, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

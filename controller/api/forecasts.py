@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from controller.api.call import Call
 from controller.api.errors import Rejected
+from controller.api.questions import changes_of, other_config
 from controller.api.views import job_view
-from controller.core import inputs
+from controller.config import ConfigRefused
 from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, forecast, fork
-from controller.core.inputs import Accepted, Input, Refusal
+from controller.core.inputs import Accepted, Refusal
 from controller.core.jobs import Job
 from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
 from wire.words import JobState
@@ -54,33 +56,33 @@ def _ousted(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "
 async def what_if(call: Call) -> WhatIfAnswer:
     """What would start later or sooner if this were done. Nothing is done."""
     asked: WhatIf = call.body
+    if asked.config is not None:
+        call.need_operator("ask about another configuration")
     await call.daemon.settled()
     engine, now = call.daemon.engine, call.daemon.now()
     if sum(1 for _ in engine.state.live()) > MOST_LIVE:
         refusal = Refusal("conflict", f"more than {MOST_LIVE} jobs are queued or running: too many to copy")
         raise Rejected(refusal)
-    changes = _changes(asked, call.caller.user)
-    plain, changed = fork(engine), fork(engine)
+    try:
+        other = None if asked.config is None else other_config(asked.config, call.daemon.config)
+    except ConfigRefused as refused:
+        return WhatIfAnswer(now, (), len(_waiting(engine)), tuple(map(str, refused.problems)))
+    changes = changes_of(asked, engine, call.caller.user)
+    plain, changed = fork(engine), fork(engine, other.pipeline if other else None)
     before = await asyncio.to_thread(forecast, plain, now)
     after = await asyncio.to_thread(forecast, changed, now, changes)
-    return _compare(engine, before, after, changed, now)
+    answer = _compare(engine, before, after, changed, now)
+    return replace(answer, passed_over=other.passed_over) if other else answer
 
 
-def _changes(asked: WhatIf, user: str) -> list[Input]:
-    return [
-        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in asked.shares),
-        *(inputs.Cancel(job, user) for job in asked.cancel),
-        *(inputs.Drain(node, user, "what if") for node in asked.drain),
-        *(inputs.Resume(node, user) for node in asked.resume),
-        *(inputs.Reserve(spec, user) for spec in asked.reserve),
-        *(inputs.Submit(spec, user) for spec in asked.submit),
-    ]
+def _waiting(engine: Engine) -> list[Job]:
+    return [job for job in engine.state.live() if job.state is JobState.QUEUED and not job.held]
 
 
 def _compare(engine: Engine, before: Forecast, after: Forecast, changed: Engine, now: float) -> WhatIfAnswer:
     """The waiting jobs whose start differs, the most delayed first."""
     new = [job for job in changed.state.jobs.values() if job.id >= engine.state.next_job]
-    waiting = [job for job in engine.state.live() if job.state is JobState.QUEUED and not job.held]
+    waiting = _waiting(engine)
     cancelled = {job.id for job in waiting if _is_cancelled(changed, job)}
     shifts = [
         shift

@@ -1,6 +1,6 @@
 """scheduler.toml: what it may say, how it is read, and what is wrong with it in words for people."""
 
-from controller.config.load import load, problem_at, problem_of, render
+from controller.config.load import load, load_text, problem_at, problem_of, render
 from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
 from controller.config.sections import (
     Config,
@@ -24,6 +24,7 @@ __all__ = [
     "Source",
     "WeightedPlugin",
     "load",
+    "load_text",
     "nearest",
     "problem_at",
     "problem_of",

@@ -43,7 +43,15 @@ _TYPES = {
 
 def load(path: Path | None) -> Config:
     """Read the file, if any, and the environment. Raises ConfigRefused with all problems at once."""
-    source, data = (Source(), {}) if path is None else _read(path)
+    return _understood(*((Source(), {}) if path is None else _read(path)))
+
+
+def load_text(text: str, name: str) -> Config:
+    """The same for a file that is not here."""
+    return _understood(*_parsed(text.encode("utf-8", "surrogatepass"), name))
+
+
+def _understood(source: Source, data: dict[str, Any]) -> Config:
     found = [*_strange_tables(data, source), *_strange_variables()]
     try:
         config = Config(**{name: data[name] for name in data if name in Config.model_fields})
@@ -67,9 +75,8 @@ def render(config: Config) -> str:
 def _read(path: Path) -> tuple[Source, dict[str, Any]]:
     name = str(path)
 
-    def refuse(message: str, hint: str = "", line: int | None = None) -> ConfigRefused:
-        origin = name if line is None else f"{name}:{line}"
-        return ConfigRefused([ConfigProblem(message, origin=origin, hint=hint, line=line)])
+    def refuse(message: str, hint: str) -> ConfigRefused:
+        return ConfigRefused([ConfigProblem(message, origin=name, hint=hint)])
 
     try:
         with path.open("rb") as file:
@@ -84,6 +91,14 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
         ) from None
     except OSError as error:
         raise refuse(f"cannot be read: {error.strerror}", "Check owner and mode of the file.") from None
+    return _parsed(raw, name)
+
+
+def _parsed(raw: bytes, name: str) -> tuple[Source, dict[str, Any]]:
+    def refuse(message: str, hint: str = "", line: int | None = None) -> ConfigRefused:
+        origin = name if line is None else f"{name}:{line}"
+        return ConfigRefused([ConfigProblem(message, origin=origin, hint=hint, line=line)])
+
     if len(raw) > MAX_SIZE:
         raise refuse(f"is larger than {MAX_SIZE >> 20} MiB", "Is it the right file?")
     try:

@@ -11,8 +11,10 @@ from controller.core.inputs import AgentReported, Decision, Input, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.notes import notes_of, recall
 from controller.core.outcome import PREEMPTED, SHRUNK
+from controller.core.plugin import Pipeline
 from controller.core.records import bring_back
 from controller.core.state import State
+from controller.core.watch import Watch
 from wire.frames import AttemptStatus
 from wire.words import Reason
 
@@ -42,18 +44,27 @@ class Forecast:
     """Who was ended for whom."""
 
 
-def fork(engine: Engine) -> Engine:
-    """A copy that may be decided on without consequences, and decides as this one would."""
-    source = engine.state
-    state = State(source.order, source.keep_ended, engine.pipeline.sharing)
+def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
+    """A copy that may be decided on without consequences, and decides as this one would.
+
+    With another pipeline: as it would after a restart with that one. A plugin that fails on the copy is named
+    by the original.
+    """
+    source, rules = engine.state, pipeline or replace(engine.pipeline, watch=Watch())
+    state = State(rules.order, source.keep_ended, rules.sharing)
     recall(state, notes_of(source))
     state.nodes.mirror(source.nodes)
     bring_back(state, map(_twin, source.live()))
     state.nodes.demand.resume(source.nodes.demand)
     state.next_job = source.next_job
     state.preempted_at = list(source.preempted_at)
-    ahead = Engine(engine.pipeline, state)
-    ahead.cycle.resume(engine.cycle)
+    ahead = Engine(rules, state)
+    if pipeline is None:
+        ahead.cycle.resume(engine.cycle)
+    else:
+        for node in state.nodes.rows:
+            if node.boot_id:
+                state.nodes.equip(node, node.facts, node.boot_id, pipeline.overcommit)
     return ahead
 
 

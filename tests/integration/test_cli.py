@@ -422,6 +422,22 @@ def test_why_when_and_what_if(house: House) -> None:
         assert asked.returncode == 0
         assert "now" in asked.stdout.splitlines()[1]
         assert "1 sooner" in asked.stderr
+        (house.place / "new.toml").write_text('[scheduler]\norder = "shortst"\n')
+        wrong = house.corral("what-if", "config", "new.toml")
+        assert wrong.returncode == 5
+        assert "new.toml:2: scheduler.order: there is no order 'shortst'" in wrong.stderr
+        (house.place / "new.toml").write_text('[scheduler]\norder = "shortest"\n')
+        told = house.corral("what-if", "config", "new.toml")
+        assert "Not considered, though they differ from what runs: [controller], [nodes]" in told.stderr
+        more = house.corral("what-if", "nodes", "--add", "2", "--like", "gpu01")
+        assert "gpu01+1" in more.stdout
+        for words in (
+            ("set", str(waiting), "--priority", "90"),
+            ("quota", "user", "nobody", "gpus=8"),
+            ("reserve", "fans", "--node", "gpu01", "--start", "+4h", "--for", "1h"),
+        ):
+            assert house.corral("what-if", *words).returncode == 0
+        assert house.corral("what-if", "unreserve", "fans").returncode == 5
         never = house.corral("what-if", "submit", "--gpus", "9", "--", "true")
         assert never.returncode == 5
         assert "can never be placed" in never.stderr

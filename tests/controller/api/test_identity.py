@@ -90,8 +90,9 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
         ("POST", "/v1/nodes", host),
         ("POST", "/v1/nodes/x/trust", {"host_key": ""}),
         ("POST", "/v1/nodes/x/remove", {}),
+        ("POST", "/v1/what-if", {"config": {"text": ""}}),
     )
-    assert [status for status, _ in refused] == [403] * 4
+    assert [status for status, _ in refused] == [403] * 5
 
 
 @as_root

@@ -1,0 +1,147 @@
+"""What if, for everything that can be changed: the same answer, and nothing is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.controller.api.house import House
+from tests.controller.api.test_forecasts import HOUR, full_house
+
+TWO_CLASSES = '[preemption]\nstrategies = [{ name = "priority", least = 0, gap = 1 }]\nmin_runtime_s = 0.0\n'
+
+
+async def asked(house: House, **question: Any) -> dict[str, Any]:
+    """The answer; nothing has happened because of it."""
+    before = house.daemon.seq
+    status, told = await house.post("/v1/what-if", question)
+    assert status == 200, told
+    assert house.daemon.seq == before
+    answer: dict[str, Any] = told
+    return answer
+
+
+def moves(answer: dict[str, Any]) -> dict[int, str]:
+    """Which way each job would go."""
+
+    def way(shift: dict[str, Any]) -> str:
+        at = [float("inf") if shift[name] is None else shift[name] for name in ("was", "becomes")]
+        return "sooner" if at[1] < at[0] else "later"
+
+    return {shift["job"]: way(shift) for shift in answer["shifts"]}
+
+
+async def test_another_priority(house: House) -> None:
+    first = await full_house(house)
+    last = await house.submit(gpus=8, time_limit_s=HOUR)
+    answer = await asked(house, edit=[{"job": last, "changes": {"priority": 90}}])
+    assert moves(answer) == {first: "later", last: "sooner"}
+
+
+async def test_an_edit_that_would_be_refused(house: House) -> None:
+    waiting = await full_house(house)
+    answer = await asked(house, edit=[{"job": waiting, "changes": {"gpus": 9}}, {"job": 99, "changes": {}}])
+    assert "can never be placed" in answer["refused"][0]
+    assert "there is no job 99" in answer["refused"][1]
+
+
+async def test_more_nodes(house: House) -> None:
+    waiting = await full_house(house)
+    answer = await asked(house, nodes=[{"like": "gpu01", "count": 2}])
+    assert moves(answer) == {waiting: "sooner"}
+    assert answer["shifts"][0]["nodes"] == ["gpu01+1"]
+    status, problem = await house.post("/v1/what-if", {"nodes": [{"like": "nowhere"}]})
+    assert (status, problem["code"]) == (404, "not_found")
+    status, problem = await house.post("/v1/what-if", {"nodes": [{"like": "gpu01", "count": 5_000}]})
+    assert (status, problem["where"]) == (400, "nodes.count")
+
+
+async def test_a_quota_and_its_end(house: House) -> None:
+    waiting = await full_house(house)
+    user = house.daemon.state.jobs[waiting].user
+    answer = await asked(house, quotas=[{"scope": "user", "name": user, "quota": {"hard": {"gpus": 4}}}])
+    assert moves(answer) == {waiting: "later"}
+    await house.post(f"/v1/quotas/user/{user}/set", {"quota": {"hard": {"running": 0}}})
+    answer = await asked(house, quotas=[{"scope": "user", "name": user}])
+    assert moves(answer) == {waiting: "sooner"}
+
+
+async def test_a_reservation_and_its_end(house: House) -> None:
+    waiting = await full_house(house)
+    kept = {
+        "name": "fans",
+        "starts_at": house.daemon.now() + 1.5 * HOUR,
+        "duration_s": HOUR,
+        "nodes": ["gpu01"],
+    }
+    assert moves(await asked(house, reserve=[kept])) == {waiting: "later"}
+    status, told = await house.post("/v1/reservations", {"reservation": kept})
+    assert status == 201, told
+    assert moves(await asked(house, cancel_reservations=["fans"])) == {waiting: "sooner"}
+    assert "there is no reservation" in (await asked(house, cancel_reservations=["x"]))["refused"][0]
+
+
+async def test_a_node_that_would_take_work_again(house: House) -> None:
+    await house.join("gpu01")
+    await house.post("/v1/nodes/gpu01/drain", {})
+    waiting = await house.submit(gpus=8)
+    assert moves(await asked(house, resume=["gpu01"])) == {waiting: "sooner"}
+
+
+# --- another configuration ---
+
+
+async def test_another_order(house: House) -> None:
+    first = await full_house(house)
+    last = await house.submit(gpus=8, time_limit_s=HOUR / 2)
+    answer = await asked(house, config={"text": '[scheduler]\norder = "shortest"\n'})
+    assert moves(answer) == {first: "later", last: "sooner"}
+    assert answer["refused"] == []
+
+
+async def test_preemption_where_there_was_none(house: House) -> None:
+    await full_house(house)
+    urgent = await house.submit(gpus=8, priority=90, time_limit_s=HOUR)
+    answer = await asked(house, config={"text": TWO_CLASSES})
+    assert moves(answer)[urgent] == "sooner"
+    assert [(each["job"], each["by"]) for each in answer["preempted"]] == [(1, str(urgent))]
+
+
+async def test_overcommit_counts_for_nodes_that_are_there(house: House) -> None:
+    await house.join("gpu01")
+    busy = await house.submit(cpu_milli=64_000)
+    await house.started(busy)
+    waiting = await house.submit(cpu_milli=32_000)
+    assert moves(await asked(house, config={"text": "[overcommit]\ncpu = 1.5\n"})) == {waiting: "sooner"}
+
+
+async def test_tables_that_have_no_part_in_it_are_named(house: House) -> None:
+    waiting = await full_house(house)
+    answer = await asked(
+        house, config={"text": '[nodes.gpu02]\nlink = "local"\n[scheduler]\nbackfill = "none"\n'}
+    )
+    assert "nodes" in answer["passed_over"]
+    assert "controller" in answer["passed_over"]
+    assert "scheduler" not in answer["passed_over"]
+    assert (answer["unchanged"], answer["shifts"]) == (1, [])
+    assert waiting == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '[scheduler]\norder = "shortst"\n',
+            "new.toml:2: scheduler.order: there is no order 'shortst'",
+        ),
+        ("[scheduler\n", "new.toml:1: is not TOML"),
+        ("[sheduler]\n", "Did you mean 'scheduler'?"),
+        ('[plugins]\nfiles = ["/tmp/evil.py"]\n', "/tmp/evil.py is not among the files"),
+    ],
+)
+async def test_what_config_check_would_say(house: House, text: str, told: str) -> None:
+    await full_house(house)
+    answer = await asked(house, config={"text": text, "name": "new.toml"})
+    assert told in "\n".join(answer["refused"])
+    assert answer["shifts"] == []
