@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # The same examples everywhere: a change is judged by what it changes. CORRAL_EXAMPLES=search looks further.
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("search", print_blob=True)
-settings.load_profile(os.environ.get("CORRAL_EXAMPLES", "steady"))
+EXAMPLES = os.environ.get("CORRAL_EXAMPLES", "steady")
+settings.load_profile(EXAMPLES)
+
+if EXAMPLES == "steady":
+    # Numbers and words that stand in modules imported so far are examples too, as Hypothesis has it: which
+    # tests ran before would decide what this one tries. Derandomizing does not keep that out.
+    assert callable(providers._get_local_constants)
+    providers._get_local_constants = lambda: providers._local_constants

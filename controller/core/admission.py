@@ -82,7 +82,7 @@ def over_quota(
     """
     if quotas.silent:
         return None
-    need = need_for(placer, ask, spec.time_limit_s, quotas.accounts.window_s)
+    need = need_for(placer, ask, spec.time_limit_s, quotas.accounts.window_s, ask.least)
     never = quotas.never(user, spec, need)
     if never is not None:
         message = f"can never start: {never.never}"
@@ -105,10 +105,16 @@ def wrong_tenant(scope: str, name: str) -> Refusal | None:
     return None
 
 
-def need_for(placer: Placer, ask: Ask, limit_s: float | None, window_s: float) -> Amount:
-    """What a job of this class counts for once it runs: the most it may get, as long as it has nothing."""
+def need_for(
+    placer: Placer, ask: Ask, limit_s: float | None, window_s: float, fewer: int | None = None
+) -> Amount:
+    """What a job of this class counts for once it runs: the most it may get, as long as it has nothing.
+
+    With `fewer`, on so many nodes and no more.
+    """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)
+    nodes = nodes if fewer is None else min(nodes, fewer)
     gpu_milli = needs_of(part, placer.nodes.columns).most * nodes
     limit = NEVER if limit_s is None else limit_s
     return need_of(part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, limit, window_s)

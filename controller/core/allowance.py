@@ -29,12 +29,26 @@ class Allowance:
         """Nobody is limited by anything."""
         return not self._state.limited
 
-    def over(self, job: Job, now: float) -> Over | Stopped | None:
-        """The hard limit that the job would break if it started now; None if none."""
+    def over(self, job: Job, now: float, nodes: int | None = None) -> Over | Stopped | None:
+        """The hard limit that the job would break if it started now, on all its nodes or on so many."""
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.silent:
             return stopped
-        return self._over(job, now, self._claimed(job))
+        return self._over(job, now, self._claimed(job), nodes)
+
+    def nodes_within(self, job: Job, now: float) -> int:
+        """On how many nodes a gang that may start in part would break no hard limit now; 0: on none."""
+        if self._stopped(job, now) is not None:
+            return 0
+        return self._within(job, now, {} if self._state.quotas.silent else self._claimed(job))
+
+    def _within(self, job: Job, now: float, kept: Mapping[Key, list[int]]) -> int:
+        shape = self._placer.shape(job.ask)
+        least = job.ask.least
+        if shape is None or least is None:
+            return 0
+        counts = range(shape.nodes, least - 1, -1)
+        return next((count for count in counts if self._over(job, now, kept, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> Stopped | None:
         """The limit of its share that nothing may start at."""
@@ -54,21 +68,28 @@ class Allowance:
         need = cpu, memory, gpu, 0, 0, time
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
-    def those_who_may(self, entries: Iterable[Entry], now: float) -> Iterator[Entry]:
-        """Out of all that wait, in order, those who may start beside those before them."""
+    def those_who_may(self, entries: Iterable[Entry], now: float) -> Iterator[tuple[int, int | None]]:
+        """Out of all that wait, in order, those who may start beside those before them, on how many nodes."""
         if self.silent:
-            yield from entries
+            yield from ((job, None) for _, job in entries)
             return
         kept = self._claimed(None)
-        for entry in entries:
-            job = self._state.jobs[entry[1]]
-            if self._stopped(job, now) is None and self._over(job, now, kept) is None:
+        for _, number in entries:
+            job = self._state.jobs[number]
+            if self._stopped(job, now) is not None:
+                continue
+            if self._over(job, now, kept) is None:
                 self._keep(kept, job)
-                yield entry
+                yield number, None
+            elif most := self._within(job, now, kept):
+                self._keep(kept, job, most)
+                yield number, most
 
-    def _over(self, job: Job, now: float, kept: Mapping[Key, list[int]]) -> Over | None:
+    def _over(
+        self, job: Job, now: float, kept: Mapping[Key, list[int]], nodes: int | None = None
+    ) -> Over | None:
         accounts = self._state.accounts
-        found = self._state.quotas.over_hard(job.user, job.spec, self._need(job), now, kept)
+        found = self._state.quotas.over_hard(job.user, job.spec, self._need(job, nodes), now, kept)
         if found is not None and found.place == GPU_TIME:
             lessens_at = accounts.account(found.key).lessens_at(now, accounts.window_s)
             self.again_at = min(self.again_at, lessens_at)
@@ -86,9 +107,9 @@ class Allowance:
             self.again_at = NEVER
         return due
 
-    def _need(self, job: Job) -> Amount:
+    def _need(self, job: Job, nodes: int | None = None) -> Amount:
         """What it counts for once it runs."""
-        return need_for(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s)
+        return need_for(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[Key, list[int]]:
         """What room is kept for already, by tenant; for others than this job."""
@@ -98,8 +119,8 @@ class Allowance:
                 self._keep(kept, self._state.jobs[each])
         return kept
 
-    def _keep(self, kept: dict[Key, list[int]], job: Job) -> None:
-        need = self._need(job)
+    def _keep(self, kept: dict[Key, list[int]], job: Job, nodes: int | None = None) -> None:
+        need = self._need(job, nodes)
         for account in self._state.accounts.of(job.user, job.spec):
             before = kept.get(account.key)
             kept[account.key] = (

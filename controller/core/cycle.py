@@ -8,6 +8,7 @@ from itertools import islice
 
 from controller.core.allowance import Allowance
 from controller.core.events import JobGrew, JobPlaced, PreemptionDropped, PreemptionPlanned
+from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
 from controller.core.passing import Walk
 from controller.core.placement import Place, Placer, Shape
@@ -46,6 +47,8 @@ class Cycle:
         self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
+        self._ripe_at = NEVER
+        """When the next gang has waited long enough to start on fewer nodes."""
         self._latest = (0, NEVER)
         """The first waiting job, and the latest start ever promised to it."""
 
@@ -60,7 +63,7 @@ class Cycle:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue = self.state.queue
         yield from self._claimed(now)
-        due = self.preemption.due(now) | self.allowance.due(now)
+        due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now)
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
@@ -82,6 +85,17 @@ class Cycle:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
         if not len(queue):
             yield from self._grow(now)
+
+    @property
+    def again_at(self) -> float:
+        """When somebody may start who cannot now, if nothing but time passes."""
+        return min(self.preemption.again_at, self.allowance.again_at, self._ripe_at)
+
+    def _ripe(self, now: float) -> bool:
+        ripe = self._ripe_at <= now
+        if ripe:
+            self._ripe_at = NEVER
+        return ripe
 
     def _grow(self, now: float) -> Iterator[JobGrew]:
         """Nobody waits: elastic jobs get what they miss, those that came first before the others."""
@@ -171,7 +185,9 @@ class Cycle:
             found = self.state.jobs[job]
             if self.placer.find(found.ask, self.state.barred(found, now)) is not None:
                 return
-            step = self._otherwise(job, now)
+            if self._in_part(found, now) is not None:
+                return
+            step = self._plan_room(found, now)
             if step is None:
                 return
             yield step
@@ -201,6 +217,21 @@ class Cycle:
         limits = state.quotas.edition, state.shares.edition
         return state.nodes.gains, state.nodes.layout, state.reservations.edition, *limits
 
+    def _promised(self, now: float) -> Iterable[Lane]:
+        """Lanes in which somebody may break no hard limit, if on fewer nodes."""
+        if self.allowance.silent:
+            return self.state.queue
+        return [
+            lane
+            for lane in self.state.queue
+            if (head := lane.head()) is not None
+            and (
+                (over := self.over(lane, head[1], now)) is None
+                or over.alone
+                or self.allowance.nodes_within(self.state.jobs[head[1]], now)
+            )
+        ]
+
     def _allowed(self, now: float) -> Iterable[Lane]:
         """Lanes whose first job breaks no hard limit."""
         if self.allowance.silent:
@@ -219,12 +250,13 @@ class Cycle:
         return over
 
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
-        entries = heapq.merge(*self._allowed(now), key=self.placing)
+        entries = heapq.merge(*self._promised(now), key=self.placing)
         may = self.allowance.those_who_may(islice(entries, self.placer.pipeline.depth), now)
         self._plan.update(may, now)
+        self._ripe_at = min(self._ripe_at, self._plan.ripe_after(now))
         for job, place in self._plan.due(now):
             found = self.state.jobs[job]
-            over = self.allowance.over(found, now)
+            over = self.allowance.over(found, now, len(place.allocations))
             if over is None and self.placer.takes(found.ask, place, self.state.barred(found, now)):
                 yield self.placed(job, place, now)
             else:
@@ -243,7 +275,12 @@ class Cycle:
                 continue
             lane = lanes.pop(head[1])
             if not self.allowance.silent and (over := self.over(lane, head[1], now)) is not None:
-                self._pass_over(heads, lanes, lane, head if over.alone else None)
+                fewer = self._in_part(self.state.jobs[head[1]], now)
+                if fewer is not None:
+                    lane.kept_out = None
+                    yield self.placed(head[1], fewer, now)
+                goes_on = fewer is not None or over.alone
+                self._pass_over(heads, lanes, lane, head if goes_on else None)
                 continue
             place = self.find(lane, head[1], now)
             step = self._otherwise(head[1], now) if place is None else self.placed(head[1], place, now)
@@ -271,17 +308,19 @@ class Cycle:
     def _otherwise(self, number: int, now: float) -> JobPlaced | PreemptionPlanned | None:
         """What else there is for a job whose turn it is and who finds no place: fewer nodes, or victims."""
         job = self.state.jobs[number]
+        fewer = self._in_part(job, now)
+        return self._plan_room(job, now) if fewer is None else self.placed(number, fewer, now)
+
+    def _in_part(self, job: Job, now: float) -> Place | None:
+        """A place on fewer nodes for a gang that has waited long enough: as many as its tenants may have."""
         if job.ask.least is None:
-            return self._plan_room(job, now)
-        patience = job.ready_at + job.spec.gang.assembly_s
-        if now >= patience:
-            fewer = self.placer.find_fewer(job.ask, self.state.barred(job, now))
-            if fewer is not None:
-                return self.placed(number, fewer, now)
-        plan = self._plan_room(job, now)
-        if now < patience:
-            self.preemption.again_at = min(self.preemption.again_at, patience)
-        return plan
+            return None
+        ripe_at = ripe_from(job)
+        if now < ripe_at:
+            self._ripe_at = min(self._ripe_at, ripe_at)
+            return None
+        most = self.allowance.nodes_within(job, now)
+        return self.placer.find_fewer(job.ask, self.state.barred(job, now), most) if most else None
 
     def _plan_room(self, job: Job, now: float) -> PreemptionPlanned | None:
         return self.preemption.plan(job, now) if self.placer.pipeline.strategies else None

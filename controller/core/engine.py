@@ -506,9 +506,7 @@ class Engine:
     @property
     def next_at(self) -> float:
         """When the next cycle is needed although nothing happens."""
-        cycle = self.cycle
-        again_at = min(cycle.preemption.again_at, cycle.allowance.again_at)
-        return min(self.keeper.next_at, self.state.reservations.next_at, again_at)
+        return min(self.keeper.next_at, self.state.reservations.next_at, self.cycle.again_at)
 
     def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
         by = f"job {job.label}"

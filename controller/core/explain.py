@@ -11,7 +11,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
-from controller.core.obstacles import kept_away, limited
+from controller.core.obstacles import fewer_do, kept_away, limited
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -66,12 +66,7 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
     if found:
         dominant = max(found, key=lambda loss: loss.lost)
         sentence += f": {dominant.message}"
-    if job.ask.least is not None:
-        left = job.ready_at + job.spec.gang.assembly_s - now
-        sentence += f"; {counted(job.ask.least, 'node')} will do" + (
-            f" in {duration(left)}" if left > 0 else ""
-        )
-    return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
+    return Why(Reason.RESOURCES, sentence + fewer_do(job, now), found, fitting=fitting)
 
 
 def reason_of(state: State, job: Job) -> Reason:

@@ -31,3 +31,8 @@ def all_go(job: Job) -> Iterator[SendToNode]:
     if all(member.ready or member.started_at is not None for member in members.values()):
         waiting = [name for name, member in members.items() if member.started_at is None]
         yield from (SendToNode(name, Go(job.id, job.attempt)) for name in waiting)
+
+
+def ripe_from(job: Job) -> float:
+    """When a gang that may start on fewer nodes has waited long enough to do so."""
+    return job.ready_at + job.spec.gang.assembly_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.allowance import Allowance
+from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Placer
 from controller.core.requests import Part
@@ -21,8 +22,10 @@ def limited(
     """Which quota or share keeps a job from starting, and what is said of it; None if none does."""
     allowance = Allowance(state, placer)
     over = allowance.over(job, now)
-    if over is not None:
-        return over.reason, stopped_text(state, over, now) if isinstance(over, Stopped) else str(over)
+    if isinstance(over, Stopped):
+        return over.reason, stopped_text(state, over, now)
+    if over is not None and not (now >= ripe_from(job) and allowance.nodes_within(job, now)):
+        return over.reason, f"{over}{fewer_do(job, now)}"
     ahead = promise is not None and promise.job != job.id and promise.job in state.queue
     if promise is None or not ahead or not allowance.borrows(job, now):
         return None
@@ -50,6 +53,14 @@ def stopped_text(state: State, stopped: Stopped, now: float) -> str:
     if not stopped.limit:
         return f"{stopped}: nothing of it starts until its hard limit is raised"
     return f"{stopped}: nothing of it starts before jobs of it have ended, and they have no time limit"
+
+
+def fewer_do(job: Job, now: float) -> str:
+    """With how few nodes a gang will do, and when; empty for any other job."""
+    if job.ask.least is None:
+        return ""
+    left = ripe_from(job) - now
+    return f"; {counted(job.ask.least, 'node')} will do" + (f" in {duration(left)}" if left > 0 else "")
 
 
 def kept_away(state: State, placer: Placer, part: Part, need: int, job: Job, now: float) -> str:

@@ -344,12 +344,12 @@ class Placer:
         ranking = self._rankings.get(ask.part)
         return ranking is not None and ranking.at_most < (ask.nodes or 1)
 
-    def find_fewer(self, ask: Ask, barred: Bools | None = None) -> Place | None:
-        """A place on as many nodes as there are now, if those are as many as the ask needs."""
+    def find_fewer(self, ask: Ask, barred: Bools | None = None, most: int | None = None) -> Place | None:
+        """A place on as many nodes as there are now, up to `most`, if those are as many as the ask needs."""
         shape = self.shape(ask)
         if shape is None or ask.least is None or self.demanded(shape) is not None:
             return None
-        rows = self.ranking(shape.part).best(shape.nodes, barred)
+        rows = self.ranking(shape.part).best(shape.nodes if most is None else min(shape.nodes, most), barred)
         return self.settle(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controller.core.events import Allocation
+from controller.core.gangs import ripe_from
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
 from controller.core.needs import Needs, needs_of
 from controller.core.placement import Place, Placer, Shape
-from controller.core.queue import Entry
 from controller.core.requests import Part
 from controller.core.reservations import Reservation, clear_from
 from controller.core.room import Room, room_of
@@ -30,6 +30,7 @@ class Promise:
     start: float
     end: float
     place: Place
+    in_part: bool = False
 
 
 class Plan:
@@ -59,31 +60,39 @@ class Plan:
         self._turns = nodes.layout, nodes.turns, self._state.reservations.edition
         self._gains = nodes.gains if other._gains == theirs.nodes.gains else -1
 
-    def update(self, entries: Iterable[Entry], now: float) -> None:
-        """Bring the plan up to the state; `entries` are the waiting jobs that may have a promise."""
+    def update(self, may: Iterable[tuple[int, int | None]], now: float) -> None:
+        """Bring the plan up to the state.
+
+        `may` are the waiting jobs that may have a promise, in order, each with the most nodes it may have;
+        None: all it asks for.
+        """
         nodes = self._state.nodes
-        order = [job for _, job in entries]
+        order = dict(may)
         turns = nodes.layout, nodes.turns, self._state.reservations.edition
         if self._turns != turns or self._overdue(now):
             self._begin(now)
         else:
             for line in self._lines:
                 line.forget(now)
-            waiting = set(order)
-            for job in [job for job in self.promises if job not in waiting]:
+            for job in [job for job in self.promises if job not in order]:
                 self._withdraw(job)
             if self._gains != nodes.gains:
                 self._free(now)
                 self._pull_forward(order, now)
         self._gains = nodes.gains
-        for job in order:
+        for job, most in order.items():
             if job not in self.promises:
-                self._promise(self._state.jobs[job], now)
+                self._promise(self._state.jobs[job], most, now)
 
     def forget(self, job: int) -> None:
         """The job has no promise any more; it gets another with the next update."""
         if job in self.promises:
             self._withdraw(job)
+
+    def ripe_after(self, now: float) -> float:
+        """The next promised start of a gang in part: nothing need happen then but that time has passed."""
+        starts = (each.start for each in self.promises.values() if each.in_part and each.start > now)
+        return min(starts, default=NEVER)
 
     def due(self, now: float) -> Iterator[tuple[int, Place]]:
         """Jobs whose promised moment has come; each is to be started before the next is asked for."""
@@ -123,47 +132,62 @@ class Plan:
             row = self._state.nodes.by_name[allocation.node].row
             self._lines[row].give(start, end, allocation, sign)
 
-    def _pull_forward(self, order: list[int], now: float) -> None:
-        for job in order:
+    def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
+        for job, most in order.items():
             promise = self.promises.get(job)
             if promise is not None and promise.start > now:
                 self._withdraw(job)
-                self._promise(self._state.jobs[job], now)
+                self._promise(self._state.jobs[job], most, now)
 
     def _withdraw(self, job: int) -> None:
         promise = self.promises.pop(job)
         self._give(promise.place.allocations, promise.start, promise.end, 1)
 
-    def _promise(self, job: Job, now: float) -> None:
+    def _promise(self, job: Job, most: int | None, now: float) -> None:
         shape = self._placer.shape(job.ask)
         if shape is None:
             return
-        found = self._earliest(shape, job, now)
+        found = self._earliest(shape, job, now) if most is None else None
+        fewer = self._in_part(shape, job, most, now)
+        in_part = fewer is not None and (found is None or fewer[0] < found[0])
+        found = fewer if in_part else found
         if found is not None:
             start, place = found
-            self.promises[job.id] = Promise(start, start + job.limit, place)
+            self.promises[job.id] = Promise(start, start + job.limit, place, in_part)
             self._give(place.allocations, start, start + job.limit, -1)
 
-    def _earliest(self, shape: Shape, job: Job, now: float) -> tuple[float, Place] | None:
-        """The first moment at which enough nodes can take the part together."""
-        part, columns, duration = shape.part, self._state.nodes.columns, job.limit
+    def _in_part(self, shape: Shape, job: Job, most: int | None, now: float) -> tuple[float, Place] | None:
+        """The first start on fewer nodes of a gang that has waited long enough: on all there are then."""
+        least = job.ask.least
+        if least is None or self._placer.demanded(shape) is not None:
+            return None
+        found = self._earliest(replace(shape, nodes=least), job, max(now, ripe_from(job)))
+        if found is None or most == least:
+            return found
+        start = found[0]
+        ready = sum(first[0] == start for first, _ in self._starts(shape.part, job, start))
+        nodes = min(ready, shape.nodes if most is None else most)
+        return self._earliest(replace(shape, nodes=nodes), job, start)
+
+    def _starts(self, part: Part, job: Job, moment: float) -> list[tuple[tuple[float, Room], Timeline]]:
+        """The first start on each node from then on."""
+        columns, duration = self._state.nodes.columns, job.limit
         against = self._state.reservations.against(job.user, job.spec.project)
-        needs, domains = needs_of(part, columns), self._placer.demanded(shape)
+        needs = needs_of(part, columns)
         lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
-        moment = now
+        if against:
+            return [
+                (found, line)
+                for line in lines
+                if (found := self._between(line, part, needs, job, moment, against))
+            ]
+        return [(found, line) for line in lines if (found := line.first_start(part, needs, duration, moment))]
+
+    def _earliest(self, shape: Shape, job: Job, now: float) -> tuple[float, Place] | None:
+        """The first moment from then on at which enough nodes can take the part together."""
+        part, domains, moment = shape.part, self._placer.demanded(shape), now
         while True:
-            if against:
-                starts = [
-                    (found, line)
-                    for line in lines
-                    if (found := self._between(line, part, needs, job, moment, against))
-                ]
-            else:
-                starts = [
-                    (found, line)
-                    for line in lines
-                    if (found := line.first_start(part, needs, duration, moment))
-                ]
+            starts = self._starts(part, job, moment)
             if len(starts) < shape.nodes:
                 return None
             starts.sort(key=lambda each: each[0][0])

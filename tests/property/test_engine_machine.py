@@ -489,7 +489,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.hello(name)
             self.world.tell(inputs.Resume(name, "root"))
             none = dict.fromkeys(self.world.state.nodes.by_name[name].marks.taints)
-            self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, none))
+            self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
             for index in range(8):
                 self.world.tell(inputs.ResumeGpu(name, index, "root"))
                 self.world.tell(inputs.GpuLooked(name, f"GPU-{name}-{index}", True))

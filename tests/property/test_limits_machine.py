@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
@@ -21,13 +19,7 @@ from tests.worlds import PIPELINE, spec
 from wire.quota import UNLIMITED, Limits, Quota
 from wire.reservation import ReservationSpec
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("CORRAL_EXAMPLES") != "search",
-    reason="still finds gangs that wait although they could start in part: CORRAL_EXAMPLES=search runs it",
-)
 NAMES = ("r", "s")
-
-
 RULES = Rules(
     {"short": QueueRule(priority=3, max_running=2, max_time_limit_s=90.0), "default": QueueRule()},
     Local(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ from controller.core import inputs
 from controller.core.effects import SendToNode
 from controller.core.events import JobShrunk
 from controller.core.explain import explain_never
-from controller.core.plugin import Guards
+from controller.core.plugin import Backfill, Guards
+from controller.core.quotas import Rules
 from controller.plugins.preemption.priority import Priority
+from controller.plugins.quotas.local import Local, Table
 from tests.worlds import PIPELINE, World, spec
 from wire.frames import AttemptStatus, Go
 from wire.gangs import Gang, MemberFailure
@@ -19,16 +22,16 @@ from wire.spec import JobSpec, problems
 from wire.words import JobState, Reason
 
 
-def world_of(*nodes: str) -> World:
-    world = World()
+def world_of(*nodes: str, **more: Any) -> World:
+    world = World(replace(PIPELINE, **more))
     for name in nodes:
         world.join(name)
     return world
 
 
-def gang(nodes: int, **how: object) -> JobSpec:
+def gang(nodes: int, limit_s: float | None = None, **how: Any) -> JobSpec:
     """One whole node each."""
-    return spec(8 * nodes, nodes=nodes, gang=Gang(**how))
+    return spec(8 * nodes, nodes=nodes, time_limit_s=limit_s, gang=Gang(**how))
 
 
 def running(world: World, asked: JobSpec) -> int:
@@ -37,6 +40,8 @@ def running(world: World, asked: JobSpec) -> int:
     world.start(job)
     return job
 
+
+BACKFILLS = [Backfill.EASY, Backfill.CONSERVATIVE]
 
 # Four nodes, so many of them busy. Three are asked for. How many does it get?
 TABLE = [
@@ -48,9 +53,10 @@ TABLE = [
 ]
 
 
+@pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize(("busy", "asked", "got"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_on_how_many_nodes_it_starts(busy: int, asked: JobSpec, got: int) -> None:
-    world = world_of("a", "b", "c", "d")
+def test_on_how_many_nodes_it_starts(busy: int, asked: JobSpec, got: int, backfill: Backfill) -> None:
+    world = world_of("a", "b", "c", "d", backfill=backfill)
     for _ in range(busy):
         running(world, spec(8))
     job = world.submit(asked)
@@ -58,8 +64,9 @@ def test_on_how_many_nodes_it_starts(busy: int, asked: JobSpec, got: int) -> Non
     assert len(world.nodes_of(job)) == got
 
 
-def test_it_waits_for_all_and_then_takes_what_there_is() -> None:
-    world = world_of("a", "b")
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_it_waits_for_all_and_then_takes_what_there_is(backfill: Backfill) -> None:
+    world = world_of("a", "b", backfill=backfill)
     first = running(world, spec(8))
     job = world.submit(gang(2, min_nodes=1, assembly_s=60))
     assert world.tick() == []
@@ -72,6 +79,57 @@ def test_it_waits_for_all_and_then_takes_what_there_is() -> None:
     assert (start.env["NNODES"], start.env["CORRAL_NODES"]) == ("1", "b")
     world.exit(first)
     assert world.tick() == []
+
+
+# Two of four nodes are busy for 1000 s, and the first in the queue needs all four. Does a gang of three that
+# does with two pass it under conservative backfill, and on how many nodes?
+PASSING = [
+    ("in part, if it is gone by then", gang(3, 900, min_nodes=2), 0, 2),
+    ("not if it would stay", gang(3, 1100, min_nodes=2), 0, 0),
+    ("not before it has waited for all", gang(3, 400, min_nodes=2, assembly_s=500), 0, 0),
+    ("in part, once it has", gang(3, 400, min_nodes=2, assembly_s=500), 500, 2),
+    ("not if it would stay by now", gang(3, 600, min_nodes=2, assembly_s=500), 500, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "later_s", "got"), [row[1:] for row in PASSING], ids=[row[0] for row in PASSING]
+)
+def test_a_gang_has_the_promise_of_a_start_in_part(asked: JobSpec, later_s: float, got: int) -> None:
+    world = world_of("a", "b", "c", "d", backfill=Backfill.CONSERVATIVE)
+    for _ in range(2):
+        running(world, spec(8, time_limit_s=1000))
+    first = world.submit(gang(4, 100, min_nodes=None))
+    job = world.submit(asked)
+    world.tick()
+    if later_s:
+        assert (world.engine.next_at == world.now + later_s) == bool(got)
+        world.tick_at(world.now + later_s)
+    assert (len(world.nodes_of(job)), world.nodes_of(first)) == (got, [])
+
+
+# A gang of three that does with two, and a limit of so many GPUs. How many nodes does it get?
+WITHIN = [("all", 24, 3), ("as many as it may have", 16, 2)]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize(("most", "got"), [row[1:] for row in WITHIN], ids=[row[0] for row in WITHIN])
+def test_a_quota_on_less_than_all_leaves_the_rest(most: int, got: int, backfill: Backfill) -> None:
+    rules = Rules(provider=Local(users={"*": Table(gpus=most)}))
+    world = world_of("a", "b", "c", backfill=backfill, rules=rules)
+    job = world.submit(gang(3, min_nodes=2))
+    world.tick()
+    assert len(world.nodes_of(job)) == got
+    other = world.submit(gang(3, min_nodes=2, assembly_s=60))
+    world.tick()
+    why = world.why(other)
+    assert why.reason is Reason.QUOTA
+    assert why.sentence.endswith("2 nodes will do in 1m00s")
+
+
+def test_a_quota_below_the_threshold_refuses() -> None:
+    world = world_of("a", "b", "c", rules=Rules(provider=Local(users={"*": Table(gpus=15)})))
+    assert world.refuse(inputs.Submit(gang(3, min_nodes=2), "ada")).code == "over_quota"
 
 
 def test_all_may_come_before_the_time_is_up() -> None:

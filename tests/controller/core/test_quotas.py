@@ -279,6 +279,17 @@ def test_queues_of_higher_priority_come_first() -> None:
         there.exit(job)
 
 
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_shorter_job_behind_one_that_asks_for_too_many_gpu_hours_starts(backfill: Backfill) -> None:
+    there = World(replace(ruled(users={"ada": Table(gpu_hours=5)}), backfill=backfill))
+    there.join("a")
+    there.submit(spec(2, time_limit_s=2 * HOUR_S))
+    long = there.submit(spec(2, time_limit_s=HOUR_S))
+    short = there.submit(spec(2, time_limit_s=HOUR_S / 2))
+    there.tick()
+    assert (there.nodes_of(long), there.nodes_of(short)) == ([], ["a"])
+
+
 def test_gpu_hours_are_those_of_the_window() -> None:
     """Two GPUs for two hours are four of five; a week later they are none."""
     there = world(users={"ada": Table(gpu_hours=5)})
