@@ -12,6 +12,7 @@ from agent.group import Part
 from wire.frames import Start
 
 WANTED = ("cpu", "memory", "pids")
+_FREEZER = "freezer"
 _PERIOD_US = 100_000
 
 
@@ -33,9 +34,9 @@ class Cgroups:
         )
         if self.whole:
             every = [each for name in self.limited for each in settings.get(name, [])]
-            return [(f"{self.whole}/{key}", f"{self.homes['']}/cgroup.procs", every)]
+            return [(f"{self.whole}/{key}", self.homes[""], every)]
         return [
-            (f"{parent}/{key}", f"{self.homes[name]}/cgroup.procs", settings.get(name, []))
+            (f"{parent}/{key}", self.homes[name], settings.get(name, []))
             for name, parent in self.parents.items()
         ]
 
@@ -77,7 +78,7 @@ class Cgroups:
 
     def describe_end(self) -> str:
         """How the end of a job is made sure."""
-        return "cgroup.kill, and no process left" if self.kills else "process tree, and no process left"
+        return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
 
 
 def find(mode: str, tag: str, proc: Path = Path("/proc")) -> Cgroups:
@@ -105,7 +106,7 @@ def _mounts(proc: Path) -> dict[str, str]:
         if kind == "cgroup2":
             found.setdefault("", place)
         elif kind == "cgroup":
-            for name in set(options.split(",")) & set(WANTED):
+            for name in set(options.split(",")) & {*WANTED, _FREEZER}:
                 found.setdefault(name, place)
     return found
 
@@ -158,9 +159,9 @@ def _enable(folder: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> Cgroups:
-    """Each controller by itself; a bare v2 beside them still ends whole groups."""
+    """Each controller by itself; whole groups are ended by the freezer, or by a bare v2 beside them."""
     found, why = Cgroups(), "this host has no control groups"
-    for name in (*WANTED, ""):
+    for name in (*WANTED, _FREEZER if _FREEZER in mounts else ""):
         if name not in mounts:
             continue
         base = mounts[name] + own.get(name, "")
@@ -171,7 +172,7 @@ def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> Cgroups:
             continue
         found.parents[name], found.homes[name] = place, base
     found.limited = tuple(name for name in WANTED if name in found.parents)
-    found.kills = os.path.exists(f"{found.parents.get('', '')}/cgroup.kill")
+    found.kills = _FREEZER in found.parents or os.path.exists(f"{found.parents.get('', '')}/cgroup.kill")
     found.why = why
     return found
 

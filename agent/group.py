@@ -1,14 +1,20 @@
 """The control groups of one attempt: what it may use at most, who belongs to it, and the end of all of them.
 
 Read by the nursery: imports only what is cheap. What goes where was looked up by the agent (cgroups.py).
+
+Moving a process makes every fork on the host wait until the kernel has heard from all cores, 8 ms and more.
+Two ways do not: v1 groups take single threads, which may leave again; in a v2 group a process can be born.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+
+from agent import birth
 
 Part = tuple[str, str, list[tuple[str, str]]]
-"""The group's folder, the `cgroup.procs` by which a supervisor leaves it, and what is written into it."""
+"""The group's folder, the folder of the group that a supervisor goes back to, and what is written into it."""
 
 
 class Group:
@@ -25,17 +31,38 @@ class Group:
                 _write(f"{folder}/{name}", value)
 
     def enter(self) -> None:
-        """What this process forks from now on belongs to it; raises OSError."""
+        """This process, of one thread, belongs to it from now on, as does what it starts; raises OSError."""
         for folder, _, _ in self._parts:
-            _write(f"{folder}/cgroup.procs", "0")
+            _move_to(folder)
 
     def leave(self) -> None:
-        """What this process forks from now on does not: a limit must not end the supervisor."""
+        """Out again: a limit must not end the supervisor."""
         for _, home, _ in self._parts:
             try:
-                _write(home, "0")
+                _move_to(home)
             except OSError:
                 continue
+
+    def fork(self) -> int:
+        """As os.fork(), with the child in it and this process outside; raises OSError."""
+        if self.is_whole:
+            try:
+                return birth.fork_into(self._parts[0][0])
+            except OSError:
+                pass  # a kernel before 5.7, or one that was told to refuse
+        pid = -1
+        try:
+            self.enter()
+            pid = os.fork()
+            return pid
+        finally:
+            if pid != 0:
+                self.leave()
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it one of v2, slow to be entered and left?"""
+        return any(not _takes_threads(folder) for folder, _, _ in self._parts)
 
     def members(self) -> list[int]:
         """Everybody in it, and in the groups they made below."""
@@ -49,9 +76,24 @@ class Group:
         """End everybody at once, where the kernel can."""
         for folder, _, _ in self._parts:
             try:
-                _write(f"{folder}/cgroup.kill", "1")
+                if os.path.exists(f"{folder}/freezer.state"):
+                    self._freeze_and_kill(folder)
+                else:
+                    _write(f"{folder}/cgroup.kill", "1")
             except OSError:
                 continue
+
+    def _freeze_and_kill(self, folder: str) -> None:
+        """Who is frozen forks no more; who was missed is met by the next call."""
+        _write(f"{folder}/freezer.state", "FROZEN")
+        try:
+            for pid in self.members():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        finally:
+            _write(f"{folder}/freezer.state", "THAWED")
 
     def remove(self) -> bool:
         """Remove it; False while somebody is in it, of which the kernel is the judge."""
@@ -74,6 +116,14 @@ class Group:
                     if line.startswith("oom_kill ") and line.split()[1] != "0":
                         return True
         return False
+
+
+def _takes_threads(folder: str) -> bool:
+    return os.path.exists(f"{folder}/tasks")
+
+
+def _move_to(folder: str) -> None:
+    _write(f"{folder}/{'tasks' if _takes_threads(folder) else 'cgroup.procs'}", "0")
 
 
 def _write(path: str, text: str) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 
+from agent.group import Group
 from agent.launch import Launch
 
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -17,10 +18,11 @@ class NotStarted(Exception):
     """The job's program could not be started; says in words why."""
 
 
-def start(launch: Launch, argv: list[str], task: dict[str, str]) -> int:
-    """The pid of a task's first process, leader of its own session; raises NotStarted."""
+def start(launch: Launch, group: Group, argv: list[str], task: dict[str, str]) -> int:
+    """The pid of a task's first process, leader of its own session, in its group; raises NotStarted."""
     env = {**launch.env, **task} if task else launch.env
-    pid = (_spawn if launch.user is None else _fork)(launch, argv, env)
+    quick = launch.user is None and not group.is_whole
+    pid = (_spawn if quick else _fork)(launch, group, argv, env)
     if launch.oom_score:
         _offer(pid, launch.oom_score)
     return pid
@@ -81,12 +83,17 @@ def complain(launch: Launch, sentence: str) -> None:
         pass
 
 
-def _spawn(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
+def _spawn(launch: Launch, group: Group, argv: list[str], env: dict[str, str]) -> int:
     """The same user: no copy of this process is made, which is half of what an attempt costs."""
     _enter(launch.cwd)
     _make(launch.checkpoint_dir)
     program = _find(argv[0], launch.env)
     output = f"{launch.place}/stdout", f"{launch.place}/stderr"
+    try:
+        group.enter()
+    except OSError as error:
+        group.leave()
+        raise NotStarted(f"cannot enter its control group: {error}") from None
     try:
         return os.posix_spawn(
             program,
@@ -101,15 +108,17 @@ def _spawn(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
         )
     except (OSError, ValueError) as error:
         raise NotStarted(_why(program, error)) from None
+    finally:
+        group.leave()
 
 
-def _fork(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
+def _fork(launch: Launch, group: Group, argv: list[str], env: dict[str, str]) -> int:
     """Another user: whatever fails on the way there ends the attempt, so that nothing runs as root."""
     failure, tell = os.pipe()
     try:
-        pid = os.fork()
+        pid = group.fork()
     except OSError as error:
-        raise NotStarted(f"cannot fork: {error.strerror}") from None
+        raise NotStarted(f"cannot fork into its control group: {error.strerror}") from None
     if pid == 0:
         _become(launch, argv, env, tell)
     os.close(tell)
@@ -123,13 +132,12 @@ def _fork(launch: Launch, argv: list[str], env: dict[str, str]) -> int:
 
 def _become(launch: Launch, argv: list[str], env: dict[str, str], tell: int) -> None:
     """In the child: the working directory and the program are looked for as the user who may see them."""
-    assert launch.user is not None
-    uid, gid, _ = launch.user
     try:
         os.setsid()
         for name, target in (("stdout", 1), ("stderr", 2)):
             os.dup2(os.open(f"{launch.place}/{name}", _OUTPUT, 0o600), target)
-            os.fchown(target, uid, gid)
+            if launch.user is not None:
+                os.fchown(target, *launch.user[:2])
         change_user(launch)
         _enter(launch.cwd)
         _make(launch.checkpoint_dir)
@@ -144,7 +152,8 @@ def _become(launch: Launch, argv: list[str], env: dict[str, str], tell: int) -> 
     except NotStarted as error:
         os.write(tell, str(error).encode("utf-8", "replace")[:4_096])
     except BaseException as error:
-        os.write(tell, f"cannot become user {uid}: {error}".encode("utf-8", "replace")[:4_096])
+        whom = "itself" if launch.user is None else f"user {launch.user[0]}"
+        os.write(tell, f"cannot become {whom}: {error}".encode("utf-8", "replace")[:4_096])
     finally:
         os._exit(127)
 

@@ -137,7 +137,7 @@ class Supervisor:
         except OSError as error:
             raise NotStarted(f"cannot hold the job to its CPUs and memory: {error}") from None
         for task in self.launch.tasks:
-            self.tasks[self._fork(self.launch.argv, task)] = None
+            self.tasks[start(self.launch, self.group, self.launch.argv, task)] = None
         first = next(iter(self.tasks))
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
@@ -147,16 +147,6 @@ class Supervisor:
         started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
-
-    def _fork(self, argv: list[str], task: dict[str, str]) -> int:
-        """Start a process in the attempt's control groups."""
-        try:
-            self.group.enter()
-            return start(self.launch, argv, task)
-        except OSError as error:
-            raise NotStarted(f"cannot enter its control group: {error}") from None
-        finally:
-            self.group.leave()
 
     def _reap(self) -> bool:
         """Collect the dead; False once nothing of the attempt is left, which the kernel proves."""
@@ -284,7 +274,7 @@ class Supervisor:
         if launch.checkpoint_command:
             try:
                 first = str(next(iter(self.tasks)))
-                self.saver = self._fork(launch.checkpoint_command, {"CORRAL_JOB_PID": first})
+                self.saver = start(launch, self.group, launch.checkpoint_command, {"CORRAL_JOB_PID": first})
             except NotStarted as error:
                 complain(launch, f"no checkpoint was made: {error}")
         if not self.heard and self.saver is None:

@@ -21,7 +21,7 @@ from wire.codec import dumps, encode
 from wire.spec import JobSpec
 from wire.words import NodeState
 
-TRUE = JobSpec(command=("/bin/true",), cpu_milli=10, memory_mib=1)
+TRUE = JobSpec(command=("/bin/true",))
 CONFIG = """
 [controller]
 state_dir = "{home}"

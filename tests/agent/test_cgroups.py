@@ -49,7 +49,7 @@ def test_v2_that_is_delegated_limits_and_ends(delegated: Path, monkeypatch: pyte
     assert found.parts("1.1", ORDER, 64) == [
         (
             f"{group}/corral/t/1.1",
-            f"{group}/corral-agent/cgroup.procs",
+            f"{group}/corral-agent",
             [
                 ("cpu.weight", "150"),
                 ("cpu.max", "150000 100000"),
@@ -91,12 +91,12 @@ def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
     assert found.parts("1.1", ORDER, 64) == [
         (
             f"{tmp_path}/cpu,cpuacct/corral/t/1.1",
-            f"{tmp_path}/cpu,cpuacct/cgroup.procs",
+            f"{tmp_path}/cpu,cpuacct",
             [("cpu.shares", "1536"), ("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "150000")],
         ),
         (
             f"{tmp_path}/memory/mine/corral/t/1.1",
-            f"{tmp_path}/memory/mine/cgroup.procs",
+            f"{tmp_path}/memory/mine",
             [("memory.limit_in_bytes", str(100 << 20))],
         ),
     ]
