@@ -26,7 +26,7 @@ class Group:
     def make(self) -> None:
         """Make it, limits included; raises OSError."""
         for folder, _, settings in self._parts:
-            os.makedirs(folder, exist_ok=True)  # the agent's own may have been tidied away by somebody
+            _make(folder)
             for name, value in settings:
                 _write(f"{folder}/{name}", value)
 
@@ -97,16 +97,8 @@ class Group:
 
     def remove(self) -> bool:
         """Remove it; False while somebody is in it, of which the kernel is the judge."""
-        gone = True
-        for folder, _, _ in self._parts:
-            for below, _, _ in os.walk(folder, topdown=False):
-                try:
-                    os.rmdir(below)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    gone = False
-        return gone
+        left = [folder for folder, _, _ in self._parts if not _remove(folder)]
+        return not left
 
     def overran(self) -> bool:
         """Did the kernel end somebody in it for want of memory?"""
@@ -116,6 +108,35 @@ class Group:
                     if line.startswith("oom_kill ") and line.split()[1] != "0":
                         return True
         return False
+
+
+def _make(folder: str) -> None:
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)  # the agent's own was tidied away by somebody
+
+
+def _remove(folder: str) -> bool:
+    """Rarely does a job make groups below its own, so that is looked at last."""
+    try:
+        os.rmdir(folder)
+        return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    gone = True
+    for below, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(below)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            gone = False
+    return gone
 
 
 def _takes_threads(folder: str) -> bool:
