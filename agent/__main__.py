@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import cgroups, checkup, host, lease, tree
+from agent import cgroups, checkup, containers, host, lease, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
@@ -37,7 +37,7 @@ def main() -> int:
     found = host.look()
     if options.check:
         sought = partial(_find_gpus, options.gpus, options.name)
-        print(checkup.report(options.spool, found, sought, options.run_as_self))
+        print(checkup.report(options.spool, found, sought, options.run_as_self, options.jobs))
         return 0
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
@@ -50,7 +50,8 @@ def main() -> int:
     _allow_many_files()
     accounts, policy, offered = Accounts(options.run_as_self), options.jobs, options.cpus or found.cpus
     groups = cgroups.find(policy.limits, cgroups.tag_of(options.name, spool.root))
-    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered)
+    runtime = containers.find(policy, gpus.real)
+    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime)
     try:
         node.adopt()
     except OSError as error:
@@ -71,7 +72,9 @@ def main() -> int:
             "limits": groups.describe(),
             "end": groups.describe_end(),
             "binding": node.cores.describe(),
+            "containers": str(runtime or "none: neither podman, docker nor apptainer works here"),
         },
+        runtime="" if runtime is None else str(runtime),
     )
     hello = Hello(
         options.name,

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
 
+from agent import containers
 from agent.gpus import Gpus, UnknownGpus
 from agent.host import Host
+from wire.policy import USUAL, JobPolicy
 from wire.text import counted, memory
 
 OK, NOTE, FAILED = "ok", "note", "failed"
@@ -35,7 +37,9 @@ class Check:
     remedy: str = ""
 
 
-def report(spool: Path, host: Host, find_gpus: Callable[[], Gpus], run_as_self: bool) -> str:
+def report(
+    spool: Path, host: Host, find_gpus: Callable[[], Gpus], run_as_self: bool, policy: JobPolicy = USUAL
+) -> str:
     """Everything as JSON, with the host's clock."""
     checks = [
         _python(),
@@ -45,6 +49,7 @@ def report(spool: Path, host: Host, find_gpus: Callable[[], Gpus], run_as_self: 
         _numa(host),
         *_gpus(find_gpus),
         _cgroups(),
+        _containers(policy),
     ]
     return json.dumps({"now": time.time(), "checks": [asdict(check) for check in checks]})
 
@@ -158,3 +163,12 @@ def _cgroups() -> Check:
     if root.is_dir() and os.access(root, os.W_OK):
         return Check("cgroups", OK, "version 1")
     return Check("cgroups", NOTE, "none for us: jobs are ended by their process tree")
+
+
+def _containers(policy: JobPolicy) -> Check:
+    found = containers.find(policy, devices=True)
+    if found is None:
+        return Check(
+            "containers", NOTE, "none", "For jobs with an image: install podman, docker or apptainer."
+        )
+    return Check("containers", OK, str(found))

@@ -12,7 +12,8 @@ from pathlib import Path
 from agent.launch import Launch
 
 _CODE = "import sys; sys.path.append(sys.argv[1]); from agent.nursery import main; main(*sys.argv[2:])"
-_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""For jobs; the agent itself takes more."""
 HOME = str(Path(__file__).absolute().parent.parent)
 """The folder, or the zip file, that holds the package `agent`."""
 
@@ -24,7 +25,7 @@ class Cradle:
         ours, theirs = socket.socketpair()
         with theirs, open(complaints, "ab", opener=_private) as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, HOME, str(hints), str(_OPEN_FILES)],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, HOME, str(hints), str(OPEN_FILES)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,

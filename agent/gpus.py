@@ -33,6 +33,8 @@ class Gpus(Protocol):
     numa_nodes: int
     driver: str
     cuda: str
+    real: bool
+    """Are they devices that a container could be given?"""
 
     def watch(self, loop: Loop, holders: Holders, tell: Tell, measure: Measure = ignore) -> None:
         """Report readings that changed noticeably, and GPUs that fell ill."""
@@ -50,6 +52,7 @@ class NoGpus:
     facts: tuple[GpuFacts, ...] = ()
     numa_nodes = 0
     driver = cuda = ""
+    real = False
 
     def watch(
         self,

@@ -46,7 +46,7 @@ def rehearse(launch: Launch) -> None:
             change_user(launch)
             _enter(launch.cwd)
             _make(launch.checkpoint_dir)
-            program = _find(launch.argv[0], launch.env)
+            program = _find((launch.wraps[0] if launch.wraps else launch.argv)[0], launch.env)
             if not os.access(program, os.X_OK):
                 reason = "Permission denied" if os.path.exists(program) else "No such file or directory"
                 raise NotStarted(f"cannot run {program}: {reason}")

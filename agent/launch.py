@@ -40,6 +40,10 @@ class Launch:
         checkpoint_keep: int = 0,
         lease_s: float | None = None,
         oom_score: int = 0,
+        wraps: list[list[str]] | None = None,
+        inside: list[str] | None = None,
+        undo: list[list[str]] | None = None,
+        asks: list[list[str]] | None = None,
     ) -> None:
         self.key = key
         self.place = place
@@ -67,6 +71,14 @@ class Launch:
         self.checkpoint_keep = checkpoint_keep
         self.lease_s = lease_s
         self.oom_score = oom_score
+        self.wraps = wraps or []
+        """Of a job in a container: what stands before its command, for each task."""
+        self.inside = inside or []
+        """What stands before a command that is to run beside it in there."""
+        self.undo = undo or []
+        """What takes away what is left of the containers."""
+        self.asks = asks or []
+        """What tells when each was started, and whether it was ended for want of memory."""
 
     def pack(self) -> bytes:
         """Length and content, as `take` reads them."""

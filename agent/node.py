@@ -8,12 +8,13 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
-from agent import instructions, lease, record, tree
+from agent import containment, instructions, lease, record, tree
 from agent.attempts import Attempts
 from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
+from agent.containers import Runtime
 from agent.cores import Cores
 from agent.cradle import Cradle
 from agent.gpus import Gpus
@@ -76,6 +77,7 @@ class Node:
         policy: JobPolicy,
         cgroups: Cgroups,
         offered: int,
+        runtime: Optional[Runtime] = None,
     ) -> None:
         self.loop = Loop()
         self.spool = spool
@@ -85,7 +87,7 @@ class Node:
         self.meter = Meter(spool.place)
         self.proven: set[Key] = set()
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
-        self.preparation = Preparation(accounts, self.cores, cgroups, policy)
+        self.preparation = Preparation(accounts, self.cores, cgroups, policy, runtime)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.shells = Shells(self.loop, channel, self._prepare_shell, self.attempts.over)
         self.polling = False
@@ -157,7 +159,9 @@ class Node:
         holder = self.spool.holder((told.job, told.attempt))
         if holder is not None:
             number = signal.Signals[f"SIG{told.signal}"].value
-            tree.send(tree.listening(tree.descendants(holder), number), number)
+            order, below = self.attempts.order((told.job, told.attempt)), tree.descendants(holder)
+            below = containment.inside(below) if order is not None and order.image else below
+            tree.send(tree.listening(below, number), number)
 
     def _prepare_shell(self, key: Key, command: tuple[str, ...], term: str) -> Launch:
         order, holder = self.attempts.running(key), self.spool.holder(key)

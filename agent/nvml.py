@@ -107,6 +107,7 @@ class NvmlGpus:
     """The GPUs of this host; raises UnknownGpus when NVML does not name them."""
 
     numa_nodes = 0
+    real = True
 
     def __init__(self, pause_s: float = SAMPLE_S, patience_s: float = PATIENCE_S) -> None:
         self._pause_s = pause_s

@@ -7,9 +7,11 @@ import pwd
 import signal
 import time
 from dataclasses import dataclass, field
+from typing import Optional
 
 from agent import environment
 from agent.cgroups import Cgroups
+from agent.containers import CannotContain, Runtime
 from agent.cores import Cores
 from agent.launch import Launch
 from agent.spool import Key, name_of
@@ -85,6 +87,7 @@ class Preparation:
     cores: Cores
     cgroups: Cgroups
     policy: JobPolicy
+    runtime: Optional[Runtime] = None
 
     def launch(self, key: Key, place: str, order: Start | None) -> Launch:
         """Make ready for the nursery; without an order there is only something to end."""
@@ -101,7 +104,20 @@ class Preparation:
         launch.hook_env = environment.of_hooks(order, account, place)
         launch.barrier = order.barrier
         launch.log_bytes = policy.log_mib << 20
+        self._contain(launch, order)
         return launch
+
+    def _contain(self, launch: Launch, order: Start) -> None:
+        if not order.image:
+            return
+        if self.runtime is None:
+            raise CannotRun(
+                "no container runtime on this host: neither podman, docker nor apptainer works here"
+            )
+        try:
+            self.runtime.contain(launch, order)
+        except CannotContain as error:
+            raise CannotRun(str(error)) from None
 
     def shell(self, key: Key, place: str, order: Start, command: tuple[str, ...], term: str) -> Launch:
         """A command beside the job: all that the job has, and nothing of what happens around it."""
@@ -110,6 +126,9 @@ class Preparation:
         launch.argv = list(command) or [account.shell or "/bin/sh", "-l"]
         if term:
             launch.env["TERM"] = term
+        self._contain(launch, order)
+        if self.runtime is not None and order.image:
+            launch.argv = self.runtime.shell(launch, command, bool(term))
         launch.groups = self.cgroups.parts(name_of(key), None, 0)
         return launch
 

@@ -54,6 +54,7 @@ class SimulatedGpus:
 
     numa_nodes = 2
     driver, cuda = "550.90.07", "12.4"
+    real = False
 
     def __init__(self, node: str, description: str) -> None:
         facts: list[GpuFacts] = []

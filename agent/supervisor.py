@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from agent import checkpoints, hooks, lease, record, tree
+from agent import checkpoints, containment, hooks, lease, record, tree
 from agent.binding import bind
 from agent.group import Group
 from agent.job import NotStarted, complain, rehearse, start
@@ -136,8 +136,10 @@ class Supervisor:
             self.group.make()
         except OSError as error:
             raise NotStarted(f"cannot hold the job to its CPUs and memory: {error}") from None
-        for task in self.launch.tasks:
-            self.tasks[start(self.launch, self.group, self.launch.argv, task)] = None
+        wraps = self.launch.wraps
+        for number, task in enumerate(self.launch.tasks):
+            argv = [*wraps[number], *self.launch.argv] if wraps else self.launch.argv
+            self.tasks[start(self.launch, self.group, argv, task)] = None
         first = next(iter(self.tasks))
         if self.launch.limit_s is not None:
             self.limit_at = time.monotonic() + self.launch.limit_s
@@ -235,7 +237,9 @@ class Supervisor:
         """SIGTERM to everything now, SIGKILL when the grace is over; a later order may shorten the grace."""
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
-            tree.send(tree.descendants(os.getpid()), signal.SIGTERM)
+            below = tree.descendants(os.getpid())
+            # A runtime that is told to end lets its container go on, unless it is a daemon's.
+            tree.send((containment.inside(below) if self.launch.wraps else below) or below, signal.SIGTERM)
         self.ending, self.term_at = True, None
         self.doubt = self.doubt or time.time()
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
@@ -274,7 +278,8 @@ class Supervisor:
         if launch.checkpoint_command:
             try:
                 first = str(next(iter(self.tasks)))
-                self.saver = start(launch, self.group, launch.checkpoint_command, {"CORRAL_JOB_PID": first})
+                command = [*launch.inside, *launch.checkpoint_command]
+                self.saver = start(launch, self.group, command, {"CORRAL_JOB_PID": first})
             except NotStarted as error:
                 complain(launch, f"no checkpoint was made: {error}")
         if not self.heard and self.saver is None:
@@ -292,7 +297,8 @@ class Supervisor:
 
     def _tell_listeners(self, number: int) -> bool:
         """Signal those who have a handler for it; it would kill all others."""
-        listeners = tree.listening(tree.descendants(os.getpid()), number)
+        below = tree.descendants(os.getpid())
+        listeners = tree.listening(containment.inside(below) if self.launch.wraps else below, number)
         tree.send(listeners, number)
         return bool(listeners)
 
@@ -307,6 +313,10 @@ class Supervisor:
             self.why = (
                 f"out_of_memory: {f'it needed more than its {own} MiB' if own else 'the host had no more'}"
             )
+        if self.launch.wraps:
+            if self.status and not self.why:
+                self.why = containment.verdict(self.launch, code, self.rss_mib)
+            containment.clear(self.launch)
         self._empty_group()
         self.output.trim()
         self._clean_up()

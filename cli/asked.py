@@ -126,6 +126,16 @@ class Asked:
     workdir: Annotated[
         str | None, _option("--workdir", "DIR", "Where to run it; otherwise the current directory.")
     ] = None
+    image: Annotated[
+        str | None,
+        _option("--image", "IMAGE", "Run it in this container image: nvcr.io/nvidia/pytorch:24.01."),
+    ] = None
+    mount: Annotated[
+        list[str],
+        _option(
+            "--mount", "DIR[:DIR][:ro]", "What of the host the image sees besides --workdir; may be repeated."
+        ),
+    ] = field(default_factory=list)
     time: Annotated[
         str | None, _option("--time", "TIME", "End it after this long: 2h30m, 90s, 01:30:00, 1-12:00:00.")
     ] = None
@@ -270,7 +280,7 @@ def _table() -> dict[str, Wish]:
 
 
 _TERMS = ("affinity", "prefer", "near", "apart", "over")
-_ADD_UP = ("data", "label", "select", "env", "tolerate", *_TERMS)
+_ADD_UP = ("data", "label", "mount", "select", "env", "tolerate", *_TERMS)
 WISHES = _table()
 BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
 

@@ -53,6 +53,8 @@ def of_spec(spec: JobSpec) -> Facts:
         ("name", spec.name),
         ("command", command if len(command) <= SHOWN else command[:SHOWN] + "…"),
         ("directory", spec.workdir or ""),
+        ("image", spec.image),
+        ("sees", _lines(*spec.mounts)),
         ("project", spec.project),
         ("queue", spec.queue),
         ("priority", priority_name(spec.priority)),

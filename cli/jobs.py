@@ -29,6 +29,7 @@ FLAGS = {
     "gpu_models": "--gpu-model",
     "selector": "--select",
     "datasets": "--data",
+    "mounts": "--mount",
     "labels": "--label",
     "company": "--near",
     "gpu.memory_mib": "--gpu-memory",
@@ -120,6 +121,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         "checkpoint_s": _one(given, "checkpoint_time", units.seconds),
         "checkpoint_keep": _one(given, "checkpoint_keep", units.count),
         "tasks_per_node": _one(given, "tasks_per_node", units.count),
+        "image": _one(given, "image", str),
         "warn_signal": _one(given, "warn_signal", units.signal),
         "warn_s": _one(given, "warn_time", units.seconds),
     }
@@ -145,6 +147,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
             *_all(given, "over", lambda text: job_term_of(text, 0)),
         ),
         datasets=tuple(_all(given, "data", str)),
+        mounts=tuple(_all(given, "mount", str)),
         topology=_topology(given),
         affinity=tuple(_all(given, "affinity", term_of)),
         preferences=tuple(_all(given, "prefer", preference_of)),

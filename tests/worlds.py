@@ -23,6 +23,7 @@ from controller.plugins.filters.available import Available
 from controller.plugins.filters.capacity import Capacity
 from controller.plugins.filters.company import Company as CompanyFilter
 from controller.plugins.filters.gpu import Gpu
+from controller.plugins.filters.image import Image
 from controller.plugins.filters.selector import Selector
 from controller.plugins.filters.taints import Taints as TaintsFilter
 from controller.plugins.orders.priority import Priority
@@ -39,7 +40,16 @@ from wire.spec import JobSpec
 
 PIPELINE = Pipeline(
     order=Priority(),
-    filters=(Available(), Capacity(), Gpu(), Selector(), AffinityFilter(), TaintsFilter(), CompanyFilter()),
+    filters=(
+        Available(),
+        Capacity(),
+        Gpu(),
+        Image(),
+        Selector(),
+        AffinityFilter(),
+        TaintsFilter(),
+        CompanyFilter(),
+    ),
     scorers=(
         Weighted(Fit(), 30),
         Weighted(Load(), 20),
@@ -72,6 +82,7 @@ def facts(
     mig: str = "",
     gpu_gib: int = 80,
     compute: str = "9.0",
+    runtime: str = "",
 ) -> NodeFacts:
     """A host; GPUs are linked in islands of `island` neighbours."""
     per_numa = max(1, gpus // numa_nodes)
@@ -95,6 +106,7 @@ def facts(
         ),
         numa_nodes=numa_nodes,
         labels=labels or {},
+        runtime=runtime,
     )
 
 

@@ -60,6 +60,7 @@ class NodeFacts:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     handling: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = ""
     """How jobs are run there, in words by topic: as which user, held to their limits by what, and so on."""
 
 
@@ -287,6 +288,8 @@ class Start:
     cpu_limit_milli: Optional[int] = None
     memory_limit_mib: Optional[int] = None
     best_effort: bool = False
+    image: str = ""
+    mounts: tuple[str, ...] = ()
 
     @property
     def most_cpu_milli(self) -> Optional[int]:

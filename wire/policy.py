@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ContainerPolicy:
+    """How images are run: by which program, with which words more, and what all of them see."""
+
+    command: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -16,6 +25,7 @@ class JobPolicy:
     epilog: tuple[str, ...] = ()
     hook_s: float = 60.0
     log_mib: int = 1_024
+    containers: ContainerPolicy = field(default_factory=ContainerPolicy)
 
 
 USUAL = JobPolicy()

@@ -11,6 +11,7 @@ from wire.company import JobTerm, company_problems
 from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, condition_problems
 from wire.gangs import NO_GANG, Gang, gang_problems
 from wire.gpuwish import GpuWish, Topology, wish_problems
+from wire.images import image_problems, image_texts
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
@@ -75,6 +76,8 @@ class JobSpec:
     warn_signal: str = ""
     warn_s: float = 60.0
     tasks_per_node: int = 1
+    image: str = ""
+    mounts: tuple[str, ...] = ()
 
     @property
     def saves(self) -> bool:
@@ -160,6 +163,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     _need_checkpoint(spec, need)
     need(1 <= spec.tasks_per_node <= 1_000, "tasks_per_node", "must be between 1 and 1000")
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
+    found += image_problems(spec)
     found += wish_problems(spec)
     found += company_problems(spec)
     found += affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
@@ -208,6 +212,7 @@ def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
     yield from (("datasets", name) for name in spec.datasets)
+    yield from image_texts(spec)
     yield from (("gpu_models", model) for model in spec.gpu_models)
     yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
     for where, pairs in (("labels", spec.labels), ("selector", spec.selector), ("env", spec.env)):

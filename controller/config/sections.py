@@ -29,6 +29,7 @@ from wire import hosts, places
 from wire.affinity import taint_of
 from wire.codec import decode
 from wire.hosts import HostSpec
+from wire.images import mount_problem
 from wire.policy import JobPolicy
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
@@ -201,7 +202,7 @@ class FairShareSection(Section):
         return found
 
 
-FILTERS = ("available", "capacity", "gpu", "selector", "affinity", "taints", "company")
+FILTERS = ("available", "capacity", "gpu", "image", "selector", "affinity", "taints", "company")
 
 
 class WaitingSection(Section):
@@ -310,6 +311,21 @@ def _hook(command: list[str]) -> list[str]:
 Hook = Annotated[list[str], AfterValidator(_hook)]
 
 
+def _mount(text: str) -> str:
+    wrong = mount_problem(text)
+    if wrong:
+        raise ValueError(wrong)
+    return text
+
+
+class ContainersSection(Section):
+    """How images are run."""
+
+    command: list[str] = []
+    options: list[str] = []
+    mounts: list[Annotated[str, AfterValidator(_mount)]] = []
+
+
 class JobsSection(Section):
     """How agents run jobs, whatever these ask."""
 
@@ -320,6 +336,7 @@ class JobsSection(Section):
     epilog: Hook = []
     hook_s: float = Field(60.0, gt=0, le=86_400)
     log_mib: int = Field(1_024, ge=0, le=1 << 30)
+    containers: ContainersSection = ContainersSection()
 
     @property
     def policy(self) -> JobPolicy:

@@ -86,6 +86,8 @@ class Columns:
     wiring: Callable[[], Wired] | None = None
     """How GPUs are connected; None where nobody knows."""
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
+    runtimes: list[str] = field(default_factory=list)
+    """What runs images, by node; empty where nothing does."""
     worth: Callable[[], Appraisal] | None = None
     """The appraisal of these nodes as they are now; None where nobody keeps one."""
 
@@ -142,5 +144,6 @@ def empty_columns(height: int, width: int) -> Columns:
         gpu_model=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_count=np.zeros(height, dtype=np.int64),
         taints=[()] * height,
+        runtimes=[""] * height,
         turn=np.zeros(height, dtype=np.int64),
     )

@@ -70,6 +70,8 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             cpu_limit_milli=spec.cpu_limit_milli,
             memory_limit_mib=spec.memory_limit_mib,
             best_effort=spec.best_effort,
+            image=spec.image,
+            mounts=spec.mounts,
         )
         for rank, (node, member) in enumerate(job.members.items())
     }

@@ -365,6 +365,7 @@ class Nodes:
         node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
         columns.labels[row] = {**node.all_labels, "node": node.name}
         columns.taints[row] = node.taints
+        columns.runtimes[row] = facts.runtime
         columns.turn[row] = self._turn.get(node.name, 0)
         columns.open[row] = node.up and not node.drained
         cpu_milli, memory_mib = node.overcommit.of(facts)

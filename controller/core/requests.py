@@ -52,6 +52,8 @@ class Part(_Hashed):
     affinity: tuple[Term, ...] = ()
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    contained: bool = False
+    """It runs in an image, and needs something that can run images."""
 
     @property
     def social(self) -> bool:
@@ -122,6 +124,7 @@ def ask_of(spec: JobSpec) -> Ask:
             affinity=spec.affinity,
             preferences=spec.preferences,
             tolerations=spec.tolerations,
+            contained=bool(spec.image),
         ),
         nodes,
         None if nodes == 1 else spec.topology,

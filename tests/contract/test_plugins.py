@@ -50,7 +50,7 @@ ARRAYS = [
     each.name
     for each in dataclasses.fields(Columns)
     if each.name
-    not in ("labels", "models", "taints", "worth", "kinds", "known", "wiring", "company", "codes")
+    not in ("labels", "models", "taints", "runtimes", "worth", "kinds", "known", "wiring", "company", "codes")
 ]
 
 
@@ -111,6 +111,7 @@ def clusters(draw: st.DrawFn) -> Columns:
         gpu_model=model,
         gpu_count=np.array(counts, dtype=np.int64),
         taints=[tuple(draw(st.sets(st.sampled_from(TAINTS)))) for _ in range(height)],
+        runtimes=[draw(st.sampled_from(["", "podman 4.9.3"])) for _ in range(height)],
     )
 
 
@@ -127,6 +128,7 @@ specs = st.builds(
         [(), (job_term_of("app=x on zone", 1),), (job_term_of("app=y on rack:prefer", None),)]
     ),
     datasets=st.sampled_from([(), ("mnist",)]),
+    image=st.sampled_from(["", "python:3.12"]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
     affinity=st.sampled_from(
         [(), (term_of("zone in a,c"),), (term_of("zone exists"), term_of("disk missing"))]

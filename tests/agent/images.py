@@ -1,0 +1,68 @@
+"""A podman with a store of its own, and in it a small image made of programs of this machine: no registry."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+IMAGE = "localhost/corral-test:1"
+PROGRAMS = ("sh", "sleep", "cat", "env", "id", "pwd", "touch", "ls", "nproc", "kill", "tail", "head")
+MANAGER = () if os.path.isdir("/run/systemd/system") else ("--cgroup-manager=cgroupfs",)
+
+
+@functools.cache
+def whatever_runs() -> str:
+    """The low-level runtime that works on this kernel."""
+    return "crun" if Path("/sys/fs/cgroup/cgroup.controllers").exists() and shutil.which("crun") else "runc"
+
+
+def podman(place: Path) -> tuple[str, ...]:
+    """Podman on a store below this directory; skips the test where there is none."""
+    found = shutil.which("podman")
+    if found is None or shutil.which(whatever_runs()) is None:
+        pytest.skip("no podman here; 'apt-get install podman runc' brings it")
+    store = ("--root", str(place / "store"), "--runroot", str(place / "run"), "--storage-driver", "vfs")
+    return found, "--runtime", whatever_runs(), *store
+
+
+def bring_image(command: tuple[str, ...], place: Path, prefix: tuple[str, ...] = ()) -> None:
+    """Make the image and import it."""
+    archive = place / "root.tar"
+    _pack(archive)
+    archive.chmod(0o644)
+    done = subprocess.run(
+        [*prefix, *command, *MANAGER, "import", str(archive), IMAGE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _pack(archive: Path) -> None:
+    with tarfile.open(archive, "w") as tar:
+        seen: set[str] = set()
+        for name in PROGRAMS:
+            program = shutil.which(name)
+            assert program is not None
+            _add(tar, seen, program, f"bin/{name}")
+            told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+            for library in re.findall(r"(/\S+)", told):
+                _add(tar, seen, library, library.lstrip("/"))
+        for folder in ("tmp", "proc", "sys", "dev", "etc", "home", "data"):
+            made = tarfile.TarInfo(folder)
+            made.type, made.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(made)
+
+
+def _add(tar: tarfile.TarFile, seen: set[str], path: str, name: str) -> None:
+    if name not in seen:
+        seen.add(name)
+        tar.add(os.path.realpath(path), name)
