@@ -181,6 +181,8 @@ def _folder(base: str, *names: str, enable: tuple[str, ...] = ()) -> str:
     for name in names:
         base = f"{base}/{name}"
         os.makedirs(base, exist_ok=True)
+        with suppress(OSError):  # a user's container runtime looks into the groups that it is in
+            Path(base).chmod(0o755)
         if enable:
             _enable(base, enable)
     return base
