@@ -50,6 +50,11 @@ def admit(rules: Rules, spec: JobSpec, user: str) -> JobSpec | Refusal:
     return replace(spec, time_limit_s=limit, selector={**spec.selector, **rule.select})
 
 
+def added_labels(asked: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
+    """The labels of the selector that nobody asked for: those of the queue."""
+    return tuple(sorted(admitted.selector.keys() - asked.selector.keys()))
+
+
 def _not_for(rule: QueueRule, spec: JobSpec, user: str) -> Refusal | None:
     if rule.users and user not in rule.users:
         message = f"queue {spec.queue!r} is not for user {plain(user)!r}"

@@ -52,6 +52,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         array=event.array,
         index=event.index,
         held=event.spec.hold,
+        from_queue=event.from_queue,
         wait=Wait(event.gates, met=event.met, lost=event.lost) if event.gates else FRESH,
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
     )
@@ -82,11 +83,11 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     state.queue.remove(job.id)
     if moves:
         state.accounts.leave(job)
-    job.spec = event.spec
+    job.spec, job.from_queue = event.spec, event.from_queue
     if moves:
         state.accounts.wait(job)
         state.shares.open(state.tenant(job))
-    ask = state.ask(relaxed(event.spec) if job.wait.relaxed else event.spec)
+    ask = state.ask(relaxed(event.spec, job.from_queue) if job.wait.relaxed else event.spec)
     if ask != job.ask:
         job.ask = ask
         if state.nodes.demand.arrive(ask.part):
@@ -99,7 +100,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
 def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
-    job.ask = state.ask(relaxed(job.spec))
+    job.ask = state.ask(relaxed(job.spec, job.from_queue))
     job.wait = replace(job.wait, relaxed=True)
     state.enqueue(job)
 

@@ -105,7 +105,7 @@ class Trial:
         if problems(spec):
             return False
         state, cycle = self.ahead.state, self.ahead.cycle
-        ask = state.ask(relaxed(spec) if self._job.wait.relaxed else spec)
+        ask = state.ask(relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec)
         changed_job = replace(self._job, spec=spec, ask=ask)
         if cycle.allowance.over(changed_job, self._now) is not None:
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controller.core.admission import added_labels
 from controller.core.inputs import Refusal
 from controller.core.jobs import Job
 from wire.codec import Malformed, decode, encode
@@ -24,6 +25,8 @@ ANY_TIME = frozenset({"name", "priority", "deadline_at", "restart"})
 def edited(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
     """The spec with the changes in it; null brings a field back to what it is when left out."""
     told = encode(job.spec)
+    if changes.get("queue", job.spec.queue) != job.spec.queue:  # the labels of the old one stay behind
+        told["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
     for name, value in changes.items():
         if name in FIXED:
             return Refusal("invalid", f"{name} cannot be changed", name, FIXED[name])
@@ -45,6 +48,14 @@ def edited(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
         can = ", ".join(sorted(ANY_TIME))
         return Refusal("conflict", message, late[0], f"Of a job that has its place these can: {can}.")
     return spec
+
+
+def labels_of_queue(
+    job: Job, changes: Mapping[str, Any], asked: JobSpec, admitted: JobSpec
+) -> tuple[str, ...]:
+    """Which labels of its selector the job has from its queue, once changed."""
+    kept = () if "selector" in changes or asked.queue != job.spec.queue else job.from_queue
+    return *kept, *added_labels(asked, admitted)
 
 
 def changed(old: JobSpec, new: JobSpec) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.core import events, gangs, inputs, losses, reserving
-from controller.core.admission import admit, over_quota, wrong_tenant
+from controller.core.admission import added_labels, admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
-from controller.core.edits import changed, edited
+from controller.core.edits import changed, edited, labels_of_queue
 from controller.core.effects import Effect, SendToNode, StartOnNode
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
@@ -100,6 +100,7 @@ class Engine:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
         spec = admit(self.pipeline.rules, given.spec, given.user)
+        from_queue = () if isinstance(spec, Refusal) else added_labels(given.spec, spec)
         if not isinstance(spec, Refusal):
             spec = losses.with_lease(self.pipeline.losses, spec)
         admitted = spec if isinstance(spec, Refusal) else self.keeper.admit(spec, given.known, now)
@@ -107,7 +108,7 @@ class Engine:
             return admitted
         spec = admitted.spec
         ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [None]
-        refusal = self._never(spec, ask) or over_quota(
+        refusal = self._never(spec, ask, from_queue) or over_quota(
             self.state.quotas, self.placer, spec, ask, given.user, len(indices), now
         )
         if refusal is not None:
@@ -118,15 +119,17 @@ class Engine:
         for number, index in enumerate(indices):
             gates, job = admitted.gates_of(number), first + number
             self._record(
-                events.JobQueued(job, now, spec, given.user, given.key, array, index, gates, met, lost)
+                events.JobQueued(
+                    job, now, spec, given.user, given.key, array, index, gates, met, lost, from_queue
+                )
             )
         return Accepted(tuple(range(first, first + len(indices))))
 
-    def _never(self, spec: JobSpec, ask: Ask) -> Refusal | None:
+    def _never(self, spec: JobSpec, ask: Ask, from_queue: tuple[str, ...]) -> Refusal | None:
         """Why no node could ever hold it, not even when it does without what it can do without."""
         refusal = explain_never(self.placer, ask)
         if refusal is not None and spec.relax:
-            return explain_never(self.placer, self.state.ask(relaxed(spec)))
+            return explain_never(self.placer, self.state.ask(relaxed(spec, from_queue)))
         return refusal
 
     def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
@@ -184,11 +187,13 @@ class Engine:
             return _no_such_job(given.job)
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
-        spec = edited(job, given.changes)
-        if not isinstance(spec, Refusal):
-            spec = admit(self.pipeline.rules, spec, job.user)
+        asked = edited(job, given.changes)
+        if isinstance(asked, Refusal):
+            return asked
+        spec = admit(self.pipeline.rules, asked, job.user)
         if isinstance(spec, Refusal):
             return spec
+        from_queue = labels_of_queue(job, given.changes, asked, spec)
         spec = losses.with_lease(self.pipeline.losses, spec)
         admitted = self.keeper.readmit(job, spec, given.known, now)
         if isinstance(admitted, Refusal):
@@ -199,7 +204,7 @@ class Engine:
             return Accepted((job.id,))
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
         if moves or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
-            refusal = self._never(spec, ask) or over_quota(
+            refusal = self._never(spec, ask, from_queue) or over_quota(
                 self.state.quotas, self.placer, spec, ask, job.user, moves, now, job.spec
             )
             if refusal is not None:
@@ -208,7 +213,7 @@ class Engine:
             self._unclaim(job, f"a change by {given.by}", now)
             self.cycle.forget(job.id)
         gates, met, lost = admitted.gates, admitted.met, admitted.lost
-        self._record(events.JobEdited(job.id, now, spec, given.by, fields, gates, met, lost))
+        self._record(events.JobEdited(job.id, now, spec, given.by, fields, gates, met, lost, from_queue))
         return Accepted((job.id,))
 
     def _hold(self, given: inputs.Hold, now: float) -> Reply:

@@ -65,6 +65,8 @@ class JobQueued(JobEvent):
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     """Which of its dependencies are decided already."""
+    from_queue: tuple[str, ...] = ()
+    """Labels in its selector that its queue has put there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class JobEdited(JobEvent):
     gates: tuple[Reason, ...] = ()
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    from_queue: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class Job:
     reason: Reason = Reason.NEW
     detail: str = ""
     held: bool = False
+    from_queue: tuple[str, ...] = ()
+    """Labels in its selector that its queue has put there: they go when it goes to another."""
     wait: Wait = FRESH
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)

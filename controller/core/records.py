@@ -98,6 +98,7 @@ class JobRecord:
     charge: float = 0.0
     spent_gpu_s: float = 0.0
     spent_wh: float = 0.0
+    from_queue: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.charge,
         job.spent_gpu_s,
         job.spent_wh,
+        job.from_queue,
     )
     return JobRow(
         id=job.id,
@@ -207,7 +209,9 @@ def job_of(row: JobRow) -> Job:
         id=row.id,
         spec=spec,
         user=row.user,
-        ask=ask_of(relaxed(spec) if record.wait is not None and record.wait.relaxed else spec),
+        ask=ask_of(
+            relaxed(spec, record.from_queue) if record.wait is not None and record.wait.relaxed else spec
+        ),
         submitted_at=row.submitted_at,
         key=row.key,
         array=row.array,
@@ -236,6 +240,7 @@ def job_of(row: JobRow) -> Job:
         charge=record.charge,
         spent_gpu_s=record.spent_gpu_s,
         spent_wh=record.spent_wh,
+        from_queue=record.from_queue,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job

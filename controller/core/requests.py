@@ -5,6 +5,7 @@ Jobs with the same Ask form one class: what is worked out for one holds for all 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -97,9 +98,11 @@ class Ask(_Hashed):
         return replace(self.part, gpus=self.part.gpus // nodes)
 
 
-def relaxed(spec: JobSpec) -> JobSpec:
-    """The job as it is when it does without what it names for that."""
+def relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
+    """The job as it is when it does without what it names for that; the labels of its queue stay."""
     plain: dict[str, Any] = {name: getattr(NO_WISHES, name) for name in spec.relax}
+    if "selector" in plain:
+        plain["selector"] = {key: value for key, value in spec.selector.items() if key in from_queue}
     return replace(spec, **plain)
 
 

@@ -79,6 +79,66 @@ def test_what_a_queue_gives(asked: dict[str, Any], limit: float | None, selector
     assert there.job(job).spec.selector == selector
 
 
+POOLS = {"a": QueueRule(select={"pool": "a"}), "b": QueueRule(select={"pool": "b", "disk": "x"})}
+
+
+def pools() -> World:
+    """A node in each of two pools, and one in none."""
+    there = World(ruled(POOLS))
+    there.join("a", labels={"pool": "a"})
+    there.join("b", labels={"pool": "b", "disk": "x"})
+    there.join("c", labels={"rack": "r"})
+    return there
+
+
+# A job in queue a, changed while it waits: what it selects then, and where it starts.
+@pytest.mark.parametrize(
+    ("asked", "changes", "selector", "node"),
+    [
+        ({}, {"queue": "b"}, {"pool": "b", "disk": "x"}, "b"),
+        ({}, {"queue": "default"}, {}, "c"),
+        ({}, {"queue": None}, {}, "c"),
+        ({}, {"queue": "a"}, {"pool": "a"}, "a"),
+        ({}, {"priority": 60}, {"pool": "a"}, "a"),
+        ({}, {"selector": {"rack": "r"}, "queue": "default"}, {"rack": "r"}, "c"),
+        ({"selector": {"pool": "a"}}, {"queue": "default"}, {"pool": "a"}, "a"),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_queue_gave_goes_with_it(
+    asked: dict[str, Any], changes: dict[str, Any], selector: dict[str, str], node: str, restarted: bool
+) -> None:
+    there = pools()
+    job = there.submit(spec(queue="a", **asked))
+    if restarted:
+        there = there.restarted()
+        for name, host in (("a", POOLS["a"].select), ("b", POOLS["b"].select), ("c", {"rack": "r"})):
+            there.join(name, labels=host)
+    for other in sorted({"a", "b", "c"} - {node}):
+        there.tell_drain(other)
+    assert isinstance(there.tell(inputs.Edit(job, "ada", changes)).reply, inputs.Accepted)
+    assert there.job(job).spec.selector == selector
+    there.tick()
+    assert there.nodes_of(job) == [node]
+
+
+def test_two_changes_of_queue_leave_nothing_behind() -> None:
+    there = pools()
+    job = there.submit(spec(queue="a"))
+    for queue in ("b", "a", "default"):
+        there.tell(inputs.Edit(job, "ada", {"queue": queue}))
+    assert there.job(job).spec.selector == {}
+
+
+def test_a_job_that_does_without_its_selector_stays_on_the_nodes_of_its_queue() -> None:
+    there = pools()
+    asked = spec(queue="a", selector={"disk": "y"}, relax=("selector",), relax_after_s=60.0)
+    job = there.submit(asked)
+    assert there.tick() == []
+    there.tick_at(there.now + 60)
+    assert there.nodes_of(job) == ["a"]
+
+
 def test_without_any_queue_every_name_is_one() -> None:
     there = world()
     assert there.job(there.submit(spec(queue="whatever"))).spec.queue == "whatever"
