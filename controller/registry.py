@@ -108,6 +108,7 @@ def build_pipeline(config: Config) -> Pipeline:
         care=care_of(config),
     )
     problems += _check_filters([each.name for each in section.filters], source)
+    problems += _check_heeded(config)
     if problems:
         raise ConfigRefused(problems)
     return pipeline
@@ -176,6 +177,22 @@ def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:
         message = f"jobs would be given what is not there without {', '.join(missing)}"
         problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} in front."))
     return problems
+
+
+def _check_heeded(config: Config) -> list[ConfigProblem]:
+    """What the rest of the file says about nodes, and no filter would look at."""
+    names = {each.name for each in config.scheduler.filters}
+    said: list[tuple[str, Key]] = [
+        ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select
+    ]
+    said += [("taints", ("nodes", name, "taints")) for name, each in config.nodes.items() if each.taints]
+    return [
+        problem_at(
+            config.source, key, f"has no effect without the filter {name!r}", "Add it to scheduler.filters."
+        )
+        for name, key in said
+        if name not in names
+    ]
 
 
 def _check_files(config: Config) -> list[ConfigProblem]:

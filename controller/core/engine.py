@@ -16,6 +16,7 @@ from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
 from controller.core.handover import elsewhere
+from controller.core.heed import HEED_HINT, nobody_heeds, unheeded_taint
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
@@ -275,6 +276,9 @@ class Engine:
         wrong = mark_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
+        taint = unheeded_taint(self.pipeline.filters, given.taints)
+        if taint is not None:
+            return Refusal("invalid", nobody_heeds("taints"), f"taints.{taint}", HEED_HINT)
         self._record(events.NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
         for claimant in sorted(self.state.nodes.by_name[given.node].claims):
             self._unclaim(self.state.jobs[claimant], f"node {given.node} was marked", now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from controller.core.columns import ALL, Columns
+from controller.core.heed import HEED_HINT, nobody_heeds
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
@@ -43,6 +44,9 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
 def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet")
+    field = placer.unheeded(job.ask.part)
+    if field is not None:
+        return Why(Reason.RESOURCES, nobody_heeds(field))
     limit = limited(state, placer, promise, job, now)
     if limit is not None:
         return Why(*limit)
@@ -103,7 +107,9 @@ def losses(placer: Placer, part: Part, columns: Columns) -> tuple[tuple[FilterLo
 
 def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
     """A refusal if the nodes could not hold the ask even when idle; None while some node is unseen."""
-    nodes = placer.nodes
+    nodes, field = placer.nodes, placer.unheeded(ask.part)
+    if field is not None:
+        return Refusal("never_fits", f"can never be placed: {nobody_heeds(field)}", field, HEED_HINT)
     if not len(nodes) or nodes.unseen or placer.shape(ask) is not None:
         return None
     part, need = ask.part, ask.nodes or 1

@@ -12,6 +12,7 @@ from controller.core.columns import ALL, Bools, Columns, Floats, Rows
 from controller.core.domains import Domains
 from controller.core.events import Allocation
 from controller.core.gpus import NO_GPUS, Choice, choose_gpus, quality_of
+from controller.core.heed import unheeded
 from controller.core.nodes import Node, Nodes
 from controller.core.plugin import Filter, Pipeline, Weighted
 from controller.core.requests import Ask, Part
@@ -274,13 +275,17 @@ class Placer:
 
     def _find_shape(self, ask: Ask) -> Shape | None:
         """Taints count, for work goes elsewhere; without an elsewhere, they may be taken away again."""
-        if not len(self.nodes):
+        if not len(self.nodes) or self.unheeded(ask.part):
             return None
         found = self._fewest(ask, lambda part: self.ranking(part).possible)
         if found is None and any(self.nodes.columns.taints):
             bare = replace(self.nodes.idle, taints=[()] * len(self.nodes))
             return self._fewest(ask, lambda part: kept(part, bare, ALL, concerned(part, self.pipeline)))
         return found
+
+    def unheeded(self, part: Part) -> str | None:
+        """A wish of the part that no filter looks at: it is placed nowhere rather than anywhere."""
+        return unheeded(self.pipeline.filters, part)
 
     def _fewest(self, ask: Ask, holds: Callable[[Part], Bools]) -> Shape | None:
         counts: Sequence[int]

@@ -182,6 +182,16 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
         2,
         "not there without available, capacity",
     ),
+    "nodes of a queue without the filter for them": (
+        '[scheduler]\nfilters = ["available", "capacity", "gpu"]\n[queues.a]\nselect = { pool = "a" }\n',
+        4,
+        "queues.a.select: has no effect without the filter 'selector'",
+    ),
+    "taints without the filter for them": (
+        '[scheduler]\nfilters = ["available", "capacity", "gpu"]\n[nodes.a]\ntaints = ["old:NoSchedule"]\n',
+        4,
+        "nodes.a.taints: has no effect without the filter 'taints'",
+    ),
     "a filter twice": (
         '[scheduler]\nfilters = ["available", "capacity", "gpu", "gpu"]\n',
         2,
