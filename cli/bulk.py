@@ -1,4 +1,4 @@
-"""One action on many things: what fails for one is said, and the others are done."""
+"""One action on many things, one request each: what fails for one is said, and the others are done."""
 
 from __future__ import annotations
 

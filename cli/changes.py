@@ -11,8 +11,7 @@ from cli.commands import nearest
 from cli.conditions import AFTER
 from cli.exits import Mistake
 from cli.jobs import FLAGS, flag_of, spec_from
-from wire.api import JobView
-from wire.client import Client, JobName, Refused
+from wire.api import Problem
 from wire.codec import encode
 
 _SHARED = {"different": "topology", "apart": "company", "over": "company"}
@@ -34,13 +33,9 @@ def changes_of(asked: Asked, clear: str) -> dict[str, Any]:
     return changes
 
 
-def changed(client: Client, job: JobName, changes: dict[str, Any]) -> JobView:
-    """Change one job; a refusal names the option, not the field of the API."""
-    try:
-        return client.change(job, changes)
-    except Refused as refused:
-        where = flag_of(refused.problem.where)
-        raise Refused(refused.status, replace(refused.problem, where=where)) from None
+def as_options(problem: Problem) -> Problem:
+    """The complaint with the option that it is about, not the field of the API."""
+    return replace(problem, where=flag_of(problem.where))
 
 
 def _fields(wish: str) -> Iterator[str]:

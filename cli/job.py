@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from cli import exits, facts, units
 from cli.asked import Asked, asking
-from cli.bulk import each
-from cli.changes import changed, changes_of
+from cli.changes import as_options, changes_of
 from cli.commands import application, examples
-from cli.messages import note
+from cli.messages import note, refusal
 from cli.output import Format, Output, write_facts, write_json
 from cli.selection import Job, Jobs, Mine, one, select
 from cli.tables import job_table
-from wire.api import JobView
-from wire.client import Client, JobName
+from wire.api import JobRefused, JobsOrder, Problem
+from wire.client import Client
+from wire.text import counted
 
+SHOWN = 100
+"""Reasons for refusals that are told."""
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show which jobs, change nothing.")]
 
 app = application("Show, follow, change, cancel, hold, release, preempt or wait for jobs.")
@@ -103,7 +106,7 @@ def cancel(
     output: Output = Format.TABLE,
 ) -> int:
     """End jobs, whatever they are doing: SIGTERM, the grace they asked for, SIGKILL."""
-    return _each(jobs, mine, dry_run, output, lambda client: client.cancel)
+    return _order(JobsOrder("cancel", tuple(jobs), mine, only_tell=dry_run), output)
 
 
 @app.command(
@@ -131,7 +134,7 @@ def change(
     Options are those of 'corral submit'. What is given replaces what was asked before.
     """
     changes = changes_of(asked, clear)
-    return _each(jobs, mine, dry_run, output, lambda client: lambda job: changed(client, job, changes))
+    return _order(JobsOrder("set", tuple(jobs), mine, changes, only_tell=dry_run), output)
 
 
 @app.command(epilog=examples("corral job signal 7 USR1", "corral job signal last SIGHUP"))
@@ -155,7 +158,7 @@ def hold(
     output: Output = Format.TABLE,
 ) -> int:
     """Keep queued jobs from starting."""
-    return _each(jobs, mine, dry_run, output, lambda client: client.hold)
+    return _order(JobsOrder("hold", tuple(jobs), mine, only_tell=dry_run), output)
 
 
 @app.command(epilog=examples("corral job release 7", "corral job release --mine"))
@@ -166,7 +169,7 @@ def release(
     output: Output = Format.TABLE,
 ) -> int:
     """Let held jobs start again."""
-    return _each(jobs, mine, dry_run, output, lambda client: client.release)
+    return _order(JobsOrder("release", tuple(jobs), mine, only_tell=dry_run), output)
 
 
 @app.command(epilog=examples("corral job preempt 7", "corral job preempt --hold 7_[0-9]"))
@@ -180,7 +183,8 @@ def preempt(
     output: Output = Format.TABLE,
 ) -> int:
     """End what jobs do, once they have saved it if they can, and queue them again in their places."""
-    return _each(jobs, mine, dry_run, output, lambda client: lambda job: client.preempt(job, hold=hold))
+    order = JobsOrder("preempt", tuple(jobs), mine, stay_held=hold, only_tell=dry_run)
+    return _order(order, output)
 
 
 @app.command(
@@ -207,28 +211,35 @@ def wait(
     return worst(ended)
 
 
-def _each(
-    words: list[str],
-    mine: bool,
-    dry_run: bool,
-    output: Format,
-    action: Callable[[Client], Callable[[JobName], JobView]],
-) -> int:
-    """Do it to every job that is meant; what fails for one is said, and the others are done."""
-    client = Client()
-    meant, unknown = each(words or [""], lambda word: select(client, [word] if word else [], mine))
-    found = list({job.id: job for jobs in meant for job in jobs}.values())
-    act = action(client)
-    done, refused = (found, []) if dry_run else each(found, lambda job: act(job.id))
-    if output is Format.TABLE and not dry_run:
-        for job in done:
+def _order(order: JobsOrder, output: Format) -> int:
+    """Do it to every job that is meant; what is refused for one is said, and the others are done."""
+    if not order.jobs and not order.mine:
+        raise exits.Mistake("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
+    answer = Client().order(order)
+    _complain(answer.refused, options=order.action == "set")
+    if output is Format.TABLE and not order.only_tell:
+        for job in answer.done:
             note(facts.line_of(job))
     else:
-        job_table().show(output, done)
-    codes = unknown + refused
-    if len(done) + len(codes) != 1 and not dry_run:
-        note(f"{len(done)} done, {len(codes)} failed")
-    return codes[0] if codes else 0
+        job_table().show(output, answer.done)
+    if len(answer.done) + len(answer.refused) != 1 and not order.only_tell:
+        note(f"{len(answer.done):,} done, {len(answer.refused):,} failed")
+    return exits.of_problem(answer.refused[0].problem) if answer.refused else 0
+
+
+def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
+    """Each reason once, with those whom it concerns."""
+    concerned: dict[Problem, list[str]] = {}
+    for each in refused:
+        concerned.setdefault(each.problem, []).append(each.job)
+    for problem, jobs in list(concerned.items())[:SHOWN]:
+        told = as_options(problem) if options else problem
+        if len(jobs) > 1:
+            names = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")
+            told = replace(told, message=f"{told.message} ({counted(len(jobs), 'job')}: {names})")
+        refusal(told)
+    if len(concerned) > SHOWN:
+        note(f"{counted(len(concerned) - SHOWN, 'other reason')} why jobs were refused.")
 
 
 def _deadline(timeout: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from cli.complete import jobs as known_jobs
 from cli.exits import NOT_FOUND, Mistake
 from wire.api import JobView
 from wire.client import Client
-from wire.spec import array_indices
+from wire.selection import Elements, Every, Label, Newest, Span, Unreadable, meaning
 from wire.words import JobState
 
 ACTIVE = tuple(state for state in JobState if not state.terminal)
@@ -32,11 +31,6 @@ Job = Annotated[
 ]
 Mine = Annotated[bool, typer.Option("--mine", help="Only jobs of my own; alone: all of them.")]
 
-_ID = re.compile(r"\d{1,18}")
-_ELEMENT = re.compile(r"\d{1,18}_\d{1,9}")
-_RANGE = re.compile(r"(\d{1,18})-(\d{1,18})")
-_ELEMENTS = re.compile(r"(\d{1,18})_\[([\d,:\- ]+)\]")
-
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
     """The jobs that are meant, each once; ranges mean ended ones too if `ended`."""
@@ -50,11 +44,12 @@ def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = Fa
 
 def one(client: Client, word: str) -> JobView:
     """The one job that is meant."""
-    if word == "last":
+    meant = _understood(word)
+    if isinstance(meant, Newest):
         return _last(client)
-    if _ID.fullmatch(word) or _ELEMENT.fullmatch(word):
+    if isinstance(meant, Label):
         return client.job(word).job
-    raise _unreadable(word)
+    raise Mistake(f"{word!r} is not one job", "Write an id (7), an element of an array (7_3), or last.")
 
 
 def pages(
@@ -69,38 +64,40 @@ def pages(
 
 
 def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -> Iterable[JobView]:
-    if word == "all":
-        return pages(client, ACTIVE, user)
-    span = _RANGE.fullmatch(word)
-    if span:
-        return _range(client, int(span[1]), int(span[2]), user, states)
-    elements = _ELEMENTS.fullmatch(word)
-    if elements:
-        return _elements(client, int(elements[1]), elements[2])
-    job = one(client, word)
-    # An array is called by the id of its first element, whose own name is 7_0.
-    return _array(client, job.id) if job.array == job.id and _ID.fullmatch(word) else [job]
+    match _understood(word):
+        case Every():
+            return pages(client, ACTIVE, user)
+        case Span(low, high):
+            return _range(client, low, high, user, states)
+        case Elements(array, indices):
+            return _elements(client, array, indices)
+        case Label() as label if label.is_id:
+            job = client.job(word).job
+            # An array is called by the id of its first element, whose own name is 7_0.
+            return _array(client, job.id) if job.array == job.id else [job]
+    return [one(client, word)]
+
+
+def _understood(word: str) -> Label | Elements | Span | Every | Newest:
+    try:
+        return meaning(word)
+    except Unreadable as unreadable:
+        raise Mistake(str(unreadable), unreadable.hint) from None
 
 
 def _range(client: Client, low: int, high: int, user: str, states: tuple[JobState, ...]) -> Iterator[JobView]:
-    if high < low:
-        raise Mistake(f"the range {low}-{high} counts backwards", f"Write {high}-{low}.")
     for job in pages(client, states, user, after=max(low - 1, 0)):
         if job.id > high:
             return
         yield job
 
 
-def _elements(client: Client, array: int, indices: str) -> list[JobView]:
-    try:
-        wanted = array_indices(indices)
-    except ValueError as error:
-        raise Mistake(f"{array}_[{indices}]: {error}", "Write 7_[0-9] or 7_[1,3].") from None
+def _elements(client: Client, array: int, indices: tuple[int, ...]) -> list[JobView]:
     known = {job.index: job for job in _array(client, array)}
-    missing = [index for index in wanted if index not in known]
+    missing = [index for index in indices if index not in known]
     if missing:
         raise Mistake(f"there is no job {array}_{missing[0]}", "'corral queue --all' lists jobs.", NOT_FOUND)
-    return [known[index] for index in wanted]
+    return [known[index] for index in indices]
 
 
 def _array(client: Client, array: int) -> Iterator[JobView]:
@@ -127,7 +124,3 @@ def _last(client: Client) -> JobView:
         step //= 2
         newest = first_after(newest.id + step - 1) or newest
     return newest
-
-
-def _unreadable(word: str) -> Mistake:
-    return Mistake(f"{word!r} is not a job", "Write an id (7), an element of an array (7_3), or last.")

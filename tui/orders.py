@@ -11,7 +11,7 @@ from tui.desk import Failure, sentence
 from tui.dialogs.ask import Ask
 from tui.dialogs.submit import SubmitForm
 from tui.stage import Stage
-from wire.api import JobView, NodeView, Submitted
+from wire.api import JobsOrder, JobView, NodeView, Submitted
 from wire.client import Client, Refused, Unreachable
 from wire.spec import JobSpec
 from wire.text import plain
@@ -61,7 +61,7 @@ class Orders:
 
         def answered(yes: str | None) -> None:
             if yes is not None:
-                self._each("cancelled", still(), lambda client, job: client.cancel(job.id))
+                self._order("cancelled", "cancel", still())
 
         self._stage.push_screen(Ask(question, first), answered)
 
@@ -84,17 +84,17 @@ class Orders:
 
         def answered(yes: str | None) -> None:
             if yes is not None:
-                self._each("preempted", still(), lambda client, job: client.preempt(job.id))
+                self._order("preempted", "preempt", still())
 
         self._stage.push_screen(Ask(question, first), answered)
 
     def hold(self) -> None:
         """Hold the chosen jobs."""
-        self._waiting("held", "hold", lambda client, job: client.hold(job.id))
+        self._waiting("held", "hold")
 
     def release(self) -> None:
         """Release the chosen jobs."""
-        self._waiting("released", "release", lambda client, job: client.release(job.id))
+        self._waiting("released", "release")
 
     def drain(self) -> None:
         """Drain the chosen nodes, after asking why."""
@@ -122,12 +122,24 @@ class Orders:
     def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
         return [job for job in self._stage.view.jobs() if possible(job)]
 
-    def _waiting(self, done: str, verb: str, order: Callable[[Client, JobView], object]) -> None:
+    def _waiting(self, done: str, verb: str) -> None:
         jobs = self._chosen(confirm.holdable)
         if jobs:
-            self._each(done, jobs, order)
+            self._order(done, verb, jobs)
         else:
             self._stage.say(f"nothing to {verb}: only jobs that wait can be held", "warn")
+
+    def _order(self, done: str, action: str, jobs: Sequence[JobView]) -> None:
+        """One request for all of them, however many are marked."""
+        meant = {job.label: job for job in jobs}
+
+        def carry_out(client: Client) -> Outcome[JobView]:
+            # By labels: the id of an array's first element would mean the whole array.
+            answer = client.order(JobsOrder(action, tuple(meant)))
+            failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
+            return Outcome(answer.done, tuple(failed))
+
+        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
         def carry_out(client: Client) -> Outcome[Thing]:

@@ -207,6 +207,39 @@ class JobView:
 
 
 @dataclass(frozen=True)
+class JobsOrder:
+    """One action on many jobs: cancel, hold, release, preempt or set.
+
+    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all; `mine` leaves out those of others, and alone
+    means all of one's own. `changes` are for set, as in JobChange; with `stay_held` what is preempted stays
+    in the queue until released; with `only_tell` nothing is done.
+    """
+
+    action: str
+    jobs: tuple[str, ...] = ()
+    mine: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    stay_held: bool = False
+    only_tell: bool = False
+
+
+@dataclass(frozen=True)
+class JobRefused:
+    """A job, or a word that means none, for which an order was not carried out, and why."""
+
+    job: str
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class JobsAnswer:
+    """The jobs for which an order was carried out, as they are now, and the others."""
+
+    done: tuple[JobView, ...]
+    refused: tuple[JobRefused, ...] = ()
+
+
+@dataclass(frozen=True)
 class PreemptAction:
     """Body of preempt; with `hold` the job stays in the queue until released."""
 

@@ -18,6 +18,8 @@ from wire.api import (
     JobChange,
     JobDetail,
     JobList,
+    JobsAnswer,
+    JobsOrder,
     JobView,
     NodeAction,
     NodeList,
@@ -139,6 +141,10 @@ class Client:
     def preempt(self, job: JobName, *, hold: bool = False) -> JobView:
         """End the attempt of a job, and queue it again in its old place."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/preempt", PreemptAction(hold))
+
+    def order(self, order: JobsOrder) -> JobsAnswer:
+        """One action on many jobs, in one request; what is refused for one is done for the others."""
+        return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
     def logs(
         self,

@@ -133,8 +133,11 @@ class Call:
 
     async def job(self) -> Job:
         """The job that the path names, ended long ago or not; whoever asks may see it."""
-        label = self.path["job"]
         await self.daemon.settled()
+        return await self.find(self.path["job"])
+
+    async def find(self, label: str) -> Job:
+        """The job of that label, ended long ago or not."""
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
             raise Rejected(
@@ -150,10 +153,14 @@ class Call:
     async def own_job(self, what: str) -> Job:
         """The job that the path names, if whoever asks may do more than see it."""
         job = await self.job()
+        self.need_owner(job, what)
+        return job
+
+    def need_owner(self, job: Job, what: str) -> None:
+        """Refuse whoever may only see the job."""
         if not self.caller.owns(job.user):
             message = f"only {job.user} and operators may {what} job {job.label}"
             raise Rejected(Refusal("not_allowed", message, "job"))
-        return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
         """The elements that have ended of an array, if the state has forgotten any; else nothing."""

@@ -73,14 +73,18 @@ def refuse(
     refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """The answer to a request that was refused."""
-    problem = Problem(
-        refusal.code, plain(refusal.message, 1_000), plain(refusal.where), plain(refusal.hint, 500)
-    )
     return web.Response(
-        body=_PROBLEM.dump_json(problem),
+        body=_PROBLEM.dump_json(problem_of(refusal)),
         status=status or STATUS[refusal.code],
         headers=headers,
         content_type="application/json",
+    )
+
+
+def problem_of(refusal: Refusal) -> Problem:
+    """The refusal as clients get it."""
+    return Problem(
+        refusal.code, plain(refusal.message, 1_000), plain(refusal.where), plain(refusal.hint, 500)
     )
 
 

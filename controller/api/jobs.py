@@ -113,12 +113,12 @@ async def change(call: Call) -> JobView:
     """Change what a job asks for; what is wrong with it is said as for a submit."""
     asked: JobChange = call.body
     job = await call.own_job("change")
-    _need_known(call, job)
-    await call.ask(inputs.Edit(job.id, call.caller.user, asked.changes, await _known_to(call, job, asked)))
+    need_known(call, job)
+    await call.ask(inputs.Edit(job.id, call.caller.user, asked.changes, await known_to(call, job, asked)))
     return job_view(call.daemon.engine, job)
 
 
-async def _known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
+async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
     """How those ended that the job is to wait for, if they are readable and no longer at hand."""
     spec = edited(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
@@ -158,19 +158,19 @@ async def preempt(call: Call) -> JobView:
     call.need_operator("preempt jobs")
     action: PreemptAction = call.body
     job = await call.job()
-    _need_known(call, job)
+    need_known(call, job)
     await call.ask(inputs.Preempt(job.id, call.caller.user, action.hold))
     return job_view(call.daemon.engine, job)
 
 
 async def _change(call: Call, what: str, make: Callable[[int, str], Input]) -> JobView:
     job = await call.own_job(what)
-    _need_known(call, job)
+    need_known(call, job)
     await call.ask(make(job.id, call.caller.user))
     return job_view(call.daemon.engine, job)
 
 
-def _need_known(call: Call, job: Job) -> None:
-    """A job that has left the state has ended: nothing about it changes any more."""
+def need_known(call: Call, job: Job) -> None:
+    """Refuse what is to be done to a job that has left the state: it has ended, and changes no more."""
     if job.id not in call.daemon.state.jobs:
         raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from wire.api import (
     Health,
     JobDetail,
     JobList,
+    JobRefused,
+    JobsAnswer,
     JobView,
     NodeList,
     NodeView,
@@ -23,6 +26,7 @@ from wire.api import (
     Submitted,
     Why,
 )
+from wire.selection import Elements, Every, Span, meaning
 from wire.spec import JobSpec
 from wire.words import JobState, NodeState, Reason
 
@@ -71,6 +75,7 @@ class Desk:
         self.events: list[EventView] = []
         self.logs = {"stdout": b"", "stderr": b""}
         self.refusals: dict[str, tuple[int, Problem]] = {}
+        self.refused_jobs: dict[str, Problem] = {}
         self.peer = Peer(self._serve, path=path)
         self.url = self.peer.url
 
@@ -108,6 +113,8 @@ class Desk:
                 return Submitted((8,), "8"), 201
             case ["jobs"]:
                 return self._page(parse_qs(query)), 200
+            case ["jobs", "orders"]:
+                return self._carry_out(json.loads(request.body)["jobs"]), 200
             case ["jobs", name, *action]:
                 found = next((each for each in self.jobs.values() if each.label == name), None)
                 found = found or self.jobs.get(int(name) if name.isdigit() else -1)
@@ -128,6 +135,28 @@ class Desk:
                 after = int(parse_qs(query)["after"][0])
                 return EventList(tuple(e for e in self.events if e.seq > after), len(self.events)), 200
         return Problem("not_found", f"there is no {request.target}"), 404
+
+    def _carry_out(self, words: list[str]) -> JobsAnswer:
+        """Done for all jobs that are named one by one or by a range, but for those to refuse."""
+        labels: dict[str, None] = {}
+        for word in words:
+            match meaning(word):
+                case Span(low, high):
+                    labels.update((str(number), None) for number in range(low, high + 1))
+                case Elements(first, indices):
+                    labels.update((f"{first}_{index}", None) for index in indices)
+                case Every():
+                    labels.update((each.label, None) for each in self.jobs.values())
+                case _:
+                    labels[word] = None
+        known = {each.label: each for each in self.jobs.values()}
+        refused = dict(self.refused_jobs)
+        for label in labels:
+            if label not in known:
+                refused.setdefault(label, Problem("not_found", f"there is no job {label}"))
+        done = tuple(known[label] for label in labels if label not in refused)
+        told = tuple(JobRefused(label, refused[label]) for label in labels if label in refused)
+        return JobsAnswer(done, told)
 
     def _page(self, query: dict[str, list[str]]) -> JobList:
         after, limit = int(query["after"][0]), int(query["limit"][0])

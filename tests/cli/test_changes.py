@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from cli.changes import changes_of
-from cli.exits import Mistake
+from cli.exits import FAILED, Mistake
 from tests.cli.conftest import Corral
 from tests.cli.desk import Desk, array, job
 from tests.cli.test_jobs import asked
+from wire.api import Problem
 
 
 @pytest.mark.parametrize(
@@ -46,9 +47,27 @@ def test_what_is_no_change_is_said_so(flags: str, clear: str, told: str) -> None
         changes_of(asked(flags), clear)
 
 
-def test_every_element_of_an_array_is_changed(desk: Desk, corral: Corral) -> None:
+def test_many_are_changed_in_one_request(desk: Desk, corral: Corral) -> None:
     desk.put(*array(5, 2), job(9))
     done = corral("job", "set", "--priority", "high", "5_[0-1]", "9", url=desk.url)
     assert done.returncode == 0, done.stderr
-    assert desk.asked() == ["/v1/jobs/5/set", "/v1/jobs/6/set", "/v1/jobs/9/set"]
-    assert json.loads(desk.peer.requests[-1].body) == {"changes": {"priority": 75}}
+    assert desk.asked() == ["/v1/jobs/orders"]
+    body = json.loads(desk.peer.requests[-1].body)
+    assert (body["action"], body["jobs"], body["changes"]) == ("set", ["5_[0-1]", "9"], {"priority": 75})
+    assert done.stderr.splitlines()[-1] == "3 done, 0 failed"
+
+
+def test_each_reason_is_told_once_by_the_name_of_its_option(desk: Desk, corral: Corral) -> None:
+    late = Problem("conflict", "cannot change any more", "time_limit_s", "Too late.")
+    desk.refused_jobs = {f"5_{index}": late for index in range(2, 7)}
+    desk.put(*array(5, 7))
+    done = corral("job", "set", "--time", "1h", "5_[0-6]", "9", url=desk.url)
+    assert done.returncode == FAILED
+    assert done.stderr.splitlines() == [
+        "corral: --time: cannot change any more (5 jobs: 5_2, 5_3, 5_4, …)",
+        "  Too late.",
+        "corral: there is no job 9",
+        "job 5_0: QUEUED, resources",
+        "job 5_1: QUEUED, resources",
+        "2 done, 6 failed",
+    ]

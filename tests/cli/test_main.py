@@ -242,7 +242,8 @@ def test_a_dry_run_sends_nothing(desk: Desk, corral: Corral) -> None:
     assert corral("run", "--dry-run", "--", "true", url=desk.url).returncode == 0
     assert corral("job", "cancel", "--dry-run", "all", url=desk.url).stdout.count("\n") == 3
     assert corral("nodes", "drain", "--dry-run", "gpu01", url=desk.url).returncode == 0
-    assert desk.asked("POST") == []
+    [request] = [each for each in desk.peer.requests if each.method == "POST"]
+    assert (request.target, json.loads(request.body)["only_tell"]) == ("/v1/jobs/orders", True)
 
 
 def test_queue_in_every_format(desk: Desk, corral: Corral) -> None:
@@ -305,10 +306,10 @@ def test_where_nothing_can_be_written_nothing_breaks(desk: Desk, ending: str, co
 
 def test_one_failure_does_not_save_the_others(desk: Desk, corral: Corral) -> None:
     desk.put(job(1), job(2), job(3))
-    desk.refusals["POST /v1/jobs/2/cancel"] = (403, Problem("not_allowed", "only bo may cancel job 2"))
+    desk.refused_jobs["2"] = Problem("not_allowed", "only bo may cancel job 2")
     done = corral("job", "cancel", "99", "1-3", url=desk.url)
     assert done.returncode == 3
-    assert desk.asked() == ["/v1/jobs/1/cancel", "/v1/jobs/2/cancel", "/v1/jobs/3/cancel"]
+    assert desk.asked() == ["/v1/jobs/orders"]
     assert "there is no job 99" in done.stderr
     assert "only bo may cancel job 2" in done.stderr
     assert "2 done, 2 failed" in done.stderr
@@ -326,7 +327,8 @@ def test_an_operator_has_jobs_make_room(desk: Desk, corral: Corral) -> None:
     desk.put(job(1), job(2))
     done = corral("job", "preempt", "1", "2", "--hold", url=desk.url)
     assert done.returncode == 0
-    assert desk.asked() == ["/v1/jobs/1/preempt", "/v1/jobs/2/preempt"]
+    order = json.loads(desk.peer.requests[-1].body)
+    assert (order["action"], order["jobs"], order["stay_held"]) == ("preempt", ["1", "2"], True)
 
 
 def test_a_job_is_shown_in_full(desk: Desk, corral: Corral) -> None:

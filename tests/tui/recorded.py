@@ -17,6 +17,9 @@ from wire.api import (
     GpuView,
     Held,
     JobDetail,
+    JobRefused,
+    JobsAnswer,
+    JobsOrder,
     JobView,
     NodeView,
     Problem,
@@ -278,14 +281,14 @@ class RecordedClient(Client):
         self._orders.append(("submit", spec))
         return Submitted((41,), "41")
 
-    def cancel(self, job: str | int) -> JobView:
-        return self._order("cancel", job)
-
-    def hold(self, job: str | int) -> JobView:
-        return self._order("hold", job)
-
-    def release(self, job: str | int) -> JobView:
-        return self._order("release", job)
+    def order(self, order: JobsOrder) -> JobsAnswer:
+        there = {one.label: one for one in jobs()}
+        meant = [there[label] for label in order.jobs]
+        refused = [one for one in meant if one.id in self._refuse]
+        done = [one for one in meant if one.id not in self._refuse]
+        self._orders += [(order.action, one.id) for one in done]
+        problems = (Problem("ended", f"job {one.id} has already ended") for one in refused)
+        return JobsAnswer(tuple(done), tuple(map(JobRefused, (one.label for one in refused), problems)))
 
     def drain(self, name: str, why: str = "") -> NodeView:
         self._orders.append(("drain", (name, why)))
@@ -297,9 +300,3 @@ class RecordedClient(Client):
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def _order(self, verb: str, number: str | int) -> JobView:
-        if number in self._refuse:
-            raise Refused(409, Problem("ended", f"job {number} has already ended"))
-        self._orders.append((verb, number))
-        return next(one for one in jobs() if one.id == number)

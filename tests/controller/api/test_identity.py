@@ -71,6 +71,11 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
         ((status, problem),) = await visit(house, other.pw_uid, ("POST", f"/v1/jobs/2/{what}", None))
         assert (status, problem["code"]) == (403, "not_allowed")
         assert problem["message"] == f"only {user.pw_name} and operators may {what} job 2"
+    status, told = (
+        await visit(house, other.pw_uid, ("POST", "/v1/jobs/orders", {"action": "cancel", "jobs": ["2"]}))
+    )[0]
+    assert (status, told["done"]) == (200, [])
+    assert told["refused"][0]["problem"]["message"] == f"only {user.pw_name} and operators may cancel job 2"
     logs, foreign, drain = await visit(
         house,
         other.pw_uid,
