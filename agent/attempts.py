@@ -23,7 +23,7 @@ from agent.instructions import (
     Watch,
 )
 from agent.spool import Found, Key, learn
-from wire.frames import AttemptStatus, Go, Report, Settle, Start, Stop
+from wire.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
 
 
 @dataclass
@@ -79,6 +79,10 @@ class Attempts:
         """The order of an attempt whose process is there."""
         attempt = self._known.get(key)
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
+
+    def keys(self) -> list[Key]:
+        """The attempts whose processes are there."""
+        return [key for key, each in self._known.items() if each.status.pid is not None and not each.over]
 
     def supervisors(self) -> list[tuple[Key, int | None]]:
         """Attempts that must have a supervisor, and which one is being watched."""
@@ -181,6 +185,13 @@ class Attempts:
             return []
         attempt.released = True
         return [Release((go.job, go.attempt))]
+
+    def saved(self, key: Key, checkpoint: Checkpoint) -> list[Instruction]:
+        """A job that runs has saved something new."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.over or attempt.status.pid is None:
+            return []
+        return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[Instruction]:
         """The end is on record over there."""

@@ -55,7 +55,7 @@ def look(launch: Launch, trusted_until: float | None) -> Saved | None:
 def _answer(launch: Launch, trusted_until: float | None, tell: int) -> None:
     try:
         job.change_user(launch)
-        found = sorted(_all(launch.checkpoint_dir), reverse=True)
+        found = sorted(everything(launch.checkpoint_dir), reverse=True)
         good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
         if good:
             at, size, path = good[0]
@@ -71,7 +71,8 @@ def _answer(launch: Launch, trusted_until: float | None, tell: int) -> None:
         os._exit(0)
 
 
-def _all(folder: str) -> list[Saved]:
+def everything(folder: str) -> list[Saved]:
+    """All that lies in a checkpoint directory."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:

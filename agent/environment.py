@@ -63,10 +63,15 @@ def of_tasks(order: Start) -> list[dict[str, str]]:
     ]
 
 
+def saves(order: Start) -> bool:
+    """Does the job say that it saves its state?"""
+    return bool(order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal)
+
+
 def of_checkpoints(order: Start, cwd: str) -> dict[str, str]:
     """Where to save, for a job that does; and what an earlier attempt of it has saved."""
     made = {}
-    if order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal:
+    if saves(order):
         folder = order.checkpoint_dir or os.path.join(cwd, "corral-checkpoints")
         made["CORRAL_CHECKPOINT_DIR"] = os.path.join(folder, str(order.job))
     if order.checkpoint is not None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, Optional
 
-from agent import containment, instructions, lease, record, tree
+from agent import containment, environment, instructions, lease, record, tree
 from agent.attempts import Attempts
 from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
@@ -26,6 +26,7 @@ from agent.loop import Loop
 from agent.meter import Meter
 from agent.orders import Accounts, CannotRun, Preparation
 from agent.record import Unreadable
+from agent.saves import Saves
 from agent.shells import CannotOpen, Shells
 from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
@@ -33,6 +34,7 @@ from wire.frames import (
     AgentFrame,
     AttemptStatus,
     CheckGpu,
+    Checkpoint,
     CloseShell,
     Go,
     GpuReport,
@@ -88,6 +90,7 @@ class Node:
         self.proven: set[Key] = set()
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
         self.preparation = Preparation(accounts, self.cores, cgroups, policy, runtime)
+        self.saves = Saves(self.loop, policy.checkpoint_look_s, self.attempts.keys, self._saving, self._saved)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.shells = Shells(self.loop, channel, self._prepare_shell, self.attempts.over)
         self.polling = False
@@ -147,6 +150,7 @@ class Node:
         self.loop.read(self.channel.source, self._receive)
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self.loop.after(AUDIT_S, self._audit)
+        self.saves.watch()
         self.gpus.watch(self.loop, self.attempts.holders, self._tell_of_gpus, self._measure)
         try:
             while True:
@@ -279,6 +283,18 @@ class Node:
         self.spool.settle(put_away.key)
         self.meter.forget(put_away.key)
         self.proven.discard(put_away.key)
+
+    def _saving(self, key: Key) -> Optional[Launch]:
+        order = self.attempts.running(key)
+        if order is None or not environment.saves(order):
+            return None
+        try:
+            return self.preparation.saving(order, self.spool.place(key))
+        except CannotRun:  # its user is gone meanwhile
+            return None
+
+    def _saved(self, key: Key, checkpoint: Checkpoint) -> None:
+        self._do(self.attempts.saved(key, checkpoint))
 
     def _tell_of_gpus(self, frame: AgentFrame) -> None:
         """Readings are not worth keeping for a controller that does not listen; health is."""

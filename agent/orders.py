@@ -119,6 +119,11 @@ class Preparation:
         except CannotContain as error:
             raise CannotRun(str(error)) from None
 
+    def saving(self, order: Start, place: str) -> Launch:
+        """Only where an attempt saves, and as whom."""
+        account = self.accounts.of(order.user)
+        return launch_of("", place, order, account, 1)
+
     def shell(self, key: Key, place: str, order: Start, command: tuple[str, ...], term: str) -> Launch:
         """A command beside the job: all that the job has, and nothing of what happens around it."""
         account = self.accounts.of(order.user)

@@ -182,6 +182,7 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "AttemptStarted": lambda facts: (
         f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
     ),
+    "CheckpointSaved": lambda facts: f"job {facts['job']} saved {facts['checkpoint']['path']}",
     "AttemptExited": _attempt_exited,
     "StopRequested": _stop_requested,
     "PreemptionPlanned": _preemption_planned,

@@ -336,6 +336,7 @@ class JobsSection(Section):
     epilog: Hook = []
     hook_s: float = Field(60.0, gt=0, le=86_400)
     log_mib: int = Field(1_024, ge=0, le=1 << 30)
+    checkpoint_look_s: float = Field(30.0, ge=0.1, le=86_400)
     containers: ContainersSection = ContainersSection()
 
     @property

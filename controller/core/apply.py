@@ -200,6 +200,11 @@ def _run(state: State, job: Job, at: float) -> None:
     state.note_elastic(job)
 
 
+def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
+    job = state.jobs[event.job]
+    job.checkpoint = newest(job.checkpoint, event.checkpoint)
+
+
 def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     job = state.jobs[event.job]
     member = job.members[event.node]
@@ -422,6 +427,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobPlaced: _job_placed,
     events.MemberReady: _member_ready,
     events.AttemptStarted: _attempt_started,
+    events.CheckpointSaved: _checkpoint_saved,
     events.AttemptExited: _attempt_exited,
     events.StopRequested: _stop_requested,
     events.PreemptionPlanned: _preemption_planned,

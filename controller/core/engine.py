@@ -29,6 +29,7 @@ from controller.core.preemption import UNGUARDED, NotAbove, Preemption
 from controller.core.records import JUST_STARTED
 from controller.core.requests import Ask, relaxed
 from controller.core.restarts import restarted
+from controller.core.saving import saved
 from controller.core.shares import share_problem
 from controller.core.state import State
 from wire.api import Why
@@ -39,7 +40,13 @@ from wire.spec import JobSpec, array_indices, problems, storable
 from wire.text import counted
 from wire.words import JobState, Reason
 
-_STIRRING = (events.AttemptStarted, events.JobShrunk, events.JobGrew, events.JobEdited)
+_STIRRING = (
+    events.AttemptStarted,
+    events.CheckpointSaved,
+    events.JobShrunk,
+    events.JobGrew,
+    events.JobEdited,
+)
 """What changes how much a job would lose without changing what it holds."""
 
 MAX_KEY = 200
@@ -398,6 +405,9 @@ class Engine:
             self._order(release)
         if member.started_at is None and status.started_at is not None:
             self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
+        news = saved(job, node, status, now)
+        if news is not None:
+            self._record(news)
         if status.ended_at is not None:
             self._order(SendToNode(node, Settle(status.job, status.attempt)))
             self._exited(job, status, node, now)

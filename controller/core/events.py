@@ -162,6 +162,15 @@ class AttemptStarted(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointSaved(JobEvent):
+    """An attempt that runs has saved its state."""
+
+    attempt: int
+    node: str
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptExited(JobEvent):
     """One member is over and its allocation free; `why` names an end not the program's own."""
 
@@ -469,6 +478,7 @@ Event = (
     | JobPlaced
     | MemberReady
     | AttemptStarted
+    | CheckpointSaved
     | AttemptExited
     | GpuFaultNoted
     | StopRequested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
@@ -206,3 +207,31 @@ def test_checkpoints_belong_to_the_user(run: Run, tmp_path: Path) -> None:
     agent.start(2, "true", user=other.pw_name, checkpoint_dir=f"{tmp_path}/ours")
     why = f"launch_failed: cannot make the checkpoint directory {tmp_path}/ours/2: Permission denied"
     assert agent.ended(2).why == why
+
+
+def test_what_is_saved_is_told_while_the_job_runs(run: Run, tmp_path: Path) -> None:
+    agent = run("--jobs", json.dumps({"checkpoint_look_s": 0.1}))
+    await_go = "while [ ! -e .go ]; do sleep 0.05; done"
+    script = f"cd $CORRAL_CHECKPOINT_DIR; echo one > step-1; {await_go}; echo two > step-2; sleep 1000"
+    agent.start(1, "sh", "-c", script, checkpoint_dir=str(tmp_path / "saved"), workdir=str(tmp_path))
+    first = agent.until(lambda _: told(agent, "step-1"))
+    assert first.size == 4
+    (tmp_path / "saved/1/.go").touch()
+    assert agent.until(lambda _: told(agent, "step-2")).at >= first.at
+    assert all(each.ended_at is None for each in agent.reports(1))
+
+
+def told(agent: Driven, name: str) -> Checkpoint | None:
+    found = [each.checkpoint for each in agent.reports(1) if each.checkpoint is not None]
+    return next((each for each in found if each.path.endswith(name)), None)
+
+
+def test_what_still_grows_is_not_told(run: Run, tmp_path: Path) -> None:
+    agent = run("--jobs", json.dumps({"checkpoint_look_s": 0.1}))
+    grows = "while [ ! -e go ]; do echo more >> $CORRAL_CHECKPOINT_DIR/step-1; sleep 0.01; done; sleep 1000"
+    agent.start(1, "sh", "-c", grows, checkpoint_dir=str(tmp_path / "saved"), workdir=str(tmp_path))
+    step = tmp_path / "saved/1/step-1"
+    eventually(lambda: step.exists() and step.stat().st_size > 200)
+    size = step.stat().st_size
+    (tmp_path / "go").touch()
+    assert agent.until(lambda _: told(agent, "step-1")).size >= size

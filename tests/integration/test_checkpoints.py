@@ -37,3 +37,19 @@ def test_a_preempted_job_goes_on_elsewhere_from_what_it_saved(
     ended = system.await_jobs([1])[1]
     assert (ended.state, ended.attempt) == (JobState.COMPLETED, 2)
     assert system.corral("job", "logs", "1") == "attempt 2 on gpu02 from step-7\n"
+
+
+def test_what_a_running_job_saves_is_on_record_when_its_host_dies(
+    build: Callable[..., System], tmp_path: Path
+) -> None:
+    system = build("gpu01")
+    system.sections["jobs"] = {"checkpoint_look_s": 0.1}
+    system.start()
+    script = "cd $CORRAL_CHECKPOINT_DIR; echo step-3 > 3; sleep 1000"
+    system.corral("submit", "--checkpoint-dir", str(tmp_path), "--", "sh", "-c", script)
+    system.await_jobs([1], JobState.RUNNING)
+    system.until(lambda: str(tmp_path / "1" / "3") in system.corral("job", "show", "1"), "it is on record")
+    system.kill()
+    system.start()
+    assert str(tmp_path / "1" / "3") in system.corral("job", "show", "1")
+    assert "job 1 saved " in system.corral("events", "--job", "1")

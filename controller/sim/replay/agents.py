@@ -80,6 +80,14 @@ class PastAgents:
         self._as_recorded[key] = AttemptStatus(event.job, event.attempt, event.pid, event.at)
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
+    def saved(self, event: events.CheckpointSaved) -> Input | None:
+        """An attempt that goes as recorded has saved its state."""
+        key = (event.job, event.attempt, event.node)
+        if key not in self._as_recorded:
+            return None
+        self._as_recorded[key] = replace(self._as_recorded[key], checkpoint=event.checkpoint)
+        return inputs.AgentReported(event.node, self._as_recorded[key])
+
     def exited(self, event: events.AttemptExited) -> Input | None:
         """A process of an attempt that goes as recorded is over."""
         status = self._as_recorded.pop((event.job, event.attempt, event.node), None)

@@ -11,7 +11,7 @@ from controller.core import events
 from controller.core.events import Allocation, Event, body_of
 from tests.controller.api.house import House
 from tests.worlds import facts, spec
-from wire.frames import GpuHold
+from wire.frames import Checkpoint, GpuHold
 from wire.hosts import HostSpec
 from wire.quota import Quota
 from wire.reservation import ReservationSpec
@@ -55,6 +55,10 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (events.MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for the others"),
     (events.AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
+    (
+        events.CheckpointSaved(7, 1.0, 1, "a", Checkpoint("/shared/7/step-1", 10, 0.5)),
+        "job 7 saved /shared/7/step-1",
+    ),
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
