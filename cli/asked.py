@@ -77,6 +77,10 @@ class Asked:
     data: Annotated[
         list[str], _option("--data", "NAME", "Rather nodes with the label data/NAME; may be repeated.")
     ] = field(default_factory=list)
+    licence: Annotated[
+        list[str],
+        _option("--licence", "NAME[:N]", "Hold so many of this licence; may be repeated."),
+    ] = field(default_factory=list)
     label: Annotated[
         list[str], _option("--label", "KEY=VALUE", "A label of the job, for --near and --apart of others.")
     ] = field(default_factory=list)
@@ -280,7 +284,7 @@ def _table() -> dict[str, Wish]:
 
 
 _TERMS = ("affinity", "prefer", "near", "apart", "over")
-_ADD_UP = ("data", "label", "mount", "select", "env", "tolerate", *_TERMS)
+_ADD_UP = ("data", "licence", "label", "mount", "select", "env", "tolerate", *_TERMS)
 WISHES = _table()
 BY_FLAG = {wish.flag: wish for wish in WISHES.values()}
 

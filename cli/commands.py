@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
     "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": ("cli.shares", "Show who may have how much and who had it; change weights."),
+    "licences": ("cli.licences", "Show licences: how many there are, and who holds them."),
     "reserve": ("cli.reserve", "Keep nodes for a time: for users, projects or maintenance."),
     "usage": ("cli.usage", "Show GPU-hours, how well they were used, and their energy."),
     "events": ("cli.events", "Show what happened; follow what happens."),

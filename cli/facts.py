@@ -73,6 +73,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("labels", _pairs(spec.labels)),
         ("runs", _lines(*spec.company)),
         ("reads", ", ".join(spec.datasets)),
+        ("licences", _lines(*(f"{count} of {name}" for name, count in spec.licences.items()))),
         ("tolerates", _lines(*spec.tolerations)),
         ("environment", _pairs(spec.env)),
         ("begin", clock(spec.begin_at) if spec.begin_at else ""),

@@ -14,6 +14,7 @@ from wire.affinity import preference_of, term_of, toleration_of
 from wire.company import job_term_of
 from wire.conditions import RELAXABLE
 from wire.gpuwish import GpuWish, Topology, domains_of, relation_of, topology_of
+from wire.licences import licence_of
 from wire.spec import JobSpec, gpus_text, problems
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ FLAGS = {
     "datasets": "--data",
     "mounts": "--mount",
     "labels": "--label",
+    "licences": "--licence",
     "company": "--near",
     "gpu.memory_mib": "--gpu-memory",
     "gpu.least_mib": "--min-gpu-memory",
@@ -141,6 +143,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
         selector=dict(_all(given, "select", units.pair)),
         gpu=_gpu_wish(given),
         labels=dict(_all(given, "label", units.pair)),
+        licences=dict(_all(given, "licence", licence_of)),
         company=(
             *_all(given, "near", lambda text: job_term_of(text, 1)),
             *_all(given, "apart", lambda text: job_term_of(text, None)),

@@ -90,6 +90,7 @@ _OPTIONS: Mapping[str, Callable[[JobSpec], Iterator[Option]]] = {
     "gpu_models": lambda spec: (("--gpu-model", model) for model in spec.gpu_models),
     "selector": lambda spec: (("--select", f"{key}={value}") for key, value in spec.selector.items()),
     "affinity": lambda spec: (("--affinity", str(term)) for term in spec.affinity),
+    "licences": lambda spec: (("--licence", f"{name}:{count}") for name, count in spec.licences.items()),
     "gpu": _gpu,
     "topology": _topology,
     "company": _company,
@@ -99,6 +100,7 @@ _CLEARED = {
     "gpu_models": "gpu-model",
     "selector": "select",
     "gpu": "numa",
+    "licences": "licence",
     "topology": "same",
     "company": "near",
 }

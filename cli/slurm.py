@@ -19,6 +19,7 @@ _SHORT = {
     "-G": "--gpus",
     "-H": "--hold",
     "-J": "--job-name",
+    "-L": "--licenses",
     "-N": "--nodes",
     "-n": "--ntasks",
     "-o": "--output",
@@ -151,6 +152,12 @@ def _dependency(text: str) -> Pairs:
     return [*found, ("after_count", "1")] if "?" in text else found
 
 
+def _licences(text: str) -> Pairs:
+    if "|" in text:
+        raise ValueError(f"{text!r} means any of several; Corral holds all that are named")
+    return [("licence", part) for part in text.split(",")]
+
+
 _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--account": _as("project"),
     "--array": _as("array"),
@@ -165,6 +172,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--gres": _generic,
     "--hold": _as("hold"),
     "--job-name": _as("name"),
+    "--licenses": _licences,
     "--mem": _memory,
     "--nodes": _nodes,
     "--ntasks": _tasks,

@@ -130,7 +130,8 @@ def build_rules(config: Config) -> Rules:
         )
         for name, each in config.queues.items()
     }
-    return Rules(queues, provider if section.options else Unlimited(), section.window_s)
+    limits = provider if section.options else Unlimited()
+    return Rules(queues, limits, section.window_s, dict(config.licences))
 
 
 def _strategies(config: Config, problems: list[ConfigProblem]) -> tuple[Any, ...]:

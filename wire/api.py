@@ -418,6 +418,27 @@ class ConfigFile:
 
 
 @dataclass(frozen=True)
+class LicenceView:
+    """One licence: how many there are, who holds them, and who waits for some."""
+
+    name: str
+    total: int
+    used: int
+    jobs: tuple[str, ...] = ()
+    """Those that hold some, as they are labelled; what is kept for one that is to start counts as held."""
+    waiting: int = 0
+    """Jobs in the queue that ask for some."""
+
+
+@dataclass(frozen=True)
+class LicenceList:
+    """Every licence of the cluster, by name."""
+
+    licences: tuple[LicenceView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
 class WhatIf:
     """Changes to try on a copy: a configuration first, then nodes, shares, quotas, cancels, drains, resumes,
     reservations, edits and submits.

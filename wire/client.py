@@ -21,6 +21,7 @@ from wire.api import (
     JobsAnswer,
     JobsOrder,
     JobView,
+    LicenceList,
     NodeAction,
     NodeList,
     NodeMarks,
@@ -242,6 +243,10 @@ class Client:
     def remove_node(self, name: str) -> NodeView:
         """No such node any more; what it was."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
+
+    def licences(self) -> LicenceList:
+        """What the cluster has so many of, and who holds it."""
+        return self._get(LicenceList, "/v1/licences")
 
     def shares(self) -> ShareList:
         """Who may have how much, and who had it."""

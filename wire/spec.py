@@ -12,6 +12,7 @@ from wire.conditions import NO_RESTART, Dependency, OnNodeLost, Restart, conditi
 from wire.gangs import NO_GANG, Gang, gang_problems
 from wire.gpuwish import GpuWish, Topology, wish_problems
 from wire.images import image_problems, image_texts
+from wire.licences import licence_problems
 from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 
@@ -41,6 +42,7 @@ class JobSpec:
     gpu: Optional[GpuWish] = None
     topology: Optional[Topology] = None
     datasets: tuple[str, ...] = ()
+    licences: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     company: tuple[JobTerm, ...] = ()
     nodes: Optional[int] = None
@@ -165,6 +167,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
     found += image_problems(spec)
     found += wish_problems(spec)
+    found += licence_problems(spec.licences)
     found += company_problems(spec)
     found += affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
     for key in spec.env:

@@ -36,6 +36,7 @@ class Reason(str, enum.Enum):
     RESOURCES = "resources"
     QUOTA = "quota"
     SHARE = "share"
+    LICENCE = "licence"
     RESERVATION = "reservation"
     PRIORITY = "priority"
     STARTING = "starting"

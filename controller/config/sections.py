@@ -30,6 +30,7 @@ from wire.affinity import taint_of
 from wire.codec import decode
 from wire.hosts import HostSpec
 from wire.images import mount_problem
+from wire.licences import MOST, NAME
 from wire.policy import JobPolicy
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
@@ -79,7 +80,15 @@ def _resource(name: str) -> str:
     return name
 
 
+def _licence(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a licence: letters, digits, '.', '_', '@' and '-'")
+    return name
+
+
 Resource = Annotated[str, AfterValidator(_resource)]
+LicenceName = Annotated[str, AfterValidator(_licence)]
+LicenceCount = Annotated[int, Field(ge=0, le=MOST)]
 Billing = Annotated[float, Field(ge=0, le=1e12)]
 Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
@@ -455,6 +464,7 @@ class Config(BaseSettings):
     overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()
+    licences: dict[LicenceName, LicenceCount] = {}
     preemption: PreemptionSection = PreemptionSection()
     fair_share: FairShareSection = FairShareSection()
     jobs: JobsSection = JobsSection()

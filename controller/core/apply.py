@@ -149,6 +149,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
     _hold(state, job, event.allocations, event.at)
     state.expect(job)
+    state.licences.take(job.ask.licences)
     state.accounts.place(job, event.allocations)
 
 
@@ -222,6 +223,8 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     if job.ask.part.social:
         state.nodes.company.leave(job.ask.part, event.node)
     state.accounts.free(job, member.allocation, event.at)
+    if not job.unended:
+        state.licences.give(job.ask.licences)
 
 
 def _stop_requested(state: State, event: events.StopRequested) -> None:
@@ -250,6 +253,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
     state.claims[job.id] = None
+    state.licences.take(job.ask.licences)
     state.expect(job)
 
 
@@ -261,6 +265,7 @@ def _unclaim(state: State, job: Job) -> None:
         state.nodes.unclaim(job.id, allocation.node)
     job.claim, job.claim_from, job.claim_quality, job.stop_by = (), (), 0, None
     del state.claims[job.id]
+    state.licences.give(job.ask.licences)
 
 
 def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from controller.core.accounts import Accounts
 from controller.core.columns import ABSENT
 from controller.core.company import Company
+from controller.core.licences import counted
 from controller.core.state import State
 from wire.words import WHOLE_GPU, JobState
 
@@ -23,6 +24,7 @@ def check(state: State) -> list[str]:
         *_check_company(state),
         *_check_columns(state),
         *_check_accounts(state),
+        *_check_licences(state),
     ]
 
 
@@ -138,3 +140,9 @@ def _check_accounts(state: State) -> list[str]:
         if (kept := state.accounts.account((scope, name)).used)
         != (counted := fresh.account((scope, name)).used)
     ]
+
+
+def _check_licences(state: State) -> list[str]:
+    """What all attempts hold together, counted from nothing."""
+    held, used = counted(state.jobs.values()), state.licences.used
+    return [] if held == used else [f"licences in use are {used}, and jobs hold {held}"]

@@ -38,6 +38,8 @@ def concessions(spec: JobSpec, placer: Placer) -> Iterator[Scale]:
     """From what costs a job nothing but comfort to what makes it smaller."""
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer)):
         yield (each,)
+    for name, count in spec.licences.items():
+        yield _licences(spec, name, count)
     yield _spreads(spec, placer)
     yield _memory(spec, placer)
     yield _cpus(spec, placer)
@@ -105,6 +107,17 @@ def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Concession]:
     if spec.gpu is not None and spec.gpu.compute:
         older = f"on GPUs older than compute capability {plain(spec.gpu.compute)}, too"
         yield Concession(older, replace(spec, gpu=_wish(spec.gpu, compute="")))
+
+
+def _licences(spec: JobSpec, name: str, asked: int) -> Scale:
+    """Fewer of one licence."""
+    return [
+        Concession(
+            f"with {count} of licence {name} instead of {asked}",
+            replace(spec, licences={**spec.licences, name: count}),
+        )
+        for count in _down(asked, 1)
+    ]
 
 
 def _spreads(spec: JobSpec, placer: Placer) -> Scale:

@@ -257,7 +257,8 @@ class Cycle:
         for job, place in self._plan.due(now):
             found = self.state.jobs[job]
             over = self.allowance.over(found, now, len(place.allocations))
-            if over is None and self.placer.takes(found.ask, place, self.state.barred(found, now)):
+            free = over is None and not self.state.licences.short(found.ask.licences)
+            if free and self.placer.takes(found.ask, place, self.state.barred(found, now)):
                 yield self.placed(job, place, now)
             else:
                 self._plan.refuse(job)
@@ -308,12 +309,14 @@ class Cycle:
     def _otherwise(self, number: int, now: float) -> JobPlaced | PreemptionPlanned | None:
         """What else there is for a job whose turn it is and who finds no place: fewer nodes, or victims."""
         job = self.state.jobs[number]
+        if self.state.licences.short(job.ask.licences):
+            return None  # whatever room it had, it could not start
         fewer = self._in_part(job, now)
         return self._plan_room(job, now) if fewer is None else self.placed(number, fewer, now)
 
     def _in_part(self, job: Job, now: float) -> Place | None:
         """A place on fewer nodes for a gang that has waited long enough: as many as its tenants may have."""
-        if job.ask.least is None:
+        if job.ask.least is None or self.state.licences.short(job.ask.licences):
             return None
         ripe_at = ripe_from(job)
         if now < ripe_at:
@@ -333,7 +336,7 @@ class Cycle:
             if lane.hope.blocked_at == gains:
                 continue
             if ask.nodes is not None and (not most.may_hold(ask.part) or self.placer.too_few(ask)):
-                lane.hope.blocked_at = gains
+                lane.hope.block(gains)
             else:
                 yield lane
 
@@ -358,13 +361,16 @@ class Cycle:
                 heapq.heapreplace(waiting, (key, number, walk))
 
     def find(self, lane: Lane, job: int, now: float) -> Place | None:
-        """A place for a job of a class; without room for it the class is blocked until some appears."""
+        """A place for a job of a class; if it lacks room or licences it is blocked until some come free."""
         barred = self.state.barred(self.state.jobs[job], now)
         place = self.placer.find(lane.ask, barred)
         if place is None and barred is not None and self.placer.fits(lane.ask):
             self.state.queue.kept_out[job] = Reason.RESERVATION
         elif place is None:
-            lane.hope.blocked_at = self.state.nodes.gains
+            lane.hope.block(self.state.nodes.gains)
+        elif self.state.licences.short(lane.ask.licences):
+            lane.hope.block(self.state.nodes.gains, Reason.LICENCE)
+            return None
         return place
 
     def placed(self, job: int, place: Place, now: float) -> JobPlaced:

@@ -107,7 +107,7 @@ class Trial:
         state, cycle = self.ahead.state, self.ahead.cycle
         ask = state.ask(relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec)
         changed_job = replace(self._job, spec=spec, ask=ask)
-        if cycle.allowance.over(changed_job, self._now) is not None:
+        if cycle.allowance.over(changed_job, self._now) is not None or state.licences.short(ask.licences):
             return False
         barred = state.barred(changed_job, self._now)
         placer = self.ahead.placer

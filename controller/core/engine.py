@@ -21,6 +21,7 @@ from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import Launch, starts_of
+from controller.core.licences import unobtainable
 from controller.core.marks import mark_problem
 from controller.core.outcome import PREEMPTED, SHRUNK, goes_on, outcome_of, was_preempted
 from controller.core.placement import Placer
@@ -134,7 +135,10 @@ class Engine:
         return Accepted(tuple(range(first, first + len(indices))))
 
     def _never(self, spec: JobSpec, ask: Ask, from_queue: tuple[str, ...]) -> Refusal | None:
-        """Why no node could ever hold it, not even when it does without what it can do without."""
+        """Why it could never start, not even when it does without what it can do without."""
+        lacking = unobtainable(self.state.licences.total, ask.licences)
+        if lacking is not None:
+            return lacking
         refusal = explain_never(self.placer, ask)
         if refusal is not None and spec.relax:
             return explain_never(self.placer, self.state.ask(relaxed(spec, from_queue)))
@@ -517,6 +521,8 @@ class Engine:
 
     def look(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
         """Who would have to end for a waiting job to start now, and whether they will be in its turn."""
+        if self.state.licences.short(job.ask.licences):
+            return None, False
         plan = self.cycle.preemption.plan(job, now) if self.pipeline.strategies else None
         if plan is not None:
             return plan, True

@@ -12,7 +12,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
-from controller.core.obstacles import fewer_do, kept_away, limited
+from controller.core.obstacles import fewer_do, kept_away, lacking, limited
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -64,13 +64,18 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
         reserved = kept_away(state, placer, part, need, job, now)
         if reserved:
             return Why(Reason.RESERVATION, reserved, found, fitting=fitting)
+        lack = lacking(state, job)
+        if lack:
+            return Why(Reason.LICENCE, lack, found, fitting=fitting)
         return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
     if found:
         dominant = max(found, key=lambda loss: loss.lost)
         sentence += f": {dominant.message}"
-    return Why(Reason.RESOURCES, sentence + fewer_do(job, now), found, fitting=fitting)
+    lack = lacking(state, job)
+    besides = f"; besides, it {lack}" if lack else ""
+    return Why(Reason.RESOURCES, sentence + fewer_do(job, now) + besides, found, fitting=fitting)
 
 
 def reason_of(state: State, job: Job) -> Reason:
@@ -88,7 +93,9 @@ def reason_of(state: State, job: Job) -> Reason:
     if found is not None:
         return found
     blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains
-    return Reason.RESOURCES if blocked else Reason.PRIORITY
+    if lane is not None and blocked:
+        return lane.hope.why
+    return Reason.LICENCE if state.licences.short(job.ask.licences) else Reason.PRIORITY
 
 
 def losses(placer: Placer, part: Part, columns: Columns) -> tuple[tuple[FilterLoss, ...], int]:

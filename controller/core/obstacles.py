@@ -7,6 +7,7 @@ import numpy as np
 from controller.core.allowance import Allowance
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
+from controller.core.licences import Lack, holds
 from controller.core.placement import Placer
 from controller.core.requests import Part
 from controller.core.shadow import Shadow
@@ -14,6 +15,9 @@ from controller.core.shares import Stopped
 from controller.core.state import State
 from wire.text import counted, duration, plain
 from wire.words import Reason
+
+HOLDERS = 8
+"""Jobs that are named."""
 
 
 def limited(
@@ -61,6 +65,27 @@ def fewer_do(job: Job, now: float) -> str:
         return ""
     left = ripe_from(job) - now
     return f"; {counted(job.ask.least, 'node')} will do" + (f" in {duration(left)}" if left > 0 else "")
+
+
+def lacking(state: State, job: Job) -> str:
+    """Which licences keep a job from starting, and who has them; empty if there are enough."""
+    return "; ".join(_lack_text(state, lack) for lack in state.licences.lacks(job.ask.licences))
+
+
+def _lack_text(state: State, lack: Lack) -> str:
+    if lack.wanted > lack.total:
+        return f"waits for {lack.wanted} of licence {lack.name}, and there are {lack.total}"
+    told = f"waits for {lack.wanted} of licence {lack.name}; {lack.used} of {lack.total} in use"
+    holders = holders_of(state, lack.name)
+    names = ", ".join(job.label for job in holders[:HOLDERS])
+    more = f" and {len(holders) - HOLDERS} more" if len(holders) > HOLDERS else ""
+    return f"{told} by {'jobs' if len(holders) > 1 else 'job'} {names}{more}"
+
+
+def holders_of(state: State, name: str) -> list[Job]:
+    """The jobs that hold a licence, in the order of their ids."""
+    jobs = (state.jobs[job] for job in sorted(job for _, job in state.releases))
+    return [job for job in jobs if holds(job) and any(name == each for each, _ in job.ask.licences)]
 
 
 def kept_away(state: State, placer: Placer, part: Part, need: int, job: Job, now: float) -> str:

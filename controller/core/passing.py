@@ -43,7 +43,7 @@ class Walk:
             return True
         cycle, shape = self._cycle, self._shape
         if not cycle.state.nodes.most.may_hold(shape.part) or cycle.placer.too_few(shape):
-            self._lane.hope.blocked_at = self._gains
+            self._lane.hope.block(self._gains)
             return True
         return False
 
@@ -90,15 +90,19 @@ class Walk:
         promise = cycle.promise(self._now)
         if not cycle.allowance.silent and self._over():
             return None
-        if promise is None or not self._long:
+        wanted = self._lane.ask.licences
+        if promise is None or not self._long or cycle.state.licences.short(wanted):
             place = cycle.find(self._lane, self._entry[1], self._now)
+        elif shape is None or not promise.lends(wanted):
+            place, self._too_long = None, True
         else:
             barred = cycle.state.barred(cycle.state.jobs[self._entry[1]], self._now)
-            place = find_beside(cycle.placer, shape, promise, barred) if shape is not None else None
+            place = find_beside(cycle.placer, shape, promise, barred)
             if place is None:
                 self._too_long = barred is None
-                if barred is not None and shape is not None and cycle.placer.fits(self._lane.ask):
+                if barred is not None and cycle.placer.fits(self._lane.ask):
                     cycle.state.queue.kept_out[self._entry[1]] = Reason.RESERVATION
-            elif shape is not None:
+            else:
                 promise.take(cycle.placer, shape.part, place)
+                promise.lend(wanted)
         return None if place is None else cycle.placed(self._entry[1], place, self._now)

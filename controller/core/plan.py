@@ -13,10 +13,11 @@ from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
 from controller.core.needs import Needs, needs_of
 from controller.core.placement import Place, Placer, Shape
-from controller.core.requests import Part
+from controller.core.requests import Part, Wanted
 from controller.core.reservations import Reservation, clear_from
 from controller.core.room import Room, room_of
 from controller.core.state import State
+from controller.core.stocks import Stocks
 from controller.core.timeline import Timeline
 
 OVERDUE_S = 60.0
@@ -31,6 +32,7 @@ class Promise:
     end: float
     place: Place
     in_part: bool = False
+    licences: Wanted = ()
 
 
 class Plan:
@@ -45,7 +47,8 @@ class Plan:
         self._state = state
         self._placer = placer
         self._lines: list[Timeline] = []
-        self._running: dict[int, tuple[float, tuple[Allocation, ...]]] = {}
+        self._running: dict[int, tuple[float, tuple[Allocation, ...], Wanted]] = {}
+        self._stocks = Stocks(0.0, {})
         self._gains = -1
         self._turns = (-1, -1, -1)
 
@@ -56,6 +59,7 @@ class Plan:
             return
         rows = nodes.rows
         self._lines = [line.twin(rows[line.node.row]) for line in other._lines]
+        self._stocks = other._stocks.twin()
         self.promises, self._running = dict(other.promises), dict(other._running)
         self._turns = nodes.layout, nodes.turns, self._state.reservations.edition
         self._gains = nodes.gains if other._gains == theirs.nodes.gains else -1
@@ -74,6 +78,7 @@ class Plan:
         else:
             for line in self._lines:
                 line.forget(now)
+            self._stocks.forget(now)
             for job in [job for job in self.promises if job not in order]:
                 self._withdraw(job)
             if self._gains != nodes.gains:
@@ -98,7 +103,7 @@ class Plan:
         """Jobs whose promised moment has come; each is to be started before the next is asked for."""
         for job in [job for job, promise in self.promises.items() if promise.start <= now]:
             promise = self.promises.pop(job)
-            self._running[job] = promise.end, promise.place.allocations
+            self._running[job] = promise.end, promise.place.allocations, promise.licences
             yield job, promise.place
 
     def _begin(self, now: float) -> None:
@@ -106,26 +111,31 @@ class Plan:
         state, nodes = self._state, self._state.nodes
         self._lines = [Timeline(node, now, room_of(nodes, node.row)) for node in nodes.rows]
         self._turns = nodes.layout, nodes.turns, state.reservations.edition
+        licences = state.licences
+        self._stocks = Stocks(now, {name: licences.free(name) for name in licences.total})
         self.promises.clear()
         self._running.clear()
         for end, job in state.releases:
             allocations = tuple(state.returns(state.jobs[job]))
             end = end if end > now else now + OVERDUE_S
-            self._running[job] = end, allocations
+            wanted = state.jobs[job].ask.licences
+            self._running[job] = end, allocations, wanted
             self._give(allocations, end, NEVER, 1)
+            self._stocks.give(wanted, end, NEVER, 1)
 
     def _overdue(self, now: float) -> bool:
         jobs = self._state.jobs
         return any(
-            end <= now and job in jobs and jobs[job].unended for job, (end, _) in self._running.items()
+            end <= now and job in jobs and jobs[job].unended for job, (end, *_) in self._running.items()
         )
 
     def _free(self, now: float) -> None:
         """Give back what ended before its time."""
         jobs = self._state.jobs
         for job in [job for job in self._running if job not in jobs or not jobs[job].unended]:
-            end, allocations = self._running.pop(job)
+            end, allocations, wanted = self._running.pop(job)
             self._give(allocations, now, end, 1)
+            self._stocks.give(wanted, now, end, 1)
 
     def _give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
         for allocation in allocations:
@@ -142,6 +152,7 @@ class Plan:
     def _withdraw(self, job: int) -> None:
         promise = self.promises.pop(job)
         self._give(promise.place.allocations, promise.start, promise.end, 1)
+        self._stocks.give(promise.licences, promise.start, promise.end, 1)
 
     def _promise(self, job: Job, most: int | None, now: float) -> None:
         shape = self._placer.shape(job.ask)
@@ -153,8 +164,10 @@ class Plan:
         found = fewer if in_part else found
         if found is not None:
             start, place = found
-            self.promises[job.id] = Promise(start, start + job.limit, place, in_part)
+            promise = Promise(start, start + job.limit, place, in_part, job.ask.licences)
+            self.promises[job.id] = promise
             self._give(place.allocations, start, start + job.limit, -1)
+            self._stocks.give(job.ask.licences, start, start + job.limit, -1)
 
     def _in_part(self, shape: Shape, job: Job, most: int | None, now: float) -> tuple[float, Place] | None:
         """The first start on fewer nodes of a gang that has waited long enough: on all there are then."""
@@ -187,11 +200,16 @@ class Plan:
         """The first moment from then on at which enough nodes can take the part together."""
         part, domains, moment = shape.part, self._placer.demanded(shape), now
         while True:
-            starts = self._starts(part, job, moment)
+            lent = self._stocks.first(job.ask.licences, job.limit, moment)
+            if lent is None:
+                return None
+            starts = self._starts(part, job, lent)
             if len(starts) < shape.nodes:
                 return None
             starts.sort(key=lambda each: each[0][0])
             moment = starts[shape.nodes - 1][0][0]
+            if self._stocks.first(job.ask.licences, job.limit, moment) != moment:
+                continue
             ready = [(found, line) for found, line in starts if found[0] == moment]
             if domains is not None and len(ready) >= shape.nodes:
                 rooms = {line.node.row: (found, line) for found, line in ready}

@@ -23,7 +23,13 @@ class Hope:
 
     blocked_at: int = -1
     """`Nodes.gains` when the class last did not fit: until that grows, it still does not."""
+    why: Reason = Reason.RESOURCES
+    """What it lacked then."""
     lanes: int = 0
+
+    def block(self, gains: int, why: Reason = Reason.RESOURCES) -> None:
+        """The class does not fit as things are."""
+        self.blocked_at, self.why = gains, why
 
 
 class Lane:

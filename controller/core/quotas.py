@@ -80,6 +80,8 @@ class Rules:
     queues: Mapping[str, QueueRule] = field(default_factory=dict)
     provider: QuotaProvider = field(default_factory=Unlimited)
     window_s: float = WEEK_S
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """How many there are of each."""
 
     @property
     def silent(self) -> bool:

@@ -21,6 +21,7 @@ from controller.core.events import (
 from controller.core.gates import FRESH, Wait
 from controller.core.health import Condition
 from controller.core.jobs import Job, Member
+from controller.core.licences import counted
 from controller.core.marks import Marks
 from controller.core.nodes import Node
 from controller.core.notes import recall
@@ -351,6 +352,7 @@ def bring_back(state: State, jobs: Iterable[Job]) -> None:
             ended.append(job)
         elif job.ready:
             state.enqueue(job)
+    state.licences.used = counted(state.live())
     _restore_claims(state)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.retire(job)

@@ -18,6 +18,8 @@ from wire.text import counted, memory
 from wire.words import WHOLE_GPU
 
 NO_WISHES = JobSpec(command=())
+Wanted = tuple[tuple[str, int], ...]
+"""Licences: (name, how many), by name."""
 
 
 class _Hashed:
@@ -88,6 +90,8 @@ class Ask(_Hashed):
     topology: Topology | None = None
     least: int | None = None
     """With so few nodes it may start all the same; None: only with all of them."""
+    licences: Wanted = ()
+    """What it holds wherever it runs."""
 
     def split(self, nodes: int) -> Part | None:
         """The part when spread evenly over so many nodes; None if the GPUs do not divide."""
@@ -132,9 +136,12 @@ def ask_of(spec: JobSpec) -> Ask:
         nodes,
         None if nodes == 1 else spec.topology,
         spec.gang.min_nodes if spec.gang.min_nodes != nodes else None,
+        tuple(sorted(spec.licences.items())),
     )
 
 
 @lru_cache(maxsize=65_536)
-def _interned(part: Part, nodes: int | None, topology: Topology | None, least: int | None) -> Ask:
-    return Ask(part, nodes, topology, least)
+def _interned(
+    part: Part, nodes: int | None, topology: Topology | None, least: int | None, licences: Wanted
+) -> Ask:
+    return Ask(part, nodes, topology, least, licences)

@@ -12,7 +12,7 @@ from controller.core.columns import ABSENT, Bools
 from controller.core.events import Allocation
 from controller.core.needs import needs_of
 from controller.core.placement import Place, Placer, Shape
-from controller.core.requests import Ask, Part
+from controller.core.requests import Ask, Part, Wanted
 from controller.core.state import State
 
 
@@ -45,6 +45,9 @@ class Shadow:
         self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
         self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
         self._needs = needs_of(part, columns)
+        self._wanted = asked.ask.licences
+        self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
+        """Free of those that the job needs, at that moment."""
 
     def advance(self, now: float) -> bool:
         """Go from release to release until the job fits; False if it never does."""
@@ -55,6 +58,10 @@ class Shadow:
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
                 release(returns(jobs[job]))
+                if self._wanted:
+                    self._lend(jobs[job].ask.licences, -1)
+            if self._wanted and not self.lends():
+                continue
             self.spare = self._count_spare(self._fitting)
             if self.spare >= 0:
                 self._count_relevant()
@@ -71,6 +78,7 @@ class Shadow:
             while release is not None and release[0] <= moment:
                 returned = self._state.returns(self._state.jobs[release[1]])
                 (self._release_gpus if self._wants_gpus else self._release)(returned)
+                self._lend(self._state.jobs[release[1]].ask.licences, -1)
                 release = next(releases, None)
             at = max(moment, now)
             barred = {
@@ -80,12 +88,29 @@ class Shadow:
                 for row in self._state.reservations.rows(self._state.nodes, each)
             }
             self.spare = self._count_spare(self._fitting - barred)
-            if at > now and self.spare >= 0:
+            if at > now and self.spare >= 0 and self.lends():
                 self._fitting -= barred
                 self._count_relevant()
                 self.at = at
                 return True
         return False
+
+    def lends(self, wanted: Wanted = ()) -> bool:
+        """Are there licences enough for the promised job then, beside one that wants these?"""
+        free = self._licences
+        if not free:
+            return True
+        taken = dict(wanted)
+        return all(free[name] - taken.get(name, 0) >= count for name, count in self._wanted)
+
+    def lend(self, wanted: Wanted) -> None:
+        """These are held past the time of the promise."""
+        self._lend(wanted, 1)
+
+    def _lend(self, wanted: Wanted, sign: int) -> None:
+        for name, count in wanted:
+            if name in self._licences:
+                self._licences[name] -= sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
         """How many of these nodes may be spoilt before too few are left; negative: they are too few."""

@@ -11,6 +11,7 @@ from controller.core.accounts import Accounts, Key
 from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.jobs import Job
+from controller.core.licences import Licences
 from controller.core.needs import needs_of
 from controller.core.nodes import Nodes
 from controller.core.plugin import Order
@@ -56,6 +57,7 @@ class State:
         """Jobs by (array, index)."""
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
+        self.licences = Licences()
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
         self._asked = (NO_SPEC, ask_of(NO_SPEC))
@@ -130,6 +132,7 @@ class State:
     def adopt(self, rules: Rules) -> None:
         """The rules that hold from now on; called before anything is decided."""
         if rules != self.quotas.rules:
+            self.licences.total = rules.licences
             self.accounts.count(self.jobs.values(), rules.window_s)
             self.quotas.adopt(rules)
             self._regroup()

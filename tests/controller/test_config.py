@@ -59,12 +59,27 @@ def test_the_complete_file_names_every_key() -> None:
         if table in ("nodes", "queues"):
             (one,) = named[table].values()
             assert set(one) == set(section.annotation.__args__[1].model_fields)  # type: ignore[union-attr]
+        elif table == "licences":
+            assert named[table] == {"matlab": 5}
         elif table == "quota":
             provider = {each.name for each in dataclasses.fields(Local)}
             assert set(named[table]) == {*QuotaSection.model_fields, *provider}
             assert set(named[table]["users"]["*"]) == {each.name for each in dataclasses.fields(Table)}
         else:
             assert set(named[table]) == set(section.annotation.model_fields)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[licences]\nmatlab = -1\n", "licences.matlab"),
+        ('[licences]\nmatlab = "5"\n', "licences.matlab"),
+        ('[licences]\n"a b" = 1\n', "is no name of a licence"),
+    ],
+)
+def test_licences_are_names_and_numbers(tmp_path: Path, text: str, told: str) -> None:
+    (problem,) = refused(written(tmp_path, text))
+    assert told in str(problem)
 
 
 def test_without_a_file_everything_has_its_default() -> None:

@@ -27,6 +27,7 @@ RULES = Rules(
         projects={"p": ProjectTable(gpus=9, borrow=Borrowed(gpus=8)), "q": ProjectTable(gpus=10, cpus=40)},
     ),
     window_s=3_600.0,
+    licences={"m": 3, "n": 1},
 )
 PLACES = {"cpu_milli": CPU, "gpus": GPU, "running": RUNNING, "queued": QUEUED, "gpu_hours": GPU_TIME}
 
@@ -36,7 +37,7 @@ class LimitsMachine(EngineMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.judged = self.counted = 0
+        self.judged = self.counted = self.shared = 0
 
     @rule(
         gpus=st.sampled_from([0, 1, 8]),
@@ -45,9 +46,17 @@ class LimitsMachine(EngineMachine):
         user=st.sampled_from(["ada", "bo"]),
         project=st.sampled_from(["p", "q"]),
         queue=st.sampled_from(["default", "short", "shrot"]),
+        licences=st.dictionaries(st.sampled_from("mn"), st.sampled_from([1, 1, 2]), max_size=2),
     )
     def submit_with_limit(
-        self, gpus: int, nodes: int | None, limit: float | None, user: str, project: str, queue: str
+        self,
+        gpus: int,
+        nodes: int | None,
+        limit: float | None,
+        user: str,
+        project: str,
+        queue: str,
+        licences: dict[str, int],
     ) -> None:
         asked = spec(
             gpus * (nodes or 1),
@@ -56,6 +65,7 @@ class LimitsMachine(EngineMachine):
             project=project,
             grace_s=5.0,
             queue=queue,
+            licences=licences,
         )
         self.world.tell(inputs.Submit(asked, user))
 
@@ -106,6 +116,28 @@ class LimitsMachine(EngineMachine):
         )
         self.world.tell(inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
 
+    @rule(share=st.sampled_from(["p", "p/ada"]), hard=st.sampled_from([-1.0, 0.0, 4.0, 20.0]))
+    def limit_share(self, share: str, hard: float) -> None:
+        self.world.tell(inputs.SetShare(share, None, "root", hard=hard))
+
+    @invariant()
+    def shares_and_licences_are_kept(self) -> None:
+        """Nothing has just started at a hard limit of its share, or with licences that are not."""
+        state, placed = self.world.state, self.world.events[self.shared :]
+        self.shared = len(self.world.events)
+        assert all(used <= RULES.licences[name] for name, used in state.licences.used.items())
+        last = {
+            state.tenant(self.world.job(each.job)): each for each in placed if isinstance(each, JobPlaced)
+        }
+        for path, event in last.items():
+            own = self.world.job(event.job).charge * state.shares.sharing.held_hours
+            limited = [path[:depth] for depth in range(1, len(path) + 1)]
+            for name, limit in state.shares.hard.items():
+                for each in limited:
+                    others = sum(p[: len(each)] == each for p in last)
+                    if state.shares.name(each) == name and others == 1 and len(placed) < 50:
+                        assert state.shares.used(each, event.at) - own < limit
+
     @rule(key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p")]))
     def unset_quota(self, key: tuple[str, str]) -> None:
         self.world.tell(inputs.UnsetQuota(*key, "root"))
@@ -155,6 +187,8 @@ class LimitsMachine(EngineMachine):
             self.world.tell(inputs.UnsetQuota(*key, "root"))
         for name in NAMES:
             self.world.tell(inputs.CancelReservation(name, "root"))
+        for share in [*self.world.state.shares.hard]:
+            self.world.tell(inputs.SetShare(share, None, "root", hard=-1.0))
         super().finish()
 
 

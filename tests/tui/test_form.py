@@ -92,7 +92,8 @@ def test_fields_that_do_not_go_together_are_told_where_they_stand() -> None:
 LEFT_TO_THE_COMMAND = """
     affinity after after_count after_within_s begin_at best_effort checkpoint_command checkpoint_dir
     checkpoint_keep checkpoint_s checkpoint_signal company cpu_limit_milli datasets deadline_at gang
-    gpu grace_s hold image labels lease_s memory_limit_mib min_runtime_s mounts on_node_lost preemptible
+    gpu grace_s hold image labels lease_s licences memory_limit_mib min_runtime_s mounts on_node_lost
+    preemptible
     preferences relax relax_after_s restart start_within_s tasks_per_node tolerations topology
     warn_s warn_signal
 """

@@ -1,0 +1,45 @@
+"""corral licences: what the cluster has so many of, and who holds it."""
+
+from __future__ import annotations
+
+from cli.commands import application, examples
+from cli.messages import note
+from cli.output import Column, Format, Output, Table
+from cli.tables import RED
+from wire.api import LicenceView
+from wire.client import Client
+
+app = application()
+
+
+@app.command(epilog=examples("corral licences", "corral licences -o json"))
+def licences(output: Output = Format.TABLE) -> int:
+    """Show licences: how many there are, who holds them, and how many jobs wait for some.
+
+    They stand in [licences] of scheduler.toml; a job asks for them with --licence NAME:N.
+    """
+    body = Client().licences()
+    table().show(output, body.licences, body)
+    if not body.licences and output in (Format.TABLE, Format.WIDE):
+        note("This cluster has no licences: they stand in [licences] of scheduler.toml.")
+    return 0
+
+
+def table() -> Table[LicenceView]:
+    """By name."""
+    return Table(
+        [
+            Column("LICENCE", lambda each: each.name, least=8),
+            Column("TOTAL", lambda each: str(each.total), right=True),
+            Column("USED", lambda each: str(each.used), right=True),
+            Column(
+                "FREE",
+                lambda each: str(max(0, each.total - each.used)),
+                right=True,
+                colour=lambda each: RED if each.used >= each.total else "",
+            ),
+            Column("WAITING", lambda each: str(each.waiting), right=True, keep=1),
+            Column("HELD BY JOBS", lambda each: ",".join(each.jobs), keep=2, least=6),
+        ],
+        lambda each: each.name,
+    )
