@@ -252,6 +252,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
             state.jobs[victim.job].yields_to += (job.id,)
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
+        if job.ask.part.social:  # as if it were there: nobody comes meanwhile whom it refuses
+            state.nodes.company.enter(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
     state.expect(job)
@@ -263,6 +265,8 @@ def _unclaim(state: State, job: Job) -> None:
     state.unexpect(job)
     for allocation in job.claim:
         state.nodes.unclaim(job.id, allocation.node)
+        if job.ask.part.social:
+            state.nodes.company.leave(job.ask.part, allocation.node)
     job.claim, job.claim_from, job.claim_quality, job.stop_by = (), (), 0, None
     del state.claims[job.id]
     state.licences.give(job.ask.licences)

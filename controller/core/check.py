@@ -83,8 +83,8 @@ def _check_claims(state: State) -> list[str]:
 def _check_company(state: State) -> list[str]:
     counted = Company()
     for job in state.jobs.values():
-        for member in job.running:
-            counted.enter(job.ask.part, member.allocation.node)
+        for allocation in (*job.claim, *(member.allocation for member in job.running)):
+            counted.enter(job.ask.part, allocation.node)
     same = counted.snapshot() == state.nodes.company.snapshot()
     return [] if same else ["who runs near whom is not what the jobs that hold something say"]
 

@@ -88,6 +88,7 @@ class Columns:
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)
     """What runs images, by node; empty where nothing does."""
+    found: dict[str, int] = field(default_factory=dict)
     worth: Callable[[], Appraisal] | None = None
     """The appraisal of these nodes as they are now; None where nobody keeps one."""
 
@@ -95,6 +96,14 @@ class Columns:
     def height(self) -> int:
         """Number of nodes."""
         return len(self.labels)
+
+    @property
+    def row_of(self) -> dict[str, int]:
+        """The row of each node by name."""
+        if len(self.found) != len(self.labels):
+            self.found.clear()
+            self.found.update((labels.get("node", ""), row) for row, labels in enumerate(self.labels))
+        return self.found
 
     def domain(self, label: str) -> Ints:
         """By node: a number for the value of the label, -1 without one."""

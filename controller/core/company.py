@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -57,6 +57,32 @@ class Company:
                 mask &= ~_within(_domains_of(nodes, term.topology, columns), term.topology, columns)
         return mask
 
+    def twin(self) -> Company:
+        """The same counts, to be changed without consequences."""
+        other = Company()
+        other._there = {label: dict(nodes) for label, nodes in self._there.items()}
+        other._refused = {term: dict(nodes) for term, nodes in self._refused.items()}
+        return other
+
+    def concerns(self, part: Part) -> bool:
+        """Does it matter to the part who is where?"""
+        return any(not term.prefer for term in part.company) or any(
+            (term.key, term.value) in part.labels for term in self._refused
+        )
+
+    def spoils(self, part: Part, other: Part, rows: list[int], columns: Columns) -> Bools | None:
+        """Where the part would keep the other, which is to run in these rows, from some of them."""
+        mask = None
+        for term, label in _between(part, other):
+            if term.domains is None:
+                codes = columns.domain(term.topology)
+                lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
+            else:  # where one of them runs already, one more changes nothing
+                there = _domains_of(self._there.get(label, {}), term.topology, columns)
+                lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
+            mask = lost if mask is None else mask | lost
+        return mask
+
     def pleases(self, part: Part, term: JobTerm, columns: Columns) -> Bools:
         """The nodes that are as one term says."""
         nodes = self._there.get((term.key, term.value), {})
@@ -72,6 +98,16 @@ class Company:
         return named & ~inside if term.domains > 1 else inside
 
 
+def _between(part: Part, other: Part) -> Iterator[tuple[JobTerm, Label]]:
+    """What the other demands of the part, and whatever the part has against the other."""
+    for term in other.company:
+        if not term.prefer and (term.key, term.value) in part.labels:
+            yield term, (term.key, term.value)
+    for term in part.company:
+        if not term.prefer and term.domains is None and (term.key, term.value) in other.labels:
+            yield term, (term.key, term.value)
+
+
 def _add(known: dict[Key, dict[str, int]], key: Key, node: str, by: int) -> None:
     nodes = known.setdefault(key, {})
     nodes[node] = nodes.get(node, 0) + by
@@ -82,8 +118,8 @@ def _add(known: dict[Key, dict[str, int]], key: Key, node: str, by: int) -> None
 
 
 def _domains_of(nodes: Iterable[str], topology: str, columns: Columns) -> set[int]:
-    named = set(nodes)
-    rows = [row for row, labels in enumerate(columns.labels) if labels.get("node") in named] if named else []
+    row_of = columns.row_of
+    rows = [row_of[node] for node in nodes if node in row_of]
     return {int(code) for code in columns.domain(topology)[rows] if code >= 0}
 
 

@@ -363,6 +363,8 @@ def _restore_claims(state: State) -> None:
         for allocation in job.claim:
             state.claims[job.id] = None
             state.nodes.by_name[allocation.node].claims[job.id] = allocation
+            if job.ask.part.social:
+                state.nodes.company.enter(job.ask.part, allocation.node)
             state.nodes.stirred.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()

@@ -9,6 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from controller.core.columns import ABSENT, Bools
+from controller.core.company import Company
 from controller.core.events import Allocation
 from controller.core.needs import needs_of
 from controller.core.placement import Place, Placer, Shape
@@ -48,6 +49,37 @@ class Shadow:
         self._wanted = asked.ask.licences
         self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
         """Free of those that the job needs, at that moment."""
+        self._company = self._foreseen(part)
+        if self._company is not None:  # a node may have room for it, and only the wrong company
+            self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
+        self._welcome: set[int] | None = None
+        self._spoils: dict[Part, Bools | None] = {}
+
+    def _foreseen(self, part: Part) -> Company | None:
+        """Who will be where once all have left who have been told to; None if that is nothing to the part."""
+        jobs, nodes = self._state.jobs, self._state.nodes
+        if not part.social or not nodes.company.concerns(part):
+            return None
+        company = nodes.company.twin()
+        for node in {each.node for job in self._state.claims for each in jobs[job].claim}:
+            for victim in nodes.by_name[node].leaving:
+                company.leave(jobs[victim].ask.part, node)
+        return company
+
+    def _leaves(self, company: Company, part: Part, allocations: list[Allocation]) -> None:
+        if part.social:
+            for allocation in allocations:
+                company.leave(part, allocation.node)
+            self._welcome = None
+
+    def _suited(self) -> set[int]:
+        """The nodes with room that are in the company it demands."""
+        if self._company is None:
+            return self._fitting
+        if self._welcome is None:
+            keeps = self._company.keep(self._shape.part, self._state.nodes.columns)
+            self._welcome = set(np.flatnonzero(keeps).tolist())
+        return self._fitting & self._welcome
 
     def advance(self, now: float) -> bool:
         """Go from release to release until the job fits; False if it never does."""
@@ -57,13 +89,18 @@ class Shadow:
         returns, release = self._state.returns, self._release_gpus if self._wants_gpus else self._release
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
-                release(returns(jobs[job]))
+                returned = returns(jobs[job])
+                release(returned)
+                if self._company is not None:
+                    self._leaves(self._company, jobs[job].ask.part, returned)
                 if self._wanted:
                     self._lend(jobs[job].ask.licences, -1)
             if self._wanted and not self.lends():
                 continue
-            self.spare = self._count_spare(self._fitting)
+            suited = self._suited()
+            self.spare = self._count_spare(suited)
             if self.spare >= 0:
+                self._fitting = suited
                 self._count_relevant()
                 self.at = max(end, now)
                 return True
@@ -79,6 +116,8 @@ class Shadow:
                 returned = self._state.returns(self._state.jobs[release[1]])
                 (self._release_gpus if self._wants_gpus else self._release)(returned)
                 self._lend(self._state.jobs[release[1]].ask.licences, -1)
+                if self._company is not None:
+                    self._leaves(self._company, self._state.jobs[release[1]].ask.part, returned)
                 release = next(releases, None)
             at = max(moment, now)
             barred = {
@@ -87,9 +126,10 @@ class Shadow:
                 if each.meets(at, at + self._length)
                 for row in self._state.reservations.rows(self._state.nodes, each)
             }
-            self.spare = self._count_spare(self._fitting - barred)
+            suited = self._suited() - barred
+            self.spare = self._count_spare(suited)
             if at > now and self.spare >= 0 and self.lends():
-                self._fitting -= barred
+                self._fitting = suited
                 self._count_relevant()
                 self.at = at
                 return True
@@ -188,6 +228,20 @@ class Shadow:
         cpu_milli, memory_mib = part.cpu_milli + wanted.cpu_milli, part.memory_mib + wanted.memory_mib
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
+    def kept_from(self, part: Part, barred: Bools | None) -> Bools | None:
+        """Where the part may not stay: what is barred, and where its company would not be wanted then."""
+        wanted = self._shape.part
+        if not part.social or not wanted.social:
+            return barred
+        if part not in self._spoils:
+            nodes = self._state.nodes
+            company = nodes.company if self._company is None else self._company
+            self._spoils[part] = company.spoils(part, wanted, sorted(self._fitting), nodes.columns)
+        spoilt = self._spoils[part]
+        if spoilt is None:
+            return barred
+        return spoilt if barred is None else barred | spoilt
+
     def take(self, placer: Placer, part: Part, place: Place) -> None:
         """The place is taken past the time of the promise. Call it before the nodes know."""
         for allocation in place.allocations:
@@ -215,6 +269,7 @@ def find_beside(placer: Placer, shape: Shape, shadow: Shadow, barred: Bools | No
     ranking = placer.ranking(shape.part)
     if ranking.count < shape.nodes:
         return None
+    barred = shadow.kept_from(shape.part, barred)
     domains = placer.demanded(shape)
     if domains is not None:
         safe = ranking.in_order(barred)

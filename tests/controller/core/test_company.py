@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from controller.core.plugin import Pipeline
+from controller.core.plugin import Guards, Pipeline
+from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, default_pipeline, spec
 from wire.company import job_term_of
 from wire.spec import JobSpec, problems
@@ -131,3 +133,123 @@ def test_what_is_no_term_is_refused(text: str) -> None:
 
 def test_what_makes_no_sense_is_said() -> None:
     assert [where for where, _ in problems(spec(1, labels={"a b": "x"}))] == ["labels.a b"]
+
+
+# EASY promises the first waiting job a start in its company. Nodes a and b lie in rack r1, c in r2; each has
+# two GPUs. What runs: (node, GPUs, ends after, its label). Then who waits first, who would pass it for ever,
+# when the first can start, and where the other does.
+FOREVER, LATE, SOON = 10_000, 1_000, 100
+WHOLE = 2
+PROMISES: list[tuple[str, list[tuple[str, float, float, str]], JobSpec, JobSpec, float, str]] = [
+    (
+        "apart: not where the other still is when there is room",
+        [("a", 0, FOREVER, "app=x"), ("a", 2, SOON, ""), ("b", 1, LATE, ""), ("c", 2, FOREVER, "")],
+        job(apart="app=x on node", gpus=WHOLE),
+        job(),
+        LATE,
+        "-",
+    ),
+    (
+        "apart: where the other has left by then",
+        [("a", 0, SOON, "app=x"), ("a", 2, LATE, ""), ("b", 1, FOREVER, ""), ("c", 2, FOREVER, "")],
+        job(apart="app=x on node", gpus=WHOLE),
+        job(),
+        LATE,
+        "b",
+    ),
+    (
+        "apart: nobody of those comes to where it will be",
+        [("a", 2, SOON, ""), ("b", 2, FOREVER, ""), ("c", 1, FOREVER, "")],
+        job(apart="app=x on rack", gpus=WHOLE),
+        job("app=x", gpus=0),
+        SOON,
+        "c",
+    ),
+    (
+        "others with another label may",
+        [("a", 2, SOON, ""), ("b", 2, FOREVER, ""), ("c", 1, FOREVER, "")],
+        job(apart="app=x on rack", gpus=WHOLE),
+        job("app=y", gpus=0),
+        SOON,
+        "a",
+    ),
+    (
+        "who refuses it does not come to where it will be",
+        [("a", 2, SOON, ""), ("b", 2, FOREVER, ""), ("c", 1, FOREVER, "")],
+        job("app=h", gpus=WHOLE),
+        job(apart="app=h on rack", gpus=0),
+        SOON,
+        "c",
+    ),
+    (
+        "near: not where there is room first, but where the other is",
+        [("a", 0, FOREVER, "app=x"), ("a", 2, FOREVER, ""), ("b", 1, LATE, ""), ("c", 2, SOON, "")],
+        job(near="app=x on rack", gpus=WHOLE),
+        job(),
+        LATE,
+        "-",
+    ),
+    (
+        "near: no promise once the other has left",
+        [("a", 0, SOON, "app=x"), ("a", 2, FOREVER, ""), ("b", 1, LATE, ""), ("c", 2, FOREVER, "")],
+        job(near="app=x on rack", gpus=WHOLE),
+        job(),
+        0,
+        "b",
+    ),
+    (
+        "over two racks: the other rack is kept from those that would be the second",
+        [("a", 0, FOREVER, "app=x"), ("a", 2, FOREVER, ""), ("b", 2, FOREVER, ""), ("c", 2, SOON, "")],
+        job("app=x", over="app=x on rack=2", gpus=WHOLE),
+        job("app=x", gpus=0),
+        SOON,
+        "b",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("running", "first", "other", "promised", "passes"),
+    [row[1:] for row in PROMISES],
+    ids=[row[0] for row in PROMISES],
+)
+def test_who_may_pass_a_job_that_minds_its_company(
+    running: list[tuple[str, float, float, str]],
+    first: JobSpec,
+    other: JobSpec,
+    promised: float,
+    passes: str,
+) -> None:
+    world = World()
+    for node, rack in RACKS.items():
+        if node in "abc":
+            world.join(node, gpus=2, labels={"rack": rack})
+    for node, gpus, ends, label in running:
+        world.submit(job(label, gpus=gpus, selector={"node": node}, time_limit_s=ends))
+    assert len(world.tick()) == len(running)
+    head = world.submit(first)
+    passer = world.submit(other)
+    world.tick()
+    shadow = world.engine.cycle.promise(world.now)
+    assert world.nodes_of(head) == []
+    assert (shadow.at - world.now if shadow is not None else 0) == promised
+    assert ("".join(world.nodes_of(passer)) or "-") == passes
+
+
+def test_room_that_is_made_is_kept_from_the_wrong_company() -> None:
+    """Who comes while others are leaving must not stand in the way of whom they leave for."""
+    guards = Guards(min_runtime_s=0.0)
+    world = World(replace(PIPELINE, strategies=(Priority(gap=10),), guards=guards))
+    world.join("a", gpus=2)
+    low = world.submit(spec(2, priority=10))
+    world.tick()
+    world.start(low)
+    high = world.submit(job(apart="app=x on node", gpus=2, priority=90))
+    world.tick()
+    assert world.job(high).reason is Reason.PREEMPTING
+    other = world.submit(job("app=x", gpus=0))
+    assert world.tick() == []
+    assert world.restarted().state.nodes.company.snapshot() == world.state.nodes.company.snapshot()
+    world.exit(low, why="preempted")
+    world.tick()
+    assert (world.nodes_of(high), world.nodes_of(other)) == (["a"], [])
