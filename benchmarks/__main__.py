@@ -1,4 +1,4 @@
-"""`python -m benchmarks [startup] [core] [sim] [placement] [system] [scale]`: figures with their bars."""
+"""`python -m benchmarks [GROUP …]`: figures with their bars, of the groups below or of all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-GROUPS = ("startup", "core", "sim", "placement", "system", "scale")
+GROUPS = ("startup", "core", "sim", "predictions", "placement", "system", "scale")
 
 
 def main(chosen: list[str]) -> int:

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "licences": ("cli.licences", "Show licences: how many there are, and who holds them."),
     "reserve": ("cli.reserve", "Keep nodes for a time: for users, projects or maintenance."),
     "usage": ("cli.usage", "Show GPU-hours, how well they were used, and their energy."),
+    "report": ("cli.report", "Show how good estimates have been."),
     "events": ("cli.events", "Show what happened; follow what happens."),
     "sim": ("cli.sim", "Run the scheduler in virtual time: logs, policies, other clusters."),
     "tui": ("cli.tui", "Open the terminal UI."),

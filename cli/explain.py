@@ -35,6 +35,7 @@ def explain(job: Job, output: Output = Format.TABLE) -> int:
                 ("why", facts.of_why(answer.why)),
                 ("starts", starts(answer)),
                 ("now", of_easings(answer)),
+                ("runs", facts.of_prediction(answer.predicted_s, answer.job)),
                 ("room", facts.of_victims(answer.victims, answer.makes_room)),
             ]
         )
@@ -54,10 +55,15 @@ def starts(answer: Explanation) -> str:
     """The latest start of a waiting job, in words."""
     if answer.job.state is not JobState.QUEUED:
         return ""
+    likely = ""
+    if answer.likely_at is not None and (answer.starts_at is None or answer.likely_at < answer.starts_at - 1):
+        likely = f"likely in {duration(answer.likely_at - time.time())} ({clock(answer.likely_at)}); "
+    if answer.starts_at is None and likely:
+        return f"{likely}the latest start cannot be told: a job before it has no time limit"
     if answer.starts_at is None:
         return "cannot be told: a job before it has no time limit, or nothing that ends makes room for it"
     left = answer.starts_at - time.time()
     nodes = ", ".join(answer.nodes)
     if left < 1:
         return f"in the next cycle, on {nodes}"
-    return f"in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}"
+    return f"{likely}in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}"

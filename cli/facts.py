@@ -33,6 +33,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("started", clock(job.started_at) if job.started_at else ""),
         ("ended", clock(job.ended_at) if job.ended_at else ""),
         ("ran" if job.started_at else "waited", elapsed(job)),
+        ("predicted", of_prediction(detail.predicted_s, job, detail.planned_s)),
         ("attempt", str(job.attempt or "")),
         ("restarts", str(job.restarts or "")),
         ("preempted", "\n".join(map(_preempted, detail.preemptions))),
@@ -43,6 +44,16 @@ def of_job(detail: JobDetail) -> Facts:
     ]
     # The name is said already; an element of an array does not say the array again.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] != "name"]
+
+
+def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
+    """How long a job is likely to run, beside its limit; of one that runs also what plans count on."""
+    if predicted_s is None:
+        return ""
+    limit = "no limit" if job.time_limit_s is None else f"{duration(job.time_limit_s)} at most"
+    outlived = planned_s is not None and planned_s > predicted_s
+    counted_on = f"; it runs longer, plans count on {duration(planned_s)}" if outlived else ""
+    return f"{duration(predicted_s)}, as its like did ({limit}){counted_on}"
 
 
 def of_spec(spec: JobSpec) -> Facts:

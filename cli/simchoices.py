@@ -27,11 +27,13 @@ def one_of(kind: Any, word: str, option: str) -> Any:
         raise Mistake(f"{option}: {word!r} is none of {known}") from None
 
 
-def choose_policies(chosen: Config, order: str, backfill: str, compare: str) -> list[Policy]:
+def choose_policies(
+    chosen: Config, order: str, backfill: str, compare: str, estimate: str = ""
+) -> list[Policy]:
     """The policies to run; what is wrong with one is said before any of them runs."""
     from controller.core.plugin import Backfill
     from controller.registry import build_pipeline, installed
-    from controller.sim.run import Policy, name_of, policy_of, varied
+    from controller.sim.run import Policy, name_of, planned_by, policy_of, varied
 
     if compare and (order or backfill):
         raise Mistake("--compare names whole policies", "Leave --order and --backfill out.")
@@ -44,6 +46,9 @@ def choose_policies(chosen: Config, order: str, backfill: str, compare: str) -> 
     else:
         config = varied(chosen, order, backfill)
         policies = [Policy(name_of(config), config)]
+    if estimate not in ("", "limit", "predicted"):
+        raise Mistake(f"--estimate: {estimate!r} is none of limit, predicted")
+    policies = [planned_by(policy, estimate) for policy in policies]
     if not policies:
         raise Mistake("--compare names no policy")
     (name, count), *_ = Counter(policy.name for policy in policies).most_common()

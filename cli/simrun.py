@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
 EXAMPLES = examples(
     "corral sim run log.swf.gz",
     "corral sim run log.swf --pool 100 --compare fcfs,sjf,easy,easy-sjbf,conservative",
+    "corral sim run jobs.csv --nodes 16 --gpus 8 --compare easy,easy+predicted",
     "corral sim run log.swf --nodes 64 --cpus 16 --order shortest --backfill none",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
@@ -55,6 +56,9 @@ Backfill = Annotated[
 Compare = Annotated[
     str,
     _option("--compare", "A,B,…", "Several policies: fcfs, sjf, easy, easy-sjbf, conservative, x.toml."),
+]
+Estimate = Annotated[
+    str, _option("--estimate", "WHICH", "Plans count on: limit, or predicted from earlier runs.")
 ]
 Clairvoyant = Annotated[bool, typer.Option("--clairvoyant", help="Estimates are what jobs really take.")]
 SameSecond = Annotated[
@@ -88,6 +92,7 @@ def run(
     order: Order = "",
     backfill: Backfill = "",
     compare: Compare = "",
+    estimate: Estimate = "",
     clairvoyant: Clairvoyant = False,
     same_second: SameSecond = "house",
     swf_filter: Filter = "house",
@@ -117,7 +122,7 @@ def run(
         )
         together = simchoices.one_of(SameSecond, same_second, "--same-second")
         chosen = load(places.find_config(config))
-        policies = simchoices.choose_policies(chosen, order, backfill, compare)
+        policies = simchoices.choose_policies(chosen, order, backfill, compare, estimate)
         read = read_log(log, skip_bad=skip_bad)
         cluster = simchoices.choose_cluster(
             pool, nodes, gpus, cpus, memory, model
@@ -217,6 +222,7 @@ def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[st
         "policy": outcome.policy,
         "order": outcome.order,
         "backfill": outcome.backfill,
+        "estimate": outcome.estimate,
         "clairvoyant": outcome.clairvoyant,
         "same_second": outcome.same_second,
         "cluster": outcome.cluster,

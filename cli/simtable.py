@@ -48,10 +48,14 @@ def table(*more: Column[Body]) -> Table[Body]:
     )
 
 
+def _by(run: Body) -> str:
+    return " by predictions" if run.get("estimate") == "predicted" else ""
+
+
 def _facts(run: Body) -> list[tuple[str, str]]:
     waits = [duration(run[f"{which}_wait_s"]) for which in ("mean", "p50", "p95")]
     return [
-        ("policy", f"{run['policy']} (order {run['order']}, backfill {run['backfill']})"),
+        ("policy", f"{run['policy']} (order {run['order']}, backfill {run['backfill']}{_by(run)})"),
         ("cluster", run["cluster"]),
         ("jobs", f"{run['jobs']:,}"),
         ("wait", f"{waits[0]} mean, {waits[1]} p50, {waits[2]} p95"),

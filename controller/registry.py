@@ -25,6 +25,7 @@ from controller.config import (
     problem_at,
     problem_of,
 )
+from controller.core.estimates import Estimating
 from controller.core.events import Overcommit
 from controller.core.gates import WaitRules
 from controller.core.guarding import guarded
@@ -88,6 +89,9 @@ def build_pipeline(config: Config) -> Pipeline:
         picker=make("picker", section.picker.name, section.picker.options, "picker"),
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
+        estimating=Estimating(
+            config.backfill.estimate == "predicted", config.backfill.quantile, config.backfill.least_runs
+        ),
         sharing=_sharing(config.fair_share),
         watch=watch,
         depth=section.backfill_depth,

@@ -278,6 +278,10 @@ class JobDetail:
     why: Why
     checkpoint: Optional[Checkpoint] = None
     preemptions: tuple[Preempted, ...] = ()
+    predicted_s: Optional[float] = None
+    """How long it is likely to run, by what is known of its like; or was, when it got its place."""
+    planned_s: Optional[float] = None
+    """How long plans count on a running job; None: as long as it may run."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +329,8 @@ class Easing:
 class Explanation:
     """Why a job is where it is, and when it starts at the latest if all keep to their limits.
 
-    `starts_at` is None when that cannot be told: a job without a time limit stands before it.
+    `starts_at` is None when that cannot be told: a job without a time limit stands before it. It is likely
+    to start at `likely_at` if jobs run as predicted, and then to run for `predicted_s`.
     It would start now with any of the `easings`, the smallest change first, or if `victims` were ended;
     `makes_room`: they will be, in its turn.
     """
@@ -337,6 +342,8 @@ class Explanation:
     victims: tuple[Ousted, ...] = ()
     makes_room: bool = False
     easings: tuple[Easing, ...] = ()
+    likely_at: Optional[float] = None
+    predicted_s: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -666,6 +673,32 @@ class UsageList:
     usage: tuple[UsageView, ...]
     since: float
     until: float
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """How predictions of run times did, for the jobs of one user; times are means in seconds.
+
+    `bias_s` is above 0 if jobs run longer than predicted, `error_s` is without its sign; `outlived` is the
+    part that ran longer. `limit_error_s` is how far time limits were off, of jobs that had one.
+    """
+
+    user: str
+    jobs: int
+    run_s: float
+    bias_s: float
+    error_s: float
+    outlived: float
+    limit_error_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class EstimateReport:
+    """How good estimates were: of run times by user, most jobs first. `plans`: limit or predicted."""
+
+    plans: str
+    runs: tuple[RunEstimate, ...]
+    all_runs: Optional[RunEstimate] = None
 
 
 @dataclass(frozen=True)

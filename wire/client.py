@@ -10,6 +10,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 from wire import places
 from wire.api import (
     ClusterView,
+    EstimateReport,
     EventList,
     Explanation,
     GpuList,
@@ -276,6 +277,10 @@ class Client:
         """What jobs made of GPUs in a window, by user, project, queue or job."""
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
+
+    def estimates(self) -> EstimateReport:
+        """How good the estimates of run times were."""
+        return self._get(EstimateReport, "/v1/reports/estimates")
 
     def cluster(self) -> ClusterView:
         """The cluster in one glance."""

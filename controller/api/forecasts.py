@@ -13,7 +13,7 @@ from controller.config import ConfigRefused
 from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import PreemptionPlanned, Victim
-from controller.core.forecast import Forecast, forecast, fork
+from controller.core.forecast import Forecast, expecting, forecast, fork
 from controller.core.inputs import Accepted, Refusal
 from controller.core.jobs import Job
 from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
@@ -31,15 +31,21 @@ async def explain(call: Call) -> Explanation:
     engine, now = call.daemon.engine, call.daemon.now()
     view, why = job_view(engine, job), engine.explain(job, now)
     if job.state is not JobState.QUEUED or job.held or len(engine.state.jobs) > MOST_LIVE:
-        return Explanation(view, why)
+        return Explanation(view, why, predicted_s=engine.predicted(job))
     ahead = fork(engine)
+    likely = expecting(fork(engine), predicted=True) if engine.state.estimates.runs else None
     plan, makes_room = await asyncio.to_thread(_look, ahead, job.id, now)
     victims = () if plan is None else tuple(_ousted(engine, plan, each) for each in plan.victims)
     eased = await asyncio.to_thread(easings, ahead, job.id, now)
+    ahead = expecting(ahead, predicted=False)
     start = (await asyncio.to_thread(forecast, ahead, now, (), job.id)).starts.get(job.id)
     at, nodes = (start.at, start.nodes) if start else (None, ())
     changes = tuple(Easing(each.sentence, each.changes) for each in eased)
-    return Explanation(view, why, at, nodes, victims, makes_room, changes)
+    sooner = await asyncio.to_thread(forecast, likely, now, (), job.id) if likely is not None else None
+    soon = sooner.starts.get(job.id) if sooner is not None else None
+    likely_at = soon.at if soon is not None else None
+    predicted = engine.predicted(job)
+    return Explanation(view, why, at, nodes, victims, makes_room, changes, likely_at, predicted)
 
 
 def _look(ahead: Engine, job: int, now: float) -> tuple[PreemptionPlanned | None, bool]:
@@ -69,6 +75,7 @@ async def what_if(call: Call) -> WhatIfAnswer:
         return WhatIfAnswer(now, (), len(_waiting(engine)), tuple(map(str, refused.problems)))
     changes = changes_of(asked, engine, call.caller.user)
     plain, changed = fork(engine), fork(engine, other.pipeline if other else None)
+    plain, changed = expecting(plain, predicted=False), expecting(changed, predicted=False)
     before = await asyncio.to_thread(forecast, plain, now)
     after = await asyncio.to_thread(forecast, changed, now, changes)
     answer = _compare(engine, before, after, changed, now)

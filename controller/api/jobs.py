@@ -101,7 +101,8 @@ async def show(call: Call) -> JobDetail:
     spec = job.spec if call.caller.owns(job.user) else public(job.spec)
     why = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
-    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history)
+    predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
+    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history, predicted, planned)
 
 
 async def cancel(call: Call) -> JobView:

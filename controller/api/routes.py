@@ -17,6 +17,7 @@ from controller.api import (
     openapi,
     orders,
     quotas,
+    reports,
     reservations,
     shares,
     shells,
@@ -28,6 +29,7 @@ from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
 from wire.api import (
     ClusterView,
+    EstimateReport,
     EventList,
     Explanation,
     GpuList,
@@ -208,6 +210,7 @@ ROUTES = (
             whole("until", "Up to this moment; now if left out.", 0, MOST),
         ),
     ),
+    Route("GET", "/v1/reports/estimates", reports.estimates, EstimateReport),
     Route("GET", "/v1/cluster", cluster.show, ClusterView),
     Route(
         "GET",

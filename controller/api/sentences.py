@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wire.spec import gpus_text
-from wire.text import plain
+from wire.text import duration, plain
 from wire.words import WHOLE_GPU
 
 Facts = Mapping[str, Any]
@@ -178,6 +178,10 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
+    "PredictionOutlived": lambda facts: (
+        f"job {facts['job']} runs longer than predicted: plans count on "
+        + ("its limit" if facts["planned_s"] is None else duration(facts["planned_s"]))
+    ),
     "MemberReady": lambda facts: f"job {facts['job']} is ready on {facts['node']} and waits for the others",
     "AttemptStarted": lambda facts: (
         f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"

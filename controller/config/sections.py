@@ -257,6 +257,14 @@ class SchedulerSection(Section):
         return filled(section)
 
 
+class BackfillSection(Section):
+    """How long jobs are taken to run where plans count on their end."""
+
+    estimate: Literal["limit", "predicted"] = "limit"
+    quantile: float = Field(0.9, gt=0, le=1)
+    least_runs: int = Field(5, ge=1, le=32)
+
+
 class OvercommitSection(Section):
     """How many times over what nodes have is given out."""
 
@@ -461,6 +469,7 @@ class Config(BaseSettings):
     access: AccessSection = AccessSection()
     plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
+    backfill: BackfillSection = BackfillSection()
     overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()

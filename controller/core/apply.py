@@ -146,11 +146,19 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     _move(job, JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
+    job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
     job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
     _hold(state, job, event.allocations, event.at)
     state.expect(job)
     state.licences.take(job.ask.licences)
     state.accounts.place(job, event.allocations)
+
+
+def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None:
+    job = state.jobs[event.job]
+    state.unexpect(job)
+    job.planned_s = event.planned_s
+    state.expect(job)
 
 
 def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
@@ -295,7 +303,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.seat({})
-    job.started_at = job.placed_at = job.quality = None
+    job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
     if event.again_at is not None:
@@ -314,6 +322,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
+    state.estimates.settle(job, event.state, event.reason, event.at)
     state.retire(job)
 
 
@@ -434,6 +443,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,
+    events.PredictionOutlived: _prediction_outlived,
     events.MemberReady: _member_ready,
     events.AttemptStarted: _attempt_started,
     events.CheckpointSaved: _checkpoint_saved,

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from controller.core.allowance import Allowance
-from controller.core.events import JobGrew, JobPlaced, PreemptionDropped, PreemptionPlanned
+from controller.core.estimates import outlived
+from controller.core.events import (
+    JobGrew,
+    JobPlaced,
+    PredictionOutlived,
+    PreemptionDropped,
+    PreemptionPlanned,
+)
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
 from controller.core.passing import Walk
@@ -23,7 +30,7 @@ from controller.core.standing import placing
 from controller.core.state import State
 from wire.words import Reason
 
-Step = JobPlaced | JobGrew | PreemptionPlanned | PreemptionDropped
+Step = JobPlaced | PredictionOutlived | JobGrew | PreemptionPlanned | PreemptionDropped
 
 
 class Cycle:
@@ -39,11 +46,12 @@ class Cycle:
         self.mode = placer.pipeline.backfill
         self.head: Entry | None = None
         pipeline = placer.pipeline
+        self.estimating = pipeline.estimating
         self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
         self.allowance = Allowance(state, placer)
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
-        self._plan = Plan(state, placer)
+        self._plan = Plan(state, placer, self.lasts)
         self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
@@ -62,8 +70,10 @@ class Cycle:
     def run(self, now: float) -> Iterator[Step]:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue = self.state.queue
+        late = list(self._outlived(now))
+        yield from late
         yield from self._claimed(now)
-        due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now)
+        due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now) | bool(late)
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
@@ -119,6 +129,24 @@ class Cycle:
                     break
                 free.pop()
 
+    def _outlived(self, now: float) -> Iterator[PredictionOutlived]:
+        """Nobody is promised the room of a job that should be gone and is not."""
+        if not self.estimating.predicted:
+            return
+        due = [job for _, job in takewhile(lambda each: each[0] <= now, self.state.releases)]
+        for job in map(self.state.jobs.__getitem__, due):
+            if job.planned_s is not None and job.placed_at is not None:
+                elapsed = now - job.placed_at
+                if job.planned_s <= elapsed:
+                    yield PredictionOutlived(job.id, now, outlived(elapsed, job.limit))
+
+    def lasts(self, job: Job) -> float:
+        """How long plans count on a job that waits."""
+        if not self.estimating.predicted:
+            return job.limit
+        predicted = self.state.estimates.predict(job, self.estimating)
+        return job.limit if predicted is None else predicted
+
     def forget(self, job: int) -> None:
         """What was promised to a waiting job holds no longer: it asks for something else."""
         self._plan.forget(job)
@@ -150,7 +178,7 @@ class Cycle:
             if broken:
                 yield PreemptionDropped(job.id, now, broken)
             elif self.preemption.ready(job):
-                yield JobPlaced(job.id, now, job.attempt + 1, job.claim, job.claim_quality)
+                yield self.placed(job.id, Place(job.claim, job.claim_quality), now)
 
     def _reserved(self, job: Job, now: float) -> str:
         """Why what is kept for a job must not be taken after all: a reservation that has come near."""
@@ -373,6 +401,9 @@ class Cycle:
             return None
         return place
 
-    def placed(self, job: int, place: Place, now: float) -> JobPlaced:
-        """The fact."""
-        return JobPlaced(job, now, self.state.jobs[job].attempt + 1, place.allocations, place.quality)
+    def placed(self, number: int, place: Place, now: float) -> JobPlaced:
+        """The fact, with how long the job is likely to run."""
+        job = self.state.jobs[number]
+        predicted = self.state.estimates.predict(job, self.estimating)
+        planned = predicted if self.estimating.predicted else None
+        return JobPlaced(number, now, job.attempt + 1, place.allocations, place.quality, predicted, planned)

@@ -84,6 +84,12 @@ class Engine:
         """Why the job is where it is."""
         return explain(self.state, self.placer, self.cycle.promise(now), job, now)
 
+    def predicted(self, job: Job) -> float | None:
+        """How long the job is likely to run, as was thought when it got its place, or as is thought now."""
+        if job.state is JobState.QUEUED:
+            return self.state.estimates.predict(job, self.pipeline.estimating)
+        return job.predicted_s
+
     def _record(self, event: Event) -> None:
         apply(self.state, event)
         if self.pipeline.strategies and isinstance(event, _STIRRING):

@@ -142,6 +142,17 @@ class JobPlaced(JobEvent):
     attempt: int
     allocations: tuple[Allocation, ...]
     quality: int
+    predicted_s: float | None = None
+    """How long it is likely to run, by what is known of its like."""
+    planned_s: float | None = None
+    """How long plans count on it; None: as long as it may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionOutlived(JobEvent):
+    """The job runs longer than plans counted on; they count on this now, or with None on its limit."""
+
+    planned_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,6 +487,7 @@ Event = (
     | GateClosed
     | GateOpened
     | JobPlaced
+    | PredictionOutlived
     | MemberReady
     | AttemptStarted
     | CheckpointSaved

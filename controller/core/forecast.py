@@ -52,7 +52,8 @@ def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
     """
     source, rules = engine.state, pipeline or replace(engine.pipeline, watch=Watch())
     state = State(rules.order, source.keep_ended, rules.sharing)
-    recall(state, notes_of(source))
+    state.estimates = source.estimates.still()
+    recall(state, notes_of(source, learnt=False))
     state.nodes.mirror(source.nodes)
     bring_back(state, map(_twin, source.live()))
     state.nodes.demand.resume(source.nodes.demand)
@@ -71,6 +72,19 @@ def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
 def _twin(job: Job) -> Job:
     """The same job, which may go another way from here on."""
     return replace(job, members={node: replace(member) for node, member in job.members.items()})
+
+
+def expecting(ahead: Engine, *, predicted: bool) -> Engine:
+    """A fork in which jobs run as long as they are predicted to, or else as long as they may."""
+    rules, state = ahead.pipeline.estimating, ahead.state
+    if predicted == rules.predicted:
+        return ahead
+    for job in [state.jobs[each] for _, each in state.releases]:
+        if job.unended:
+            state.unexpect(job)
+            job.planned_s = job.predicted_s if predicted else None
+            state.expect(job)
+    return Engine(replace(ahead.pipeline, estimating=replace(rules, predicted=predicted)), state)
 
 
 def forecast(

@@ -75,6 +75,10 @@ class Job:
     """Members that hold something now."""
     quality: int | None = None
     placed_at: float | None = None
+    predicted_s: float | None = None
+    """How long the attempt was likely to run when it was placed."""
+    planned_s: float | None = None
+    """How long plans count on it; None: as long as it may run."""
     charge: float = 0.0
     """What the attempt costs its tenant, in units per hour."""
     started_at: float | None = None
@@ -142,10 +146,10 @@ class Job:
 
     @property
     def expected_end(self) -> float:
-        """When a job that holds something, or for which something is kept, ends at the latest."""
+        """When plans count on the end of a job that holds something, or for which something is kept."""
         if self.placed_at is None:
             return NEVER if self.stop_by is None else self.stop_by + self.limit
-        end = self.placed_at + self.limit
+        end = self.placed_at + (self.limit if self.planned_s is None else self.planned_s)
         return end if self.stop_by is None else min(end, self.stop_by)
 
     @property

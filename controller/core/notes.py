@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from controller.core.accounts import Key
+from controller.core.estimates import Kind, Score
 from controller.core.events import (
     AttemptExited,
     Event,
@@ -31,6 +32,7 @@ from wire.reservation import ReservationSpec
 
 QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
 SHARE_LIMITS = "share-limits"
+RUNS, SCORE = "runs", "score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     used = dict.fromkeys(path for event in events for path in _used(state, event))
     used.update(dict.fromkeys(state.shares.fresh))
     state.shares.fresh.clear()
+    runs, scored = [*state.estimates.changed], dict.fromkeys(kind[0] for kind in state.estimates.changed)
+    state.estimates.changed.clear()
     shares = dict.fromkeys(event.share for event in events if isinstance(event, ShareSet))
     weighed = [name for name in shares if name in state.shares.live]
     limited = [name for name in shares if name in state.shares.limits]
@@ -73,11 +77,13 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
         *(_share_note(state, name) for name in weighed),
         *(_share_limits_note(state, name) for name in limited),
         *(_usage_note(state, path) for path in used),
+        *(_runs_note(state, kind) for kind in runs),
+        *(_score_note(state, user) for user in scored if user in state.estimates.scores),
     ]
 
 
-def notes_of(state: State) -> list[NoteRow]:
-    """Every note there is."""
+def notes_of(state: State, *, learnt: bool = True) -> list[NoteRow]:
+    """Every note there is; without those on how long jobs run if these are not wanted."""
     spent = [key for key, account in state.accounts.by_key.items() if account.spent]
     return [
         *(_quota_note(state, key) for key in state.quotas.edits),
@@ -85,6 +91,8 @@ def notes_of(state: State) -> list[NoteRow]:
         *(_share_note(state, name) for name in state.shares.live),
         *(_share_limits_note(state, name) for name in state.shares.limits),
         *(_reservation_note(state, name) for name in state.reservations.by_name),
+        *(_runs_note(state, kind) for kind in state.estimates.runs if learnt),
+        *(_score_note(state, user) for user in state.estimates.scores if learnt),
         *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
     ]
 
@@ -92,6 +100,7 @@ def notes_of(state: State) -> list[NoteRow]:
 def recall(state: State, notes: Iterable[NoteRow]) -> None:
     """Fill a state from notes; kinds of other versions are passed over."""
     seen: set[Path] = set()
+    runs = []
     # Weights first: accounts open with theirs.
     for note in sorted(notes, key=lambda note: note.kind != SHARE):
         scope, _, name = note.name.partition("/")
@@ -107,11 +116,17 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             state.shares.live[note.name] = body
         elif note.kind == SHARE_LIMITS:
             state.shares.limit(note.name, *body)
+        elif note.kind == RUNS and body is not None:
+            runs.append((body[0], tuple(json.loads(note.name)), body[1:]))
+        elif note.kind == SCORE:
+            state.estimates.scores[note.name] = Score(*body)
         elif note.kind == USAGE:
             path = tuple(json.loads(note.name))
             state.shares.open(path)
             state.shares.accounts[path].usage.load(body)
             seen.add(path)
+    for at, kind, came in sorted(runs):
+        state.estimates.recall(kind, at, came)
     state.shares.fresh = [path for path in state.shares.accounts if path and path not in seen]
 
 
@@ -143,6 +158,16 @@ def _share_limits_note(state: State, name: str) -> NoteRow:
 
 def _usage_note(state: State, path: Path) -> NoteRow:
     return NoteRow(USAGE, dumps(list(path)), dumps(state.shares.accounts[path].usage.dump()))
+
+
+def _runs_note(state: State, kind: Kind) -> NoteRow:
+    """When the last of them ended, and how long they took, as they came."""
+    found = state.estimates.runs.get(kind)
+    return NoteRow(RUNS, dumps(list(kind)), None if found is None else dumps([found.at, *found.came]))
+
+
+def _score_note(state: State, user: str) -> NoteRow:
+    return NoteRow(SCORE, user, dumps(state.estimates.scores[user].dump()))
 
 
 def _used(state: State, event: Event) -> Iterator[Path]:

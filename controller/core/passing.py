@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from controller.core.events import JobPlaced
-from controller.core.jobs import NEVER
 from controller.core.plugin import Backfill
 from controller.core.queue import Entry, Lane
 from controller.core.shadow import find_beside
@@ -35,7 +34,7 @@ class Walk:
         self._entries: Iterator[Entry] = iter(entries)
 
     def _by_limit(self, entry: Entry) -> tuple[float, Entry]:
-        return self._cycle.state.jobs[entry[1]].limit, entry
+        return self._cycle.lasts(self._cycle.state.jobs[entry[1]]), entry
 
     def _blocked(self) -> bool:
         """Nothing of this class fits now, whoever it is."""
@@ -59,7 +58,7 @@ class Walk:
                 continue
             if window is None:
                 window = cycle.window(cycle.promise(self._now), self._now)
-            self._long = (jobs[entry[1]].spec.time_limit_s or NEVER) > window
+            self._long = cycle.lasts(jobs[entry[1]]) > window
             if not (self._long and self._too_long):
                 self._entry = entry
                 return self.key()
@@ -68,8 +67,8 @@ class Walk:
     def key(self) -> tuple[float, Entry]:
         """The current job's place among those of all walks."""
         shortest = self._cycle.mode is Backfill.EASY_SJBF
-        limit = self._cycle.state.jobs[self._entry[1]].limit if shortest else 0.0
-        return limit, self._cycle.place(self._entry)
+        lasts = self._cycle.lasts(self._cycle.state.jobs[self._entry[1]]) if shortest else 0.0
+        return lasts, self._cycle.place(self._entry)
 
     def _over(self) -> bool:
         """May the current job not start whatever room there is? As a rule, then nobody of the lane may."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +42,8 @@ class Plan:
     put back at its earliest hole, the others staying where they are. A promise for this very moment stays.
     """
 
-    def __init__(self, state: State, placer: Placer) -> None:
+    def __init__(self, state: State, placer: Placer, lasts: Callable[[Job], float]) -> None:
+        self._lasts = lasts
         self.promises: dict[int, Promise] = {}
         self._state = state
         self._placer = placer
@@ -164,10 +165,10 @@ class Plan:
         found = fewer if in_part else found
         if found is not None:
             start, place = found
-            promise = Promise(start, start + job.limit, place, in_part, job.ask.licences)
-            self.promises[job.id] = promise
-            self._give(place.allocations, start, start + job.limit, -1)
-            self._stocks.give(job.ask.licences, start, start + job.limit, -1)
+            end = start + self._lasts(job)
+            self.promises[job.id] = Promise(start, end, place, in_part, job.ask.licences)
+            self._give(place.allocations, start, end, -1)
+            self._stocks.give(job.ask.licences, start, end, -1)
 
     def _in_part(self, shape: Shape, job: Job, most: int | None, now: float) -> tuple[float, Place] | None:
         """The first start on fewer nodes of a gang that has waited long enough: on all there are then."""
@@ -184,7 +185,7 @@ class Plan:
 
     def _starts(self, part: Part, job: Job, moment: float) -> list[tuple[tuple[float, Room], Timeline]]:
         """The first start on each node from then on."""
-        columns, duration = self._state.nodes.columns, job.limit
+        columns, duration = self._state.nodes.columns, self._lasts(job)
         against = self._state.reservations.against(job.user, job.spec.project)
         needs = needs_of(part, columns)
         lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
@@ -239,14 +240,14 @@ class Plan:
     ) -> tuple[float, Room] | None:
         """The first start on one node between the reservations in which the job may not run there."""
         here = self._state.reservations.on_row(self._state.nodes, line.node.row, against)
-        found = line.first_start(part, needs, job.limit, since)
+        found = line.first_start(part, needs, self._lasts(job), since)
         while found is not None:
             clear = clear_from(here, found[0], job.span)
             if clear == found[0]:
                 return found
             if clear == NEVER:
                 return None
-            found = line.first_start(part, needs, job.limit, clear)
+            found = line.first_start(part, needs, self._lasts(job), clear)
         return None
 
     def refuse(self, job: int) -> None:

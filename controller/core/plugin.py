@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.estimates import BY_LIMIT, Estimating
 from controller.core.events import AS_IT_IS, Overcommit
 from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.health import USUAL_CARE, Care
@@ -139,6 +140,8 @@ class Pipeline:
     picker: Picker
     backfill: Backfill = Backfill.EASY
     max_delay_s: float = 0.0
+    estimating: Estimating = BY_LIMIT
+    """What plans count on: limits, or predictions."""
     watch: Watch = field(default_factory=Watch)
     sharing: Sharing = field(default_factory=Sharing)
     depth: int | None = None

@@ -100,6 +100,8 @@ class JobRecord:
     spent_gpu_s: float = 0.0
     spent_wh: float = 0.0
     from_queue: tuple[str, ...] = ()
+    predicted_s: float | None = None
+    planned_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.spent_gpu_s,
         job.spent_wh,
         job.from_queue,
+        job.predicted_s,
+        job.planned_s,
     )
     return JobRow(
         id=job.id,
@@ -242,6 +246,8 @@ def job_of(row: JobRow) -> Job:
         spent_gpu_s=record.spent_gpu_s,
         spent_wh=record.spent_wh,
         from_queue=record.from_queue,
+        predicted_s=record.predicted_s,
+        planned_s=record.planned_s,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from controller.core.accounts import Accounts, Key
 from controller.core.columns import Bools
+from controller.core.estimates import Estimates
 from controller.core.events import Allocation
 from controller.core.jobs import Job
 from controller.core.licences import Licences
@@ -58,6 +59,7 @@ class State:
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
         self.licences = Licences()
+        self.estimates = Estimates()
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
         self._asked = (NO_SPEC, ask_of(NO_SPEC))

@@ -28,6 +28,8 @@ Progress = Callable[[int], None]
 """Told from time to time how many jobs have ended."""
 _OFTEN = 500
 _ALL = 1_000_000
+PREDICTED = "+predicted"
+"""Behind a policy's name: its plans count on predictions, not on limits."""
 _ORDERS = {"sjf": "shortest"}
 _POLICIES = {
     "fcfs": ("fifo", "none"),
@@ -59,6 +61,8 @@ class Policy:
 
 def policy_of(name: str, config: Config) -> Policy:
     """A policy by its name or its file; what a name leaves open is as in `config`."""
+    if name.endswith(PREDICTED):
+        return planned_by(policy_of(name.removesuffix(PREDICTED), config), "predicted")
     if name in _POLICIES:
         return Policy(name, varied(config, *_POLICIES[name]))
     if name.endswith(".toml") or Path(name).is_file():
@@ -78,6 +82,16 @@ def varied(config: Config, order: str, backfill: str) -> Config:
         # Who names a policy means that of the textbooks, in which every waiting job counts.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
+
+
+def planned_by(policy: Policy, estimate: str) -> Policy:
+    """The same policy with plans that count on limits or on predictions."""
+    config = policy.config
+    if not estimate or estimate == config.backfill.estimate:
+        return policy
+    changed = config.backfill.model_copy(update={"estimate": estimate})
+    name = policy.name + PREDICTED if estimate == "predicted" else policy.name.removesuffix(PREDICTED)
+    return Policy(name, config.model_copy(update={"backfill": changed}))
 
 
 def name_of(config: Config) -> str:
@@ -118,6 +132,7 @@ class Outcome:
     policy: str
     order: str
     backfill: str
+    estimate: str
     clairvoyant: bool
     same_second: str
     cluster: str
@@ -140,6 +155,7 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
         task.policy.name,
         section.order.name,
         section.backfill,
+        task.policy.config.backfill.estimate,
         task.clairvoyant,
         task.same_second.value,
         str(task.cluster),

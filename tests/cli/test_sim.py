@@ -32,6 +32,7 @@ KEYS = [
     "policy",
     "order",
     "backfill",
+    "estimate",
     "clairvoyant",
     "same_second",
     "cluster",
@@ -157,6 +158,17 @@ def test_order_and_backfill_by_flag(sim: Sim, log: Path) -> None:
     done = sim(str(log), "--order", "sjf", "--backfill", "none", "-o", "json")
     body = json.loads(done.stdout)
     assert (body["policy"], body["order"], body["backfill"]) == ("sjf", "shortest", "none")
+
+
+@pytest.mark.parametrize(
+    "words", [["--backfill", "easy", "--estimate", "predicted"], ["--compare", "easy+predicted"]]
+)
+def test_plans_by_predictions(sim: Sim, log: Path, words: list[str]) -> None:
+    done = sim(str(log), *words, "-o", "json")
+    [body] = [json.loads(done.stdout)] if "--estimate" in words else json.loads(done.stdout)
+    assert (body["policy"], body["backfill"], body["estimate"]) == ("easy+predicted", "easy", "predicted")
+    done = sim(str(log), "--estimate", "clairvoyant")
+    assert "--estimate: 'clairvoyant' is none of limit, predicted" in done.stderr
 
 
 def test_gpu_jobs_from_a_table(sim: Sim) -> None:

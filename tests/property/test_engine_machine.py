@@ -13,6 +13,7 @@ from controller.core.apply import apply
 from controller.core.check import check
 from controller.core.easing import easings
 from controller.core.engine import Engine
+from controller.core.estimates import Estimating
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.forecast import fork
 from controller.core.gates import WaitRules
@@ -33,7 +34,11 @@ from wire.hosts import HostSpec
 from wire.spec import JobSpec, array_most
 from wire.words import JobState, TroubleKind
 
-PIPELINE = replace(PLAIN, waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20))
+PIPELINE = replace(
+    PLAIN,
+    waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20),
+    estimating=Estimating(predicted=True, quantile=0.5, least=1),
+)
 NODES = ("a", "b", "c")
 RESTARTS = st.builds(
     Restart,

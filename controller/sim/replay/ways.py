@@ -224,7 +224,11 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         ),
     ),
     inputs.ControllerStarted: Inner(_restarted),
-    inputs.Tick: Inner(lambda event: isinstance(event, events.JobPlaced | events.PreemptionPlanned)),
+    inputs.Tick: Inner(
+        lambda event: isinstance(
+            event, events.JobPlaced | events.PreemptionPlanned | events.PredictionOutlived
+        )
+    ),
 }
 """Every input there is."""
 
@@ -241,6 +245,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.JobRequeued,
         events.JobShrunk,
         events.PluginFailed,
+        events.PredictionOutlived,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

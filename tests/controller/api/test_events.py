@@ -37,6 +37,11 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 waited long enough to do without selector, nodes",
     ),
     (events.JobPromoted(7, 1.0, 60), "job 7 waited long enough for a priority of 60"),
+    (
+        events.PredictionOutlived(7, 1.0, 7_200.0),
+        "job 7 runs longer than predicted: plans count on 2h00m",
+    ),
+    (events.PredictionOutlived(7, 1.0, None), "job 7 runs longer than predicted: plans count on its limit"),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
     (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 has a slot of its array"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),

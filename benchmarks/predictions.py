@@ -1,0 +1,55 @@
+"""What plans gain that count on predictions: generated logs, whose people guess run times badly."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.table import heading, row
+from controller.config import Config
+from controller.sim.cluster import Cluster, nodes_of
+from controller.sim.generate import Format, Wish, generate, lines
+from controller.sim.logs import read_log
+from controller.sim.run import Policy, Task, planned_by, policy_of
+from controller.sim.run import run as simulated
+from controller.sim.swf import Reading
+from controller.sim.workload import Work
+
+SEEDS = range(1, 9)
+
+
+def run() -> None:
+    """Print the figures."""
+    heading(f"Predictions against limits: {len(SEEDS)} generated weeks at 80 % of 128 GPUs")
+    cluster = nodes_of(16, 8, 64, 512 * 1024, "H100")
+    weeks = [work_of(cluster, seed) for seed in SEEDS]
+    for name in ("easy", "easy-sjbf", "conservative"):
+        by_limit = policy_of(name, Config())
+        limits = figures(by_limit, cluster, weeks)
+        for what, found in (
+            ("predicted", figures(planned_by(by_limit, "predicted"), cluster, weeks)),
+            ("clairvoyant", figures(by_limit, cluster, weeks, clairvoyant=True)),
+        ):
+            for figure, place in (("bounded slowdown", 0), ("mean wait", 1)):
+                ratios = [each[place] / limit[place] for each, limit in zip(found, limits, strict=True)]
+                better = sum(ratio < 1 for ratio in ratios)
+                change = statistics.geometric_mean(ratios) - 1
+                told = f"{change:+.1%}, better in {better} of {len(ratios)}"
+                row(f"{name}, {what} against limits: {figure}", told)
+
+
+def work_of(cluster: Cluster, seed: int) -> list[Work]:
+    """A week of a seed's people."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "week.csv"
+        path.write_text("".join(lines(generate(Wish(cluster, seed, days=7, load=0.8)), Format.CSV)))
+        return read_log(path).work(cluster, Reading())[0]
+
+
+def figures(
+    policy: Policy, cluster: Cluster, weeks: list[list[Work]], *, clairvoyant: bool = False
+) -> list[tuple[float, float]]:
+    """Mean bounded slowdown and mean wait of each."""
+    found = [simulated(Task(policy, cluster, week, clairvoyant=clairvoyant)).figures for week in weeks]
+    return [(each.avebsld, each.mean_wait_s) for each in found]

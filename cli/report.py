@@ -1,0 +1,61 @@
+"""corral report …: how good what the controller foretold has been."""
+
+from __future__ import annotations
+
+from cli.commands import application, examples
+from cli.messages import note
+from cli.output import Column, Format, Output, Table
+from wire.api import EstimateReport, RunEstimate
+from wire.client import Client
+from wire.text import duration
+
+app = application("Show how good estimates have been.")
+
+
+@app.callback(epilog=examples("corral report estimates"))
+def front() -> None:
+    """Show how good estimates have been."""
+
+
+@app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))
+def estimates(output: Output = Format.TABLE) -> int:
+    """Show how far predictions of run times were off, by user, and how far time limits were."""
+    body = Client().estimates()
+    runs_table().show(output, _lines(body), body)
+    if output in (Format.TABLE, Format.WIDE):
+        note(_told(body))
+    return 0
+
+
+def _lines(body: EstimateReport) -> list[RunEstimate]:
+    return [*body.runs, *([body.all_runs] if body.all_runs is not None else [])]
+
+
+def _told(body: EstimateReport) -> str:
+    counts_on = "predictions" if body.plans == "predicted" else "time limits"
+    none = "" if body.runs else "No job that was predicted has ended yet. "
+    return f"{none}Plans count on {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."
+
+
+def runs_table() -> Table[RunEstimate]:
+    """One line a user, and one for all."""
+    return Table(
+        [
+            Column("USER", lambda each: each.user or "(all)", least=6),
+            Column("JOBS", lambda each: str(each.jobs), right=True),
+            Column("RAN", lambda each: duration(each.run_s), right=True),
+            Column("BIAS", lambda each: _signed(each.bias_s), right=True),
+            Column("ERROR", lambda each: duration(each.error_s), right=True),
+            Column("OUTLIVED", lambda each: f"{each.outlived:.0%}", right=True),
+            Column(
+                "LIMITS OFF BY",
+                lambda each: "-" if each.limit_error_s is None else duration(each.limit_error_s),
+                right=True,
+            ),
+        ],
+        name=lambda each: each.user or "(all)",
+    )
+
+
+def _signed(seconds: float) -> str:
+    return ("-" if seconds < 0 else "+") + duration(abs(seconds))

@@ -1,0 +1,35 @@
+"""Reports: how good what was foretold has been."""
+
+from __future__ import annotations
+
+from controller.api.call import Call
+from controller.core.estimates import Score
+from wire.api import EstimateReport, RunEstimate
+
+
+async def estimates(call: Call) -> EstimateReport:
+    """The errors of all estimates so far."""
+    await call.daemon.settled()
+    engine = call.daemon.engine
+    scores = engine.state.estimates.scores
+    runs = [_run_estimate(user, score) for user, score in scores.items()]
+    runs.sort(key=lambda each: (-each.jobs, each.user))
+    together = sum(scores.values(), Score())
+    return EstimateReport(
+        "predicted" if engine.pipeline.estimating.predicted else "limit",
+        tuple(runs),
+        _run_estimate("", together) if together.jobs else None,
+    )
+
+
+def _run_estimate(user: str, score: Score) -> RunEstimate:
+    jobs = score.jobs
+    return RunEstimate(
+        user,
+        jobs,
+        score.run_s / jobs,
+        score.bias_s / jobs,
+        score.error_s / jobs,
+        score.outlived / jobs,
+        score.limit_error_s / score.limited if score.limited else None,
+    )

@@ -1,0 +1,43 @@
+"""Predictions through the whole system: learnt from real runs, shown, scored, and kept across a kill -9."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from tests.systems import System
+from wire.spec import JobSpec
+from wire.words import JobState
+
+
+def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["backfill"] = {"estimate": "predicted", "least_runs": 1}
+    system.start()
+    short = JobSpec(("true",), name="short-1", gpus=8, time_limit_s=3_600.0)
+    with system.client() as client:
+        first = client.submit(short).ids[0]
+        system.until(lambda: system.jobs()[first].state is JobState.COMPLETED, "the first has ended")
+        assert client.job(first).predicted_s is None
+    system.kill()
+    system.start()
+    with system.client() as client:
+        second = client.submit(short).ids[0]
+        system.until(lambda: system.jobs()[second].state is JobState.COMPLETED, "the second has ended")
+        assert client.job(second).predicted_s == 1.0, "a second is the least that is counted on"
+        report = client.estimates()
+        assert report.plans == "predicted"
+        assert [each.jobs for each in report.runs] == [1]
+        assert report.all_runs is not None
+        assert report.all_runs.limit_error_s is not None
+        assert report.all_runs.limit_error_s > 3_000
+        blocking = client.submit(JobSpec(("sleep", "600"), name="long", gpus=8)).ids[0]
+        system.until(lambda: system.jobs()[blocking].state is JobState.RUNNING, "another runs")
+        third = client.submit(short).ids[0]
+        assert client.explain(third).predicted_s is not None
+        for told in (system.corral("job", "show", str(third)), system.corral("explain", str(third))):
+            assert "as its like did (1h00m at most)" in told
+        assert "(all)" in system.corral("report", "estimates")
+        assert json.loads(system.corral("report", "estimates", "-o", "json"))["runs"][0]["jobs"] == 1
+        client.cancel(blocking)
+        client.cancel(third)
