@@ -64,7 +64,7 @@ def _answer(launch: Launch, trusted_until: float | None, tell: int) -> None:
             for _, _, path in good[launch.checkpoint_keep :]:
                 _remove(path)
     except OSError as error:
-        job.complain(launch, f"checkpoints cannot be looked at: {error}")
+        job.complain(launch.place, f"checkpoints cannot be looked at: {error}")
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

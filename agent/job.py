@@ -73,10 +73,10 @@ def change_user(launch: Launch) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def complain(launch: Launch, sentence: str) -> None:
+def complain(place: str, sentence: str) -> None:
     """Tell the job's owner where he looks for errors: in its stderr."""
     try:
-        descriptor = os.open(f"{launch.place}/stderr", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        descriptor = os.open(f"{place}/stderr", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         os.write(descriptor, f"corral: {sentence}\n".encode("utf-8", "replace"))
         os.close(descriptor)
     except OSError:

@@ -20,6 +20,7 @@ from agent.cradle import Cradle
 from agent.gpus import Gpus
 from agent.host import Host
 from agent.instructions import Instruction
+from agent.job import complain
 from agent.launch import Launch
 from agent.logs import POLL_S, Logs
 from agent.loop import Loop
@@ -41,6 +42,7 @@ from wire.frames import (
     GpuSample,
     Hello,
     Leave,
+    Note,
     OpenShell,
     Ping,
     Pong,
@@ -117,6 +119,7 @@ class Node:
             Stop: lambda stop: self._do(self.attempts.stop(stop, time.time())),
             Go: lambda go: self._do(self.attempts.go(go)),
             Signal: self._signal,
+            Note: self._note,
             Settle: lambda settle: self._do(self.attempts.settle(settle)),
             ReadLog: self.logs.read,
             CheckGpu: lambda each: gpus.check(each.uuid, each.after_s),
@@ -166,6 +169,11 @@ class Node:
             order, below = self.attempts.order((told.job, told.attempt)), tree.descendants(holder)
             below = containment.inside(below) if order is not None and order.image else below
             tree.send(tree.listening(below, number), number)
+
+    def _note(self, note: Note) -> None:
+        key = (note.job, note.attempt)
+        if self.attempts.running(key) is not None:
+            complain(self.spool.place(key), note.text)
 
     def _prepare_shell(self, key: Key, command: tuple[str, ...], term: str) -> Launch:
         order, holder = self.attempts.running(key), self.spool.holder(key)

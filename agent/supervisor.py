@@ -281,7 +281,7 @@ class Supervisor:
                 command = [*launch.inside, *launch.checkpoint_command]
                 self.saver = start(launch, self.group, command, {"CORRAL_JOB_PID": first})
             except NotStarted as error:
-                complain(launch, f"no checkpoint was made: {error}")
+                complain(launch.place, f"no checkpoint was made: {error}")
         if not self.heard and self.saver is None:
             self._begin_ending(self.grace_s)
 
@@ -291,7 +291,7 @@ class Supervisor:
             self.sure = False
             how = "exit code" if os.WIFEXITED(status) else "signal"
             number = os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status)
-            complain(self.launch, f"the checkpoint command failed with {how} {number}")
+            complain(self.launch.place, f"the checkpoint command failed with {how} {number}")
         if not self.heard and not self.ending:
             self._begin_ending(self.grace_s)
 

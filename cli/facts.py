@@ -41,6 +41,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
         ("gpu use", _gpu_use(job)),
+        ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
     ]
     # The name is said already; an element of an array does not say the array again.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] != "name"]

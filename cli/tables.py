@@ -53,7 +53,10 @@ def elapsed(job: JobView, now: float | None = None) -> str:
 def where(job: JobView) -> str:
     """The nodes it holds, or why it holds none."""
     if job.held and not job.state.terminal:
-        return ",".join(part.node for part in job.held)
+        nodes = ",".join(part.node for part in job.held)
+        return (
+            f"{nodes} (idle {duration(max(0.0, time.time() - job.idle_since))})" if job.idle_since else nodes
+        )
     return job.detail or job.reason.value.replace("_", " ")
 
 

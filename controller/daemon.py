@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -17,7 +17,7 @@ from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
 from controller.core.inputs import Input, Refusal, Reply, Tick
-from controller.core.jobs import NEVER
+from controller.core.jobs import NEVER, Job
 from controller.core.losses import overdue
 from controller.core.notes import noted
 from controller.core.plugin import Pipeline
@@ -26,6 +26,7 @@ from controller.core.rows import Batch, Entry
 from controller.core.state import State
 from controller.data import DataWatch
 from controller.feed import Commit, Feed, Subscription
+from controller.idleness import IdleWatch
 from controller.nodes.hosts import Hosts
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreFull
@@ -49,8 +50,6 @@ MAX_BATCH = 2_000
 CYCLE_SHARE = 0.5
 """At most this part of the time goes to cycles, however long one takes."""
 FULL_PAUSE_S = 1.0
-IDLE_PERCENT = 5
-"""Below this utilisation a GPU does nothing: agents tell every change by as much."""
 SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
 
@@ -75,8 +74,7 @@ class Daemon:
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
-        self.idle_since: dict[str, dict[str, float]] = {}
-        """By node and UUID: since when a GPU has been doing nothing worth the name."""
+        self.idleness = IdleWatch(pipeline.idling.after_s, self._jobs, self.tell)
         self.engine: Engine
         self.seq = 0
         self._pipeline = pipeline
@@ -195,7 +193,7 @@ class Daemon:
                 self.tell(inputs.AgentReported(node, status))
             case Hello():
                 self._silent.pop(node, None)
-                self.idle_since.pop(node, None)
+                self.idleness.forget(node)
                 self.tell(inputs.AgentSaidHello(node, frame))
             case LinkLost(why):
                 self._begin_silence(node)
@@ -207,16 +205,15 @@ class Daemon:
             case GpuReport(samples):
                 readings = self.samples.setdefault(node, {})
                 readings.update((sample.uuid, sample) for sample in samples)
-                idle = self.idle_since.setdefault(node, {})
-                for sample in samples:
-                    if sample.utilisation < IDLE_PERCENT:
-                        idle.setdefault(sample.uuid, self.now())
-                    else:
-                        idle.pop(sample.uuid, None)
+                self.idleness.read(node, samples, self.now())
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
             case GpuProcesses(processes):
                 self.processes[node] = processes
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+
+    def _jobs(self) -> Iterable[Job]:
+        """Those that hold something."""
+        return [self.state.jobs[job] for _, job in self.state.releases]
 
     def _wanted(self) -> list[str]:
         return self.engine.keeper.followers.paths
@@ -247,6 +244,7 @@ class Daemon:
         """Decide and commit until stop(); returns when all that came in is done."""
         for node in self.state.nodes:
             self._begin_silence(node.name)  # whoever was away before: how long, nobody can tell
+        self.idleness.open(self.now)
         while self._inbox or not self._stopping:
             if not self._inbox and not self._cycle_due():
                 self._wake.clear()
@@ -272,6 +270,7 @@ class Daemon:
         self._stopping = True
         if self._counting is not None:
             self._counting.cancel()
+        self.idleness.close()
         self._wake.set()
 
     async def close(self) -> None:

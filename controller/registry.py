@@ -30,6 +30,7 @@ from controller.core.events import Overcommit
 from controller.core.gates import WaitRules
 from controller.core.guarding import guarded
 from controller.core.health import Action, Care
+from controller.core.idling import Idling, Reclaim
 from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.quotas import QueueRule, Rules, Unlimited
@@ -109,6 +110,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_by=section.waiting.promote_by,
             promote_most=section.waiting.promote_most,
         ),
+        idling=Idling(config.gpus.idle_after_s, Reclaim(config.gpus.idle), config.gpus.idle_grace_s),
         care=care_of(config),
     )
     problems += _check_filters([each.name for each in section.filters], source)

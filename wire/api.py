@@ -204,6 +204,8 @@ class JobView:
     gpu_hours: float = 0.0
     """Of attempts that are over."""
     use: Optional[GpuUse] = None
+    idle_since: Optional[float] = None
+    """Since when its GPUs do nothing, if that is long enough to be told."""
 
 
 @dataclass(frozen=True)

@@ -334,6 +334,15 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Tell the owner of an attempt something, in its stderr."""
+
+    job: int
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True)
 class Settle:
     """The end of this attempt is on record: stop reporting it. Logs stay until retention takes them."""
 
@@ -448,6 +457,7 @@ ControllerFrame = Union[
     Go,
     Stop,
     Signal,
+    Note,
     Settle,
     ReadLog,
     StopReading,
@@ -482,6 +492,7 @@ _KINDS: dict[str, type[Any]] = {
     "go": Go,
     "stop": Stop,
     "signal": Signal,
+    "note": Note,
     "settle": Settle,
     "read_log": ReadLog,
     "stop_reading": StopReading,

@@ -63,6 +63,7 @@ class Reason(str, enum.Enum):
     PREEMPTING = "preempting"
     GRACE = "grace"
     EVICTED = "evicted"
+    IDLE = "idle"
 
 
 class NodeState(str, enum.Enum):

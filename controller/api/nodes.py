@@ -90,5 +90,5 @@ def view(call: Call, node: Node) -> NodeView:
         node,
         daemon.samples.get(name, {}),
         daemon.processes.get(name, ()),
-        daemon.idle_since.get(name, {}),
+        daemon.idleness.since.get(name, {}),
     )

@@ -187,6 +187,10 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
         f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
     ),
     "CheckpointSaved": lambda facts: f"job {facts['job']} saved {facts['checkpoint']['path']}",
+    "IdleNoted": lambda facts: (
+        f"the GPUs of job {facts['job']} have done nothing for {duration(facts['at'] - facts['since'])}"
+    ),
+    "IdleEnded": lambda facts: f"the GPUs of job {facts['job']} work again",
     "AttemptExited": _attempt_exited,
     "StopRequested": _stop_requested,
     "PreemptionPlanned": _preemption_planned,

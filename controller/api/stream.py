@@ -136,7 +136,7 @@ class Streams:
 
     def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
         state, samples, found = self.daemon.state, self.daemon.samples, self.daemon.processes
-        idle = self.daemon.idle_since
+        idle = self.daemon.idleness.since
         known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
         return tuple(
             node_view(

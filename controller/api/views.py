@@ -55,6 +55,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         preempted=len(job.preemptions),
         gpu_hours=_gpu_hours(job),
         use=_use(job),
+        idle_since=job.idle_since,
     )
 
 

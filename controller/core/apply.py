@@ -235,6 +235,20 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
         state.licences.give(job.ask.licences)
 
 
+def _idle_noted(state: State, event: events.IdleNoted) -> None:
+    job = state.jobs[event.job]
+    job.idle_since, job.idle_until = event.since, event.until
+    if job.stopping is None:
+        job.reason = Reason.IDLE
+
+
+def _idle_ended(state: State, event: events.IdleEnded) -> None:
+    job = state.jobs[event.job]
+    job.idle_since = job.idle_until = None
+    if job.stopping is None:
+        job.reason = Reason.NONE
+
+
 def _stop_requested(state: State, event: events.StopRequested) -> None:
     job = state.jobs[event.job]
     state.unexpect(job)
@@ -304,6 +318,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.seat({})
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
+    job.idle_since = job.idle_until = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
     if event.again_at is not None:
@@ -320,6 +335,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     state.unexpect(job)
     _stop_charging(state, job, event.at)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
+    job.idle_since = job.idle_until = None
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
     state.estimates.settle(job, event.state, event.reason, event.at)
@@ -448,6 +464,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.AttemptStarted: _attempt_started,
     events.CheckpointSaved: _checkpoint_saved,
     events.AttemptExited: _attempt_exited,
+    events.IdleNoted: _idle_noted,
+    events.IdleEnded: _idle_ended,
     events.StopRequested: _stop_requested,
     events.PreemptionPlanned: _preemption_planned,
     events.PreemptionDropped: _preemption_dropped,

@@ -17,6 +17,7 @@ from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
 from controller.core.handover import elsewhere
 from controller.core.heed import HEED_HINT, nobody_heeds, unheeded_taint
+from controller.core.idling import Overseer, reclaimed
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
@@ -66,6 +67,7 @@ class Engine:
         self._events: list[Event] = []
         self._effects: list[Effect] = []
         self.doctor = Doctor(state, pipeline.care, self._record, self._order)
+        self.overseer = Overseer(state, pipeline.idling, self._record, self._order, self._stop)
         self.keeper = Keeper(state, pipeline.waiting, self._record, self._stop)
 
     def handle(self, given: Input, now: float) -> Decision:
@@ -178,8 +180,8 @@ class Engine:
             why = PREEMPTED
             grace = max(grace, self.pipeline.guards.grace_s)
             saving = job.spec.checkpoint_s if job.spec.saves else 0.0
-        elif job.stopping is Reason.EVICTED:
-            why, saving = "evicted", job.spec.checkpoint_s if job.spec.saves else 0.0
+        elif job.stopping in (Reason.EVICTED, Reason.IDLE):
+            why, saving = job.stopping.value, job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
 
     def _preempt(self, given: inputs.Preempt, now: float) -> Reply:
@@ -457,7 +459,8 @@ class Engine:
         else:
             outcome = outcome_of(job, now)
             again = requeued(job, outcome) or elsewhere(job, outcome)
-            self._record(again or losses.anew(job, outcome) or restarted(job, outcome) or outcome)
+            idled = reclaimed(job, outcome, self.pipeline.idling)
+            self._record(again or idled or losses.anew(job, outcome) or restarted(job, outcome) or outcome)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         return self.doctor.reported(given, now)
@@ -473,6 +476,14 @@ class Engine:
 
     def _resume_gpu(self, given: inputs.ResumeGpu, now: float) -> Reply:
         return self.doctor.resume(given, now)
+
+    def _gpus_idle(self, given: inputs.GpusIdle, now: float) -> Reply:
+        self.overseer.idle(given, now)
+        return Accepted()
+
+    def _gpus_busy(self, given: inputs.GpusBusy, now: float) -> Reply:
+        self.overseer.busy(given, now)
+        return Accepted()
 
     def _data_found(self, given: inputs.DataFound, now: float) -> Reply:
         self.keeper.found(given.path, now)
@@ -616,6 +627,8 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,
     inputs.DataFound: Engine._data_found,
+    inputs.GpusIdle: Engine._gpus_idle,
+    inputs.GpusBusy: Engine._gpus_busy,
     inputs.GpuTroubled: Engine._gpu_troubled,
     inputs.GpuLooked: Engine._gpu_looked,
     inputs.CordonGpu: Engine._cordon_gpu,

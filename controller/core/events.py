@@ -207,6 +207,22 @@ class GpuFaultNoted(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class IdleNoted(JobEvent):
+    """All GPUs of the job have done nothing since then; if that stays so it is ended at `until`."""
+
+    attempt: int
+    since: float
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleEnded(JobEvent):
+    """Some GPU of the job works again."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
     """Somebody or something wants the attempt to end; the job ends when its processes have.
 
@@ -493,6 +509,8 @@ Event = (
     | CheckpointSaved
     | AttemptExited
     | GpuFaultNoted
+    | IdleNoted
+    | IdleEnded
     | StopRequested
     | PreemptionPlanned
     | PreemptionDropped

@@ -8,6 +8,7 @@ import numpy as np
 
 from controller.core.columns import ALL, Columns
 from controller.core.heed import HEED_HINT, nobody_heeds
+from controller.core.idling import told as idles
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
@@ -28,7 +29,7 @@ EXAMPLES = 3
 def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
     """The dominant reason, and for a waiting job the nodes each filter took."""
     if job.state is not JobState.QUEUED:
-        return Why(job.reason, _told(state, job))
+        return Why(job.reason, _told(state, job, now))
     if job.held:
         return Why(Reason.HELD, "held: release it to let it start")
     if job.wait.gates:
@@ -172,11 +173,13 @@ def _making_room(state: State, job: Job, now: float) -> str:
     return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
 
 
-def _told(state: State, job: Job) -> str:
+def _told(state: State, job: Job, now: float) -> str:
     if job.detail:
         return job.detail
     if job.reason is Reason.GRACE:
         return f"makes room: preempted by {job.stopped_by}"
+    if job.idle_since is not None:
+        return f"running on {', '.join(job.members)}; {idles(job, now)}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
     silent = [node for node in silent if not node.up]
     if silent:

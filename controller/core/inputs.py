@@ -226,6 +226,23 @@ class ResumeGpu:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusIdle:
+    """All GPUs of a job have done nothing since then, which is long enough to be told."""
+
+    job: int
+    attempt: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpusBusy:
+    """A GPU of a job that was told to idle works again."""
+
+    job: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class DataFound:
     """A path that jobs wait for is there."""
 
@@ -298,6 +315,8 @@ Input = (
     | AgentSaidHello
     | AgentReported
     | GpuReported
+    | GpusIdle
+    | GpusBusy
     | DataFound
     | GpuTroubled
     | GpuLooked

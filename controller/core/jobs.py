@@ -99,6 +99,9 @@ class Job:
     """Who was to leave for that."""
     stop_by: float | None = None
     """When the room of a waiting job with a claim is free, or a preempted one gone, at the latest."""
+    idle_since: float | None = None
+    """Since when the GPUs of its attempt have done nothing, and when it is ended for that."""
+    idle_until: float | None = None
     yields_to: tuple[int, ...] = ()
     """The jobs for whose sake this one is being ended; a gang may make room for several."""
     preemptions: tuple[JobPreempted, ...] = ()

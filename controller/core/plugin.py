@@ -12,6 +12,7 @@ from controller.core.estimates import BY_LIMIT, Estimating
 from controller.core.events import AS_IT_IS, Overcommit
 from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.health import USUAL_CARE, Care
+from controller.core.idling import USUAL_IDLING, Idling
 from controller.core.losses import NO_LOSSES, Losses
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
@@ -156,5 +157,7 @@ class Pipeline:
     guards: Guards = Guards()
     waiting: WaitRules = WAIT_RULES
     """What applies to jobs that wait for something."""
+    idling: Idling = USUAL_IDLING
+    """What follows when jobs let their GPUs idle."""
     care: Care = USUAL_CARE
     """How sick GPUs are treated."""

@@ -102,6 +102,8 @@ class JobRecord:
     from_queue: tuple[str, ...] = ()
     predicted_s: float | None = None
     planned_s: float | None = None
+    idle_since: float | None = None
+    idle_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.from_queue,
         job.predicted_s,
         job.planned_s,
+        idle_since=job.idle_since,
+        idle_until=job.idle_until,
     )
     return JobRow(
         id=job.id,
@@ -245,6 +249,8 @@ def job_of(row: JobRow) -> Job:
         charge=record.charge,
         spent_gpu_s=record.spent_gpu_s,
         spent_wh=record.spent_wh,
+        idle_since=record.idle_since,
+        idle_until=record.idle_until,
         from_queue=record.from_queue,
         predicted_s=record.predicted_s,
         planned_s=record.planned_s,

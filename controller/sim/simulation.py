@@ -15,7 +15,7 @@ from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
 from controller.core.jobs import NEVER
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
-from wire.frames import AttemptStatus, CheckGpu, NodeFacts
+from wire.frames import AttemptStatus, CheckGpu, NodeFacts, Note
 
 NEWS, REQUEST = 0, 1
 """At the same moment what nodes tell comes before what users ask, and one cycle follows both."""
@@ -102,8 +102,8 @@ class Simulation:
                 status: AttemptStatus | None = agent.start(
                     effect.launch.key, effect.launch.time_limit_s, self.now
                 )
-            elif isinstance(effect.frame, CheckGpu):
-                continue  # virtual GPUs never fall ill
+            elif isinstance(effect.frame, CheckGpu | Note):
+                continue  # virtual GPUs never fall ill, and nobody reads what virtual jobs are told
             else:
                 status = agent.obey(effect.frame, self.now)
             if status is not None:

@@ -159,3 +159,31 @@ def corral(system: System, *words: str) -> str:
     """What the command prints."""
     asked = [sys.executable, "-m", "cli", "--url", f"unix://{system.socket}", *words]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+
+def test_gpus_that_idle_are_flagged_told_and_taken_back(
+    build: Callable[..., System], rig: Rig, tmp_path: Path
+) -> None:
+    system = build("gpu01")
+    system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 3_600.0}
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.start()
+    rig.say(0, busy=0)
+    rig.say(1, busy=0)
+    job = submit(system, "echo begun >&2; sleep 1000", gpus=1)
+    system.await_jobs([job], JobState.RUNNING)
+    system.until(lambda: system.jobs()[job].idle_since, "it is flagged")
+    assert "(idle " in corral(system, "queue")
+    assert "have done nothing for" in corral(system, "job", "show", str(job))
+    log = lambda: corral(system, "job", "logs", str(job), "--stderr")  # noqa: E731
+    system.until(lambda: "corral: its GPUs have done nothing" in log(), "it is told")
+    assert f"the GPUs of job {job} have done nothing" in corral(system, "events")
+    held = system.jobs()[job].held[0].gpus[0].index
+    rig.say(held, busy=70)
+    system.until(lambda: system.jobs()[job].idle_since is None, "it works again")
+    system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 0.5}
+    system.stop()
+    system.start()
+    rig.say(held, busy=0)
+    ended = system.await_jobs([job])[job]
+    assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)

@@ -48,6 +48,10 @@ class PastAgents:
 
     # --- what the record tells again ---
 
+    def attempt(self, job: int) -> int:
+        """The attempt that the job is at now."""
+        return self.state.jobs[job].attempt
+
     def silence(self, node: str, at: float) -> float:
         """For how long nobody had heard of a node: a little more than the journal's clock says."""
         aways = self._history.aways[node]

@@ -32,6 +32,7 @@ class Past(Protocol):
 class Agents(Protocol):
     """What agents would tell, when they told something then."""
 
+    def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
     def hello(self, event: events.NodeJoined) -> Input | None: ...
     def ready(self, event: events.MemberReady) -> Input | None: ...
@@ -188,6 +189,15 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         Trace(events.CheckpointSaved, lambda event, agents: agents.saved(event)),
         Trace(events.AttemptExited, lambda event, agents: agents.exited(event)),
     ),
+    inputs.GpusIdle: (
+        Trace(events.IdleNoted, lambda event, _: inputs.GpusIdle(event.job, event.attempt, event.since)),
+        Trace(
+            events.StopRequested,
+            lambda event, agents: inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
+            lambda event, _: event.reason is Reason.IDLE,
+        ),
+    ),
+    inputs.GpusBusy: (Trace(events.IdleEnded, lambda event, _: inputs.GpusBusy(event.job, event.attempt)),),
     inputs.DataFound: (
         Trace(
             events.DependencyDecided,

@@ -64,6 +64,8 @@ TOLD: list[tuple[Event, str]] = [
         events.CheckpointSaved(7, 1.0, 1, "a", Checkpoint("/shared/7/step-1", 10, 0.5)),
         "job 7 saved /shared/7/step-1",
     ),
+    (events.IdleNoted(7, 3_601.0, 1, 1.0), "the GPUs of job 7 have done nothing for 1h00m"),
+    (events.IdleEnded(7, 1.0, 1), "the GPUs of job 7 work again"),
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
