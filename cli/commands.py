@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "shares": ("cli.shares", "Show who may have how much and who had it; change weights."),
     "licences": ("cli.licences", "Show licences: how many there are, and who holds them."),
     "reserve": ("cli.reserve", "Keep nodes for a time: for users, projects or maintenance."),
+    "rebalance": ("cli.rebalance", "Show which running jobs could be moved, and what for; move them."),
     "usage": ("cli.usage", "Show GPU-hours, how well they were used, and their energy."),
     "report": ("cli.report", "Show how good estimates have been."),
     "events": ("cli.events", "Show what happened; follow what happens."),

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.tables import clock, cores, elapsed, exit_text
-from wire.api import Held, JobDetail, JobView, NodeView, Ousted, Preempted, Why
+from wire.api import Held, JobDetail, JobView, Moved, NodeView, Ousted, Preempted, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
 from wire.gangs import MemberFailure
@@ -37,6 +37,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("attempt", str(job.attempt or "")),
         ("restarts", str(job.restarts or "")),
         ("preempted", "\n".join(map(_preempted, detail.preemptions))),
+        ("moves", "\n".join(map(_moved, detail.moves))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
         ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
@@ -225,6 +226,13 @@ def _checkpoint(saved: Checkpoint | None) -> str:
 
 def _preempted(each: Preempted) -> str:
     return f"{clock(each.at)} by {each.by}, attempt {each.attempt}: {each.gpu_hours:.1f} GPU-hours lost"
+
+
+def _moved(each: Moved) -> str:
+    came = "under way" if each.done_at is None else f"runs there since {clock(each.done_at)}"
+    outcome = f"undone: {each.undone}" if each.undone else came
+    way = f"{','.join(each.origin)} to {','.join(each.to)}"
+    return f"{clock(each.at)} {way}, attempt {each.attempt}: {outcome}"
 
 
 def _gang(spec: JobSpec) -> str:

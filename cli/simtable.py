@@ -66,6 +66,7 @@ def _facts(run: Body) -> list[tuple[str, str]]:
         ("makespan", duration(run["makespan_s"])),
         ("fairness", f"{run['fairness']:.3f} between users"),
         ("preemptions", f"{run['preemptions']:,}, {run['gpu_hours_lost']:,.1f} GPU-hours lost"),
+        ("moves", f"{run['moves']:,} of these" if run["moves"] else ""),
         ("CPU time", f"{run['cpu_s']:.2f}s"),
     ]
 

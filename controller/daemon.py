@@ -21,6 +21,7 @@ from controller.core.jobs import NEVER, Job
 from controller.core.losses import overdue
 from controller.core.notes import noted
 from controller.core.plugin import Pipeline
+from controller.core.rebalancing import AUTO
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
 from controller.core.state import State
@@ -73,6 +74,7 @@ class Daemon:
         self._silent: dict[str, float] = {}
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None
+        self._balancing: asyncio.TimerHandle | None = None
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
         self.idleness = IdleWatch(pipeline.idling.after_s, self._jobs, self.tell)
         self.engine: Engine
@@ -242,6 +244,7 @@ class Daemon:
 
     async def run(self) -> None:
         """Decide and commit until stop(); returns when all that came in is done."""
+        self._rebalance_later()
         for node in self.state.nodes:
             self._begin_silence(node.name)  # whoever was away before: how long, nobody can tell
         self.idleness.open(self.now)
@@ -265,9 +268,22 @@ class Daemon:
             if self._full is not None:
                 await self._await_room()
 
+    def _rebalance_later(self) -> None:
+        """Where that is wanted: now and then whatever can be proposed is done."""
+        rules = self._pipeline.rebalance
+        if rules.mode == "auto":
+            loop = asyncio.get_running_loop()
+            self._balancing = loop.call_later(rules.interval_s, self._rebalance)
+
+    def _rebalance(self) -> None:
+        self.tell(inputs.Rebalance(AUTO))
+        self._rebalance_later()
+
     def stop(self) -> None:
         """Take no more inputs; run() ends once the inbox is empty."""
         self._stopping = True
+        if self._balancing is not None:
+            self._balancing.cancel()
         if self._counting is not None:
             self._counting.cancel()
         self.idleness.close()

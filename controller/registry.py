@@ -33,6 +33,7 @@ from controller.core.health import Action, Care
 from controller.core.idling import Idling, Reclaim
 from controller.core.losses import Losses
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
+from controller.core.proposals import RebalanceRules
 from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
 from controller.core.shares import Sharing
@@ -111,6 +112,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_most=section.waiting.promote_most,
         ),
         idling=Idling(config.gpus.idle_after_s, Reclaim(config.gpus.idle), config.gpus.idle_grace_s),
+        rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
     )
     problems += _check_filters([each.name for each in section.filters], source)

@@ -259,6 +259,29 @@ class Preempted:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """A job that was told to go on elsewhere, and what came of it."""
+
+    job: int
+    label: str
+    name: str
+    user: str
+    proposal: str
+    kind: str
+    at: float
+    attempt: int
+    origin: tuple[str, ...]
+    to: tuple[str, ...]
+    gpu_hours: float
+    """What that was to cost."""
+    for_job: Optional[int] = None
+    node: str = ""
+    done_at: Optional[float] = None
+    """When it ran there; neither this nor `undone`: it is under way."""
+    undone: str = ""
+
+
+@dataclass(frozen=True)
 class Ousted:
     """A running job that would be ended, for which job, and what that would lose now."""
 
@@ -284,6 +307,7 @@ class JobDetail:
     """How long it is likely to run, by what is known of its like; or was, when it got its place."""
     planned_s: Optional[float] = None
     """How long plans count on a running job; None: as long as it may run."""
+    moves: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -747,3 +771,76 @@ class Health:
     seq: int
     user: str = ""
     role: str = ""
+
+
+@dataclass(frozen=True)
+class MoveView:
+    """One job that would move: from what it holds to what would be kept for it, and what that costs."""
+
+    job: int
+    label: str
+    name: str
+    user: str
+    origin: tuple[Held, ...]
+    target: tuple[Held, ...]
+    gpu_hours: float
+
+
+@dataclass(frozen=True)
+class SpreadView:
+    """How what is free lies: GPUs wholly free, those of nodes wholly free, and the part not on such nodes."""
+
+    free_gpus: int
+    whole_gpus: int
+    fragmentation: float
+
+
+@dataclass(frozen=True)
+class ProposalView:
+    """Jobs that could be moved, at what cost, and what for; each proposal by itself."""
+
+    id: str
+    kind: str
+    moves: tuple[MoveView, ...]
+    gpu_hours: float
+    worth: float
+    """GPU-hours: earlier start, earlier end of a drain, GPUs gathered."""
+    before: SpreadView
+    after: SpreadView
+    for_job: Optional[int] = None
+    label: str = ""
+    name: str = ""
+    """The job that starts because of it."""
+    place: tuple[Held, ...] = ()
+    node: str = ""
+    """The node that empties, or whose load is lightened."""
+    rest: int = 0
+    """Jobs that stay there all the same."""
+    earlier_s: Optional[float] = None
+    """By how much sooner; None where nobody knows when it would be otherwise."""
+    gap: Optional[tuple[float, float]] = None
+    """The difference between the loads of nodes, before and after."""
+
+
+@dataclass(frozen=True)
+class RebalanceView:
+    """What could be done now, and the latest that was."""
+
+    mode: str
+    proposals: tuple[ProposalView, ...]
+    moves: tuple[Moved, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class RebalanceRequest:
+    """Body of run: one proposal, or empty: whatever can be proposed."""
+
+    proposal: str = ""
+
+
+@dataclass(frozen=True)
+class Rebalanced:
+    """The moves that have begun."""
+
+    moves: tuple[Moved, ...]

@@ -33,6 +33,9 @@ from wire.api import (
     QuotaChange,
     QuotaList,
     QuotaView,
+    Rebalanced,
+    RebalanceRequest,
+    RebalanceView,
     ReservationList,
     ReservationView,
     ReserveRequest,
@@ -224,6 +227,14 @@ class Client:
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
         """Keep nodes for a time."""
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
+
+    def rebalance(self) -> RebalanceView:
+        """What could be moved now and what for, and the latest moves."""
+        return self._get(RebalanceView, "/v1/rebalance")
+
+    def run_rebalance(self, proposal: str = "") -> Rebalanced:
+        """Do one proposal, or whatever can be proposed."""
+        return self._post(Rebalanced, "/v1/rebalance/run", RebalanceRequest(proposal))
 
     def cancel_reservation(self, name: str) -> ReservationView:
         """Keep them no longer; it is shown as it was."""

@@ -62,6 +62,7 @@ class Reason(str, enum.Enum):
     PREEMPTED = "preempted"
     PREEMPTING = "preempting"
     GRACE = "grace"
+    MOVING = "moving"
     EVICTED = "evicted"
     IDLE = "idle"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from controller.api.call import Call
 from controller.api.errors import Rejected
 from controller.api.outcomes import outcomes
-from controller.api.views import job_view, public
+from controller.api.views import job_view, moved_view, public
 from controller.core import inputs
 from controller.core.edits import edited
 from controller.core.inputs import Input, Refusal
@@ -102,7 +102,8 @@ async def show(call: Call) -> JobDetail:
     why = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
-    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history, predicted, planned)
+    moves = tuple(moved_view(job, each) for each in job.moves)
+    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history, predicted, planned, moves)
 
 
 async def cancel(call: Call) -> JobView:

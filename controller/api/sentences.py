@@ -90,6 +90,25 @@ def _preemption_planned(facts: Facts) -> str:
     return f"job {facts['job']} gets {nodes} from job {victims}: {lost:.1f} GPU-hours lost"
 
 
+def _rebalance_planned(facts: Facts) -> str:
+    jobs = ", ".join(map(str, facts["moves"]))
+    what = {"drain": "empty node {node}", "load": "lighten node {node}", "defragment": "empty node {node}"}
+    aim = f"let job {facts['for_job']} start" if facts["for_job"] else what[facts["kind"]].format(**facts)
+    cost = f"{facts['gpu_hours']:.1f} GPU-hours lost"
+    return f"{facts['by']} moves job {jobs} to {aim} (rebalancing {facts['proposal']}): {cost}"
+
+
+def _move_planned(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    return f"job {facts['job']} is to move to {nodes}, which is kept for it (rebalancing {facts['proposal']})"
+
+
+def _move_undone(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    then = f"it goes back to {nodes}" if nodes else "it waits in its old place in the queue"
+    return f"job {facts['job']} is not moved: {facts['why']}; {then}"
+
+
 def _job_shrunk(facts: Facts) -> str:
     nodes, lost = ", ".join(facts["nodes"]), facts["gpu_hours"]
     return f"job {facts['job']} gives up {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
@@ -197,6 +216,9 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "PreemptionDropped": lambda facts: (
         f"no room is kept for job {facts['job']} any more{_because(facts['why'])}"
     ),
+    "RebalancePlanned": _rebalance_planned,
+    "MovePlanned": _move_planned,
+    "MoveUndone": _move_undone,
     "JobShrunk": _job_shrunk,
     "JobGrew": _job_grew,
     "JobPreempted": _job_preempted,

@@ -9,11 +9,12 @@ from dataclasses import replace
 from controller.core.columns import ABSENT
 from controller.core.doctor import sick
 from controller.core.engine import Engine
+from controller.core.events import Allocation
 from controller.core.explain import reason_of
-from controller.core.jobs import Job, Member
+from controller.core.jobs import Job, Move
 from controller.core.nodes import Node
 from controller.core.state import State
-from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, NodeView
+from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, Moved, NodeView
 from wire.frames import GpuFacts, GpuProcess, GpuSample, GpuUse
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, NodeState
@@ -51,7 +52,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         index=job.index,
         quality=job.quality,
         restarts=job.wait.restarts,
-        held=tuple(_held(engine.state, member) for member in job.members.values()),
+        held=tuple(held_view(engine.state, member.allocation) for member in job.members.values()),
         preempted=len(job.preemptions),
         gpu_hours=_gpu_hours(job),
         use=_use(job),
@@ -87,8 +88,29 @@ def _nodes_asked(engine: Engine, job: Job) -> int:
     return shape.nodes if shape else 1
 
 
-def _held(state: State, member: Member) -> Held:
-    allocation = member.allocation
+def moved_view(job: Job, move: Move) -> Moved:
+    """One time that the job was told to go on elsewhere."""
+    return Moved(
+        job.id,
+        job.label,
+        job.name,
+        job.user,
+        move.proposal,
+        move.kind,
+        move.at,
+        move.attempt,
+        tuple(each.node for each in move.origin),
+        move.to,
+        move.gpu_hours,
+        move.for_job,
+        move.node,
+        move.done_at,
+        move.undone,
+    )
+
+
+def held_view(state: State, allocation: Allocation) -> Held:
+    """What is held or kept on one node."""
     node = state.nodes.get(allocation.node)
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node and allocation.gpus else {}
     return Held(

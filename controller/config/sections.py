@@ -317,6 +317,22 @@ class PreemptionSection(Section):
     window_s: float = Field(3_600.0, gt=0, le=31_536_000)
 
 
+class RebalanceSection(Section):
+    """Whether running jobs may be moved to other places, and at what price. They are not, by default."""
+
+    mode: Literal["off", "propose", "auto"] = "off"
+    interval_s: float = Field(300.0, ge=1, le=604_800)
+    kinds: list[Literal["defragment", "drain", "load"]] = ["defragment", "drain"]
+    max_moves: int = Field(4, ge=1, le=1_000)
+    max_gpu_hours: float = Field(8.0, ge=0, le=1_000_000)
+    min_ratio: float = Field(2.0, ge=0, le=1_000_000)
+    restart_s: float = Field(60.0, ge=0, le=86_400)
+    horizon_s: float = Field(86_400.0, ge=1, le=31_536_000)
+    gathered_hours: float = Field(1.0, ge=0, le=1_000)
+    load_gap: float = Field(0.5, gt=0, le=1)
+    without_checkpoint: bool = False
+
+
 def _hook(command: list[str]) -> list[str]:
     if command and not command[0].startswith("/"):
         raise ValueError(
@@ -478,6 +494,7 @@ class Config(BaseSettings):
     quota: QuotaSection = QuotaSection()
     licences: dict[LicenceName, LicenceCount] = {}
     preemption: PreemptionSection = PreemptionSection()
+    rebalance: RebalanceSection = RebalanceSection()
     fair_share: FairShareSection = FairShareSection()
     jobs: JobsSection = JobsSection()
     gpus: GpusSection = GpusSection()

@@ -115,7 +115,8 @@ class Allowance:
         """What room is kept for already, by tenant; for others than this job."""
         kept: dict[Key, list[int]] = {}
         for each in self._state.claims:
-            if job is None or each != job.id:
+            # Who is being moved is counted with what it still holds.
+            if (job is None or each != job.id) and not self._state.jobs[each].unended:
                 self._keep(kept, self._state.jobs[each])
         return kept
 

@@ -10,7 +10,8 @@ from controller.core import events
 from controller.core.events import Event
 from controller.core.gates import FRESH, Wait, closed, opened
 from controller.core.health import Condition
-from controller.core.jobs import Job, Member, newest
+from controller.core.jobs import Job, Member, Move, newest
+from controller.core.licences import holds
 from controller.core.marks import Marks
 from controller.core.nodes import Node
 from controller.core.requests import relaxed
@@ -207,6 +208,8 @@ def _run(state: State, job: Job, at: float) -> None:
     _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     job.started_at = at
     state.note_elastic(job)
+    if job.move is not None and job.attempt > job.move.attempt:
+        job.moves = (*job.moves[:-1], replace(job.move, done_at=at))
 
 
 def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
@@ -231,7 +234,7 @@ def _attempt_exited(state: State, event: events.AttemptExited) -> None:
     if job.ask.part.social:
         state.nodes.company.leave(job.ask.part, event.node)
     state.accounts.free(job, member.allocation, event.at)
-    if not job.unended:
+    if not holds(job):
         state.licences.give(job.ask.licences)
 
 
@@ -257,7 +260,7 @@ def _stop_requested(state: State, event: events.StopRequested) -> None:
     if event.reason is Reason.USER:
         job.reason = Reason.CANCELLING
     elif event.reason is Reason.PREEMPTED:
-        job.reason = Reason.GRACE
+        job.reason = Reason.MOVING if job.claim else Reason.GRACE
         state.preempted_at.append(event.at)
         if len(state.preempted_at) > 2 * RATED:
             del state.preempted_at[:RATED]
@@ -284,21 +287,79 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 def _unclaim(state: State, job: Job) -> None:
     if not job.claim:
         return
-    state.unexpect(job)
+    if not job.unended:  # else it is being moved, and still holds what it held before
+        state.unexpect(job)
+        state.licences.give(job.ask.licences)
+        job.stop_by = None
     for allocation in job.claim:
         state.nodes.unclaim(job.id, allocation.node)
         if job.ask.part.social:
             state.nodes.company.leave(job.ask.part, allocation.node)
-    job.claim, job.claim_from, job.claim_quality, job.stop_by = (), (), 0, None
+    job.claim, job.claim_from, job.claim_quality = (), (), 0
     del state.claims[job.id]
-    state.licences.give(job.ask.licences)
 
 
 def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
     job = state.jobs[event.job]
     _unclaim(state, job)
-    job.reason = Reason.NEW
-    state.enqueue(job)
+    if job.state is JobState.QUEUED:
+        job.reason = Reason.NEW
+        state.enqueue(job)
+
+
+def _move_planned(state: State, event: events.MovePlanned) -> None:
+    job = state.jobs[event.job]
+    origin = tuple(member.allocation for member in job.running)
+    to = tuple(allocation.node for allocation in event.allocations)
+    job.moves += (
+        Move(
+            event.proposal,
+            event.kind,
+            event.at,
+            event.attempt,
+            origin,
+            job.quality or 0,
+            to,
+            event.gpu_hours,
+            event.for_job,
+            event.node,
+        ),
+    )
+    _keep_place(state, job, event.allocations, event.quality)
+
+
+def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
+    """The job starts there next. What it still holds on the same nodes does not count twice."""
+    job.claim, job.claim_quality = allocations, quality
+    job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
+    for allocation in allocations:
+        state.nodes.claim(job.id, allocation, [job.id])
+        if job.ask.part.social:
+            state.nodes.company.enter(job.ask.part, allocation.node)
+    state.claims[job.id] = None
+    if not job.unended:
+        state.licences.take(job.ask.licences)
+
+
+def _move_undone(state: State, event: events.MoveUndone) -> None:
+    job = state.jobs[event.job]
+    _unclaim(state, job)
+    job.moves = (*job.moves[:-1], replace(job.moves[-1], undone=event.why))
+    if event.allocations:
+        state.queue.remove(job.id)
+        _keep_place(state, job, event.allocations, job.moves[-1].quality)
+        _wait_for_place(state, job, event.at)
+    elif job.state is JobState.QUEUED:
+        job.reason, job.detail = Reason.NEW, f"was not moved: {event.why}"
+        state.enqueue(job)
+
+
+def _wait_for_place(state: State, job: Job, at: float) -> None:
+    """A job that has ended where it was starts in the place that is kept for it when a cycle looks next."""
+    if job.state is JobState.QUEUED:
+        job.reason, job.stop_by = Reason.MOVING, at
+        state.expect(job)
+        state.nodes.stirred.add(job.id)
 
 
 def _job_preempted(state: State, event: events.JobPreempted) -> None:
@@ -325,6 +386,8 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
         wait = replace(wait, gates=closed(wait.gates, Reason.BACKOFF))
     job.wait = wait
     _admit(state, job, event.at)
+    if job.claim:
+        _wait_for_place(state, job, event.at)
 
 
 def _job_ended(state: State, event: events.JobEnded) -> None:
@@ -336,6 +399,8 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     _stop_charging(state, job, event.at)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     job.idle_since = job.idle_until = None
+    if job.move is not None:
+        job.moves = (*job.moves[:-1], replace(job.move, undone="the job ended before"))
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
     state.estimates.settle(job, event.state, event.reason, event.at)
@@ -382,7 +447,9 @@ def _node_went_away(state: State, event: events.NodeWentAway) -> None:
 
 
 def _node_went_down(state: State, event: events.NodeWentDown) -> None:
-    state.nodes.by_name[event.node].down = True
+    node = state.nodes.by_name[event.node]
+    node.down = True
+    state.nodes.stirred.update(node.claims)
 
 
 def _node_declared_lost(state: State, event: events.NodeDeclaredLost) -> None:
@@ -469,6 +536,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.StopRequested: _stop_requested,
     events.PreemptionPlanned: _preemption_planned,
     events.PreemptionDropped: _preemption_dropped,
+    events.MovePlanned: _move_planned,
+    events.MoveUndone: _move_undone,
     events.JobShrunk: _job_shrunk,
     events.JobGrew: _job_grew,
     events.JobPreempted: _job_preempted,
@@ -487,6 +556,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
     events.ShareSet: _share_set,
+    # A summary for people: what follows from it is told job by job.
+    events.RebalancePlanned: lambda _state, _event: None,
     events.PluginFailed: lambda _state, _event: (
         None
     ),  # the pipeline's watch knows: state does not depend on it

@@ -67,9 +67,10 @@ def _check_claims(state: State) -> list[str]:
     if {job for job, _ in kept} != set(state.claims):
         wrong.append("the claims are not those of the jobs that have one")
     wrong += [
-        f"job {job} has a claim, but does not wait"
+        f"job {job} has a claim, but neither waits nor is being moved"
         for job in state.claims
-        if state.jobs[job].state is not JobState.QUEUED or state.jobs[job].held
+        if state.jobs[job].held
+        or (state.jobs[job].state is not JobState.QUEUED and state.jobs[job].stopping is None)
     ]
     for node in state.nodes:
         for victim, claimant in node.leaving.items():

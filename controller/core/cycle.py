@@ -11,12 +11,14 @@ from controller.core.estimates import outlived
 from controller.core.events import (
     JobGrew,
     JobPlaced,
+    MoveUndone,
     PredictionOutlived,
     PreemptionDropped,
     PreemptionPlanned,
 )
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
+from controller.core.moving import undone
 from controller.core.passing import Walk
 from controller.core.placement import Place, Placer, Shape
 from controller.core.plan import Plan
@@ -30,7 +32,7 @@ from controller.core.standing import placing
 from controller.core.state import State
 from wire.words import Reason
 
-Step = JobPlaced | PredictionOutlived | JobGrew | PreemptionPlanned | PreemptionDropped
+Step = JobPlaced | PredictionOutlived | JobGrew | PreemptionPlanned | PreemptionDropped | MoveUndone
 
 
 class Cycle:
@@ -172,10 +174,16 @@ class Cycle:
 
     def _claimed(self, now: float) -> Iterator[Step]:
         """Start those for whom room was made, once it is free; let go of what has become of no use."""
-        for job in self._stirred():
-            over = self.allowance.over(job, now)
+        stirred = self._stirred()
+        for job in stirred:
+            if not job.claim:
+                continue  # it was somebody's who goes back there
+            over = None if job.unended else self.allowance.over(job, now)
             broken = str(over) if over else self.preemption.broken(job) or self._reserved(job, now)
-            if broken:
+            if broken and job.move is not None:
+                yield from undone(self.state, self.placer, job, broken, now)
+                stirred += [job] if job.claim else []  # it may start at once where it was
+            elif broken:
                 yield PreemptionDropped(job.id, now, broken)
             elif self.preemption.ready(job):
                 yield self.placed(job.id, Place(job.claim, job.claim_quality), now)

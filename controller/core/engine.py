@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core import events, gangs, inputs, losses, reserving
+from controller.core import events, gangs, inputs, losses, moving, reserving
 from controller.core.admission import added_labels, admit, over_quota, wrong_tenant
 from controller.core.apply import apply
 from controller.core.cycle import Cycle
@@ -24,11 +24,12 @@ from controller.core.keeper import Keeper
 from controller.core.launch import Launch, starts_of
 from controller.core.licences import unobtainable
 from controller.core.marks import mark_problem
+from controller.core.nodes import JUST_STARTED
 from controller.core.outcome import PREEMPTED, SHRUNK, goes_on, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
 from controller.core.preemption import UNGUARDED, NotAbove, Preemption
-from controller.core.records import JUST_STARTED
+from controller.core.rebalancing import Rebalancing
 from controller.core.requests import Ask, relaxed
 from controller.core.restarts import restarted
 from controller.core.saving import saved
@@ -69,6 +70,7 @@ class Engine:
         self.doctor = Doctor(state, pipeline.care, self._record, self._order)
         self.overseer = Overseer(state, pipeline.idling, self._record, self._order, self._stop)
         self.keeper = Keeper(state, pipeline.waiting, self._record, self._stop)
+        self.rebalancing = Rebalancing(state, self.placer, self.cycle, self._record, self._stop)
 
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already holds the events that come back."""
@@ -164,6 +166,7 @@ class Engine:
                 events.JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}")
             )
         elif job.stopping is not Reason.USER:
+            self._unclaim(job, f"cancelled by {given.by}", now)
             self._stop(job, Reason.USER, given.by, now)
         return Accepted((job.id,))
 
@@ -197,8 +200,13 @@ class Engine:
         self._stop(job, Reason.PREEMPTED, given.by, now, now + self.cycle.preemption.grace(job))
         return Accepted((job.id,))
 
-    def _unclaim(self, job: Job, why: str, now: float) -> None:
-        if job.claim:
+    def _unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
+        """Keep nothing for the job there any more; who was moved to a node that is lost may go back."""
+        if job.move is not None:
+            back = lost != "" and all(each.node != lost for each in job.move.origin)
+            for event in moving.undone(self.state, self.placer, job, why, now, back=back):
+                self._record(event)
+        elif job.claim:
             self._record(events.PreemptionDropped(job.id, now, why))
 
     def _edit(self, given: inputs.Edit, now: float) -> Reply:
@@ -266,7 +274,9 @@ class Engine:
                 events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints)
             )
             for claimant in sorted(self.state.nodes.by_name[given.node].claims):
-                self._unclaim(self.state.jobs[claimant], f"node {given.node} is configured otherwise", now)
+                self._unclaim(
+                    self.state.jobs[claimant], f"node {given.node} is configured otherwise", now, given.node
+                )
             self._evict(given.node, now)
         return Accepted()
 
@@ -285,7 +295,7 @@ class Engine:
                 f"'corral nodes drain {given.node}' lets them end, or cancel them.",
             )
         for claimant in sorted(node.claims):
-            self._unclaim(self.state.jobs[claimant], f"node {given.node} is removed", now)
+            self._unclaim(self.state.jobs[claimant], f"node {given.node} is removed", now, given.node)
         self._record(events.NodeRemoved(given.node, now, given.by))
         return Accepted()
 
@@ -300,7 +310,7 @@ class Engine:
             return Refusal("invalid", nobody_heeds("taints"), f"taints.{taint}", HEED_HINT)
         self._record(events.NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
         for claimant in sorted(self.state.nodes.by_name[given.node].claims):
-            self._unclaim(self.state.jobs[claimant], f"node {given.node} was marked", now)
+            self._unclaim(self.state.jobs[claimant], f"node {given.node} was marked", now, given.node)
         self._evict(given.node, now)
         return Accepted()
 
@@ -351,6 +361,9 @@ class Engine:
     def _cancel_reservation(self, given: inputs.CancelReservation, now: float) -> Reply:
         return reserving.cancel(self.state, given, now, self._record)
 
+    def _rebalance(self, given: inputs.Rebalance, now: float) -> Reply:
+        return self.rebalancing.run(given, now)
+
     # --- what agents tell ---
 
     def _agent_said_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply:
@@ -360,7 +373,9 @@ class Engine:
         rebooted = before is not None and before.boot_id != hello.boot_id
         if before is not None and before.facts != hello.facts:
             for claimant in sorted(before.claims):
-                self._unclaim(self.state.jobs[claimant], f"node {given.node} is not what it was", now)
+                self._unclaim(
+                    self.state.jobs[claimant], f"node {given.node} is not what it was", now, given.node
+                )
         had = {} if before is None else {gpu.uuid: gpu for gpu in before.facts.gpus}
         self._record(
             events.NodeJoined(
@@ -459,8 +474,13 @@ class Engine:
         else:
             outcome = outcome_of(job, now)
             again = requeued(job, outcome) or elsewhere(job, outcome)
+            again = again or losses.anew(job, outcome) or moving.requeued(job, outcome)
             idled = reclaimed(job, outcome, self.pipeline.idling)
-            self._record(again or idled or losses.anew(job, outcome) or restarted(job, outcome) or outcome)
+            self._record(again or idled or restarted(job, outcome) or outcome)
+        if job.move is not None and job.attempt > job.move.attempt:
+            why = job.detail or job.reason.value.replace("_", " ")
+            for event in moving.undone(self.state, self.placer, job, why, now, back=not job.held):
+                self._record(event)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
         return self.doctor.reported(given, now)
@@ -623,6 +643,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.UnsetQuota: Engine._unset_quota,
     inputs.Reserve: Engine._reserve,
     inputs.CancelReservation: Engine._cancel_reservation,
+    inputs.Rebalance: Engine._rebalance,
     inputs.AgentSaidHello: Engine._agent_said_hello,
     inputs.AgentReported: Engine._agent_reported,
     inputs.GpuReported: Engine._gpu_reported,

@@ -271,6 +271,33 @@ class PreemptionDropped(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class MovePlanned(JobEvent):
+    """The job is told to save its state and end; it starts again on these allocations, which are kept for it.
+
+    `until` is when it is gone at the latest; `for_job` starts, or `node` empties, because it moves.
+    """
+
+    attempt: int
+    allocations: tuple[Allocation, ...]
+    quality: int
+    proposal: str
+    kind: str
+    gpu_hours: float
+    until: float
+    for_job: int | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUndone(JobEvent):
+    """The job does not start where it was to; what it had before is kept for it instead, if that is free."""
+
+    attempt: int
+    why: str
+    allocations: tuple[Allocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
     """What an elastic job runs on these nodes is being ended so that others can run; the rest goes on."""
 
@@ -483,6 +510,22 @@ class ReservationCancelled(ClusterEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class RebalancePlanned(ClusterEvent):
+    """These jobs are moved so that another can start, a node empties, or what is free lies together."""
+
+    proposal: str
+    kind: str
+    by: str
+    moves: tuple[int, ...]
+    gpu_hours: float
+    """What that costs."""
+    worth: float
+    """And what it brings, in the same coin."""
+    for_job: int | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PluginFailed(ClusterEvent):
     """A plugin raised, or answered what cannot be; it is passed over for the cycle, or given up."""
 
@@ -514,6 +557,8 @@ Event = (
     | StopRequested
     | PreemptionPlanned
     | PreemptionDropped
+    | MovePlanned
+    | MoveUndone
     | JobShrunk
     | JobGrew
     | JobPreempted
@@ -532,6 +577,7 @@ Event = (
     | QuotaSet
     | QuotaUnset
     | ShareSet
+    | RebalancePlanned
     | PluginFailed
     | ReservationMade
     | ReservationBegan

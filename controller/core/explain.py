@@ -34,6 +34,8 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.HELD, "held: release it to let it start")
     if job.wait.gates:
         return Why(job.wait.gates[0], kept_out(state, job, now))
+    if job.claim and job.reason is Reason.MOVING:
+        return Why(Reason.MOVING, _moving(state, job))
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, promise, job, now)
@@ -173,7 +175,21 @@ def _making_room(state: State, job: Job, now: float) -> str:
     return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
 
 
+def _moving(state: State, job: Job) -> str:
+    """Where a job goes that was told to, or that could not go there after all."""
+    last = job.moves[-1]
+    if last.undone:
+        nodes, why = ", ".join(each.node for each in last.origin), last.undone
+        return f"goes back to where it was, {nodes}: it could not be moved to {', '.join(last.to)}: {why}"
+    other = state.jobs.get(last.for_job or 0)
+    why = f" so that job {other.label} can start" if other is not None else ""
+    then = "it starts there in the next cycle" if job.state is JobState.QUEUED else "it saves its state first"
+    return f"is moved to {', '.join(last.to)}{why} (rebalancing {last.proposal}): {then}"
+
+
 def _told(state: State, job: Job, now: float) -> str:
+    if job.reason is Reason.MOVING:
+        return _moving(state, job)
     if job.detail:
         return job.detail
     if job.reason is Reason.GRACE:

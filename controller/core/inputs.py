@@ -147,6 +147,14 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Do what a proposal says, if it still holds; without one, whatever can be proposed now."""
+
+    by: str
+    proposal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CancelReservation:
     """Keep them no longer."""
 
@@ -312,6 +320,7 @@ Input = (
     | UnsetQuota
     | Reserve
     | CancelReservation
+    | Rebalance
     | AgentSaidHello
     | AgentReported
     | GpuReported

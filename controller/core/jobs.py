@@ -48,6 +48,31 @@ class Member:
         return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One time that the job was told to go on elsewhere: from which attempt, from where and to where."""
+
+    proposal: str
+    kind: str
+    at: float
+    attempt: int
+    origin: tuple[Allocation, ...]
+    quality: int
+    to: tuple[str, ...]
+    gpu_hours: float
+    for_job: int | None = None
+    node: str = ""
+    done_at: float | None = None
+    """When it ran there."""
+    undone: str = ""
+    """Why it never did."""
+
+    @property
+    def under_way(self) -> bool:
+        """Is it not known yet what comes of it?"""
+        return self.done_at is None and not self.undone
+
+
 @dataclass(slots=True)
 class Job:
     """Mutable, and mutated by apply() alone. `attempt` only ever grows: it is the fencing token."""
@@ -106,6 +131,8 @@ class Job:
     """The jobs for whose sake this one is being ended; a gang may make room for several."""
     preemptions: tuple[JobPreempted, ...] = ()
     """Every attempt that was ended so that others could run."""
+    moves: tuple[Move, ...] = ()
+    """Every attempt that was ended so that the job went on elsewhere."""
 
     @property
     def label(self) -> str:
@@ -121,6 +148,11 @@ class Job:
     def ready(self) -> bool:
         """Only its turn and a place keep it from starting: it takes part in cycles."""
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
+
+    @property
+    def move(self) -> Move | None:
+        """The move that is under way: from the order until the job runs where it was moved to."""
+        return self.moves[-1] if self.moves and self.moves[-1].under_way else None
 
     @property
     def ready_at(self) -> float:

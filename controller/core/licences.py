@@ -29,6 +29,12 @@ class Licences:
         self.total: Mapping[str, int] = {}
         self.used: dict[str, int] = {}
 
+    def copied(self) -> Licences:
+        """The same counts, to go on counting by oneself."""
+        other = Licences()
+        other.total, other.used = self.total, dict(self.used)
+        return other
+
     def take(self, wanted: Wanted) -> None:
         """Somebody holds these now."""
         for name, count in wanted:

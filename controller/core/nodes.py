@@ -24,6 +24,7 @@ from wire.hosts import HostSpec
 from wire.words import WHOLE_GPU, GpuHealth, NodeState
 
 LOG_LIMIT = 65_536
+JUST_STARTED = "the controller has just started"
 NOTHING = NodeFacts(cpu_milli=0, memory_mib=0)
 
 
@@ -64,6 +65,11 @@ class Node:
     def taints(self) -> tuple[Taint, ...]:
         """What the configuration says, beneath what operators set."""
         return self.marks.over_taints()
+
+    @property
+    def expected(self) -> bool:
+        """Has it only not been heard of yet, because the controller has just started?"""
+        return not self.up and not self.down and self.why == JUST_STARTED
 
     @property
     def state(self) -> NodeState:
@@ -202,6 +208,16 @@ class Nodes:
         """The node of that name, if known."""
         return self.by_name.get(name)
 
+    def copied(self) -> Nodes:
+        """The same nodes, on which it can be tried what would fit if: of what is held and kept by now."""
+        other = Nodes()
+        other.mirror(self)
+        for node in self.rows:
+            twin = other.by_name[node.name]
+            twin.held, twin.claims, twin.leaving = dict(node.held), dict(node.claims), dict(node.leaving)
+        other.layout, other.demand, other.company = self.layout, self.demand, self.company.twin()
+        return other
+
     def insert(self, node: Node) -> None:
         """A node that was not known."""
         self.by_name[node.name] = node
@@ -281,7 +297,9 @@ class Nodes:
         """Keep this for the job; those victims that hold something here leave for its sake."""
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
-        node.leaving.update((victim, job) for victim in victims if victim in node.held)
+        for victim in victims:
+            if victim in node.held:
+                node.leaving.setdefault(victim, job)  # who is moved leaves for whoever gets its place
         self.stirred.add(job)
         self._rewrite(node)
 
@@ -290,7 +308,10 @@ class Nodes:
         node = self.by_name[name]
         del node.claims[job]
         for victim in [victim for victim, claimant in node.leaving.items() if claimant == job]:
-            del node.leaving[victim]
+            if victim != job and victim in node.claims:
+                node.leaving[victim] = victim
+            else:
+                del node.leaving[victim]
         self._rewrite(node)
         self.gains += 1
 

@@ -14,6 +14,7 @@ from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.health import USUAL_CARE, Care
 from controller.core.idling import USUAL_IDLING, Idling
 from controller.core.losses import NO_LOSSES, Losses
+from controller.core.proposals import NO_REBALANCING, RebalanceRules
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
 from controller.core.shares import Sharing
@@ -159,5 +160,7 @@ class Pipeline:
     """What applies to jobs that wait for something."""
     idling: Idling = USUAL_IDLING
     """What follows when jobs let their GPUs idle."""
+    rebalance: RebalanceRules = NO_REBALANCING
+    """Whether running jobs may be moved, and at what price."""
     care: Care = USUAL_CARE
     """How sick GPUs are treated."""

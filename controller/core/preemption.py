@@ -139,7 +139,7 @@ class Preemption:
         """Why what is kept for the job is of no use any more; empty while it is."""
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
-            if not node.up or node.drained:
+            if node.drained or (not node.up and not node.expected):
                 return f"node {node.name} is {node.state.value}"
             columns, row = self._state.nodes.columns, node.row
             for hold in allocation.gpus:
@@ -149,9 +149,12 @@ class Preemption:
         return ""
 
     def ready(self, job: Job) -> bool:
-        """Are all gone who held what is kept for the job?"""
+        """Are all gone who held what is kept for the job, and are its nodes there?"""
         nodes = self._state.nodes.by_name
-        return all(job.id not in nodes[each.node].leaving.values() for each in job.claim)
+        gone = not job.unended  # itself, if it is moved
+        return gone and all(
+            nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim
+        )
 
 
 def grace_of(job: Job, guards: Guards) -> float:

@@ -20,10 +20,10 @@ from controller.core.events import (
 )
 from controller.core.gates import FRESH, Wait
 from controller.core.health import Condition
-from controller.core.jobs import Job, Member
+from controller.core.jobs import Job, Member, Move
 from controller.core.licences import counted
 from controller.core.marks import Marks
-from controller.core.nodes import Node
+from controller.core.nodes import JUST_STARTED, Node
 from controller.core.notes import recall
 from controller.core.requests import ask_of, relaxed
 from controller.core.rows import JobRow, NodeRow, NoteRow
@@ -34,7 +34,6 @@ from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
-JUST_STARTED = "the controller has just started"
 REMOVED = "removed"
 """The state of a row whose node is gone; it is overwritten when one of the same name comes."""
 
@@ -69,6 +68,7 @@ class PreemptionRecord:
     stop_by: float | None
     yields_to: tuple[int, ...]
     history: tuple[JobPreempted, ...]
+    moves: tuple[Move, ...] = ()
 
 
 NOTHING = PreemptionRecord((), 0, (), None, (), ())
@@ -183,10 +183,10 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 
 
 def _preemption_record(job: Job) -> PreemptionRecord | None:
-    if not (job.claim or job.preemptions or job.stop_by):
+    if not (job.claim or job.preemptions or job.stop_by or job.moves):
         return None
     return PreemptionRecord(
-        job.claim, job.claim_quality, job.claim_from, job.stop_by, job.yields_to, job.preemptions
+        job.claim, job.claim_quality, job.claim_from, job.stop_by, job.yields_to, job.preemptions, job.moves
     )
 
 
@@ -246,6 +246,7 @@ def job_of(row: JobRow) -> Job:
         stop_by=preemption.stop_by,
         yields_to=preemption.yields_to,
         preemptions=preemption.history,
+        moves=preemption.moves,
         charge=record.charge,
         spent_gpu_s=record.spent_gpu_s,
         spent_wh=record.spent_wh,
@@ -380,16 +381,17 @@ def _restore_claims(state: State) -> None:
             state.nodes.stirred.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    for claimant in [state.jobs[each] for each in state.claims]:
+    # Those who are moved themselves come last: they leave for whoever gets their place.
+    for claimant in sorted((state.jobs[each] for each in state.claims), key=lambda job: bool(job.running)):
         for allocation in claimant.claim:
             node = state.nodes.by_name[allocation.node]
-            node.leaving.update(
-                (victim.job, claimant.id)
-                for victim in claimant.claim_from
-                if victim.job in node.held
-                and state.jobs[victim.job].attempt == victim.attempt
-                and (not victim.nodes or node.name in victim.nodes)
-            )
+            for victim in claimant.claim_from:
+                if (
+                    victim.job in node.held
+                    and state.jobs[victim.job].attempt == victim.attempt
+                    and (not victim.nodes or node.name in victim.nodes)
+                ):
+                    node.leaving.setdefault(victim.job, claimant.id)
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

@@ -158,7 +158,7 @@ class State:
 
     def returns(self, job: Job) -> list[Allocation]:
         """The room that others may count on once this job has ended."""
-        if job.claim:
+        if job.claim and not job.unended:
             return list(job.claim)
         held = [member.allocation for member in job.running]
         if not self.claims:

@@ -91,7 +91,7 @@ class Victims:
         self.job[row] = NOBODY
         for at, (_, number) in enumerate(found):
             job, allocation = jobs[number], node.held[number]
-            ready = self._ready(job)
+            ready = ripe_at(job, self._guards)
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
             self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
@@ -109,21 +109,23 @@ class Victims:
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
     def _may_leave(self, job: Job, node: str) -> bool:
-        return (
-            job.stopping is None
-            and not job.members[node].leaving
-            and job.spec.preemptible
-            and len(job.preemptions) < self._guards.max_per_job
-        )
+        return not job.members[node].leaving and may_leave(job, self._guards)
 
-    def _ready(self, job: Job) -> float:
-        began = job.started_at if job.started_at is not None else job.placed_at
-        if began is None:
-            return NEVER
-        ready = began + max(self._guards.min_runtime_s, job.spec.min_runtime_s)
-        if job.preemptions:
-            ready = max(ready, job.preemptions[-1].at + self._guards.cooldown_s)
-        return ready
+
+def may_leave(job: Job, guards: Guards) -> bool:
+    """May the job be ended before its time, if it has run long enough?"""
+    return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
+
+
+def ripe_at(job: Job, guards: Guards) -> float:
+    """When it has run long enough since its start, and since it was ended last."""
+    began = job.started_at if job.started_at is not None else job.placed_at
+    if began is None:
+        return NEVER
+    ready = began + max(guards.min_runtime_s, job.spec.min_runtime_s)
+    if job.preemptions:
+        ready = max(ready, job.preemptions[-1].at + guards.cooldown_s)
+    return ready
 
 
 class Offers:

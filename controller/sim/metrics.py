@@ -39,6 +39,8 @@ class Figures:
     """Attempts ended before their time so that others could start, or because their node was lost."""
     gpu_hours_lost: float
     """Held by attempts that came to nothing."""
+    moves: int = 0
+    """Of the preemptions, those after which the job went on elsewhere: rebalancing."""
 
 
 def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
@@ -66,6 +68,7 @@ def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
         fairness=_jain(lives),
         preemptions=sum(life.requeues for life in lives),
         gpu_hours_lost=sum(life.lost_gpu_s for life in lives) / 3_600,
+        moves=sum(life.moves for life in lives),
     )
 
 

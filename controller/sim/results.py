@@ -15,6 +15,8 @@ from controller.core.events import (
     JobPreempted,
     JobQueued,
     JobRequeued,
+    MovePlanned,
+    MoveUndone,
 )
 from wire.words import JobState, Reason
 
@@ -43,6 +45,8 @@ class Life:
     requeues: int = 0
     lost_gpu_s: float = 0.0
     """GPU-seconds of attempts that came to nothing."""
+    moves: int = 0
+    """Times that it went on elsewhere because of rebalancing."""
     allocations: tuple[Allocation, ...] = ()
 
     @property
@@ -111,6 +115,12 @@ class Lives:
         life.start_s = None
         life.state = JobState.QUEUED
 
+    def _moved(self, event: MovePlanned) -> None:
+        self.by_job[event.job].moves += 1
+
+    def _move_undone(self, event: MoveUndone) -> None:
+        self.by_job[event.job].moves -= 1
+
     def _ended(self, event: JobEnded) -> None:
         life = self.by_job[event.job]
         life.end_s, life.state, life.reason = event.at, event.state, event.reason
@@ -121,6 +131,8 @@ class Lives:
         AttemptStarted: _started,
         JobPreempted: _preempted,
         JobRequeued: _requeued,
+        MovePlanned: _moved,
+        MoveUndone: _move_undone,
         JobEnded: _ended,
     }
 

@@ -13,12 +13,13 @@ from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
 from controller.core.jobs import NEVER
+from controller.core.rebalancing import AUTO
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
 from wire.frames import AttemptStatus, CheckGpu, NodeFacts, Note
 
-NEWS, REQUEST = 0, 1
-"""At the same moment what nodes tell comes before what users ask, and one cycle follows both."""
+NEWS, REQUEST, REBALANCE = 0, 1, 2
+"""At the same moment what nodes tell comes before what users ask, and one cycle follows all."""
 
 Happening = Callable[[float], None]
 
@@ -42,6 +43,7 @@ class Simulation:
         self._saved: set[Key] = set()
         self._begun: dict[Key, float] = {}
         self._last = Ending(self, (0, 0), 0.0, 0.0, [])
+        self._rules = engine.pipeline.rebalance
 
     def at(self, when: float, rank: int, happening: Happening) -> None:
         """Let something happen then."""
@@ -55,8 +57,19 @@ class Simulation:
 
     def add_work(self, work: Iterable[Work]) -> None:
         """Jobs that come when their time has come."""
+        first: float | None = None
         for each in work:
+            first = each.submit_s if first is None else min(first, each.submit_s)
             self.at(each.submit_s, REQUEST, lambda _now, each=each: self._submit(each))  # type: ignore[misc]
+
+        if first is not None and self._rules.mode == "auto":
+            self.at(first + self._rules.interval_s, REBALANCE, self._rebalance)
+
+    def _rebalance(self, now: float) -> None:
+        """Whatever can be proposed is done, now and as long as anything else is to happen."""
+        self.tell(inputs.Rebalance(AUTO))
+        if self._heap:
+            self.at(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: Work) -> None:
         reply = self.tell(inputs.Submit(work.spec, work.user)).reply

@@ -50,6 +50,7 @@ KEYS = [
     "fairness",
     "preemptions",
     "gpu_hours_lost",
+    "moves",
     "cpu_s",
     "skipped_lines",
     "dropped",

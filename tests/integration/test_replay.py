@@ -8,7 +8,7 @@ from pathlib import Path
 
 from controller.config import load
 from controller.core.events import Event, JobPlaced, NodeWentAway
-from controller.core.records import JUST_STARTED
+from controller.core.nodes import JUST_STARTED
 from controller.registry import build_pipeline
 from controller.sim.replay.driver import Replay
 from controller.sim.replay.history import history_of

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from controller.core import events, inputs
 from controller.core.events import Event
 from controller.core.inputs import Input
-from controller.core.records import JUST_STARTED
+from controller.core.nodes import JUST_STARTED
+from controller.core.rebalancing import STRATEGY
 from wire.codec import encode
 from wire.conditions import Until
 from wire.words import JobState, Reason
@@ -66,11 +67,17 @@ def _cancelled_waiting(event: events.JobEnded, past: Past) -> bool:
 
 
 def _preempted_by_user(event: events.StopRequested, past: Past) -> bool:
-    """Not for a job that the controller prefers, and not shown by a hold already."""
-    led = (events.PreemptionPlanned, events.JobHeld)
+    """Not for a job that the controller prefers or a move, and not shown by a hold already."""
+    led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
         past.at_once(kind, event.job, event.at) for kind in led
     )
+
+
+def _by_cycle(event: Event) -> bool:
+    if isinstance(event, events.PreemptionPlanned):
+        return event.strategy != STRATEGY
+    return isinstance(event, events.JobPlaced | events.PredictionOutlived)
 
 
 def _restarted(event: Event) -> bool:
@@ -176,6 +183,9 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
             lambda event, _: inputs.CancelReservation(event.reservation, event.by),
         ),
     ),
+    inputs.Rebalance: (
+        Trace(events.RebalancePlanned, lambda event, _: inputs.Rebalance(event.by, event.proposal)),
+    ),
     inputs.SetShare: (
         Trace(
             events.ShareSet,
@@ -234,11 +244,7 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         ),
     ),
     inputs.ControllerStarted: Inner(_restarted),
-    inputs.Tick: Inner(
-        lambda event: isinstance(
-            event, events.JobPlaced | events.PreemptionPlanned | events.PredictionOutlived
-        )
-    ),
+    inputs.Tick: Inner(_by_cycle),
 }
 """Every input there is."""
 
@@ -254,6 +260,8 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.JobPreempted,
         events.JobRequeued,
         events.JobShrunk,
+        events.MovePlanned,
+        events.MoveUndone,
         events.PluginFailed,
         events.PredictionOutlived,
         events.PreemptionDropped,

@@ -19,6 +19,7 @@ FIGURES: dict[str, str] = {
     "fairness": "Fairness between users",
     "preemptions": "Preemptions",
     "gpu_hours_lost": "GPU-hours lost",
+    "moves": "Moves",
     "cpu_s": "CPU time of the simulator",
 }
 

@@ -149,6 +149,30 @@ TOLD: list[tuple[Event, str]] = [
         events.PluginFailed(1.0, "scorer", "mine", "boom", True),
         "the scorer mine failed: boom - it is asked no more until the controller starts anew",
     ),
+    (
+        events.RebalancePlanned(1.0, "3f9a2c41", "defragment", "root", (7, 8), 2.25, 40.0, 9),
+        "root moves job 7, 8 to let job 9 start (rebalancing 3f9a2c41): 2.2 GPU-hours lost",
+    ),
+    (
+        events.RebalancePlanned(1.0, "3f9a2c41", "drain", "corral", (7,), 0.5, 4.0, node="a"),
+        "corral moves job 7 to empty node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
+    ),
+    (
+        events.RebalancePlanned(1.0, "3f9a2c41", "load", "corral", (7,), 0.5, 0.0, node="a"),
+        "corral moves job 7 to lighten node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
+    ),
+    (
+        events.MovePlanned(7, 1.0, 1, (Allocation("b", 1, 1),), 100, "3f9a2c41", "drain", 0.5, 61.0),
+        "job 7 is to move to b, which is kept for it (rebalancing 3f9a2c41)",
+    ),
+    (
+        events.MoveUndone(7, 1.0, 1, "node b is down", (Allocation("a", 1, 1),)),
+        "job 7 is not moved: node b is down; it goes back to a",
+    ),
+    (
+        events.MoveUndone(7, 1.0, 1, "node b is down"),
+        "job 7 is not moved: node b is down; it waits in its old place in the queue",
+    ),
     (events.ShareSet(1.0, "vision/ada", 2.5, "root"), "root gave vision/ada the weight 2.5"),
 ]
 

@@ -96,8 +96,9 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
         ("POST", "/v1/nodes/x/trust", {"host_key": ""}),
         ("POST", "/v1/nodes/x/remove", {}),
         ("POST", "/v1/what-if", {"config": {"text": ""}}),
+        ("POST", "/v1/rebalance/run", {}),
     )
-    assert [status for status, _ in refused] == [403] * 5
+    assert [status for status, _ in refused] == [403] * 6
 
 
 @as_root

@@ -6,7 +6,8 @@ from controller.core import inputs
 from controller.core.apply import apply
 from controller.core.engine import Engine
 from controller.core.events import NodeWentAway
-from controller.core.records import JUST_STARTED, job_row, node_row, restore
+from controller.core.nodes import JUST_STARTED
+from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
 from wire.words import NodeState
