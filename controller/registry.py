@@ -38,6 +38,7 @@ from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
 from controller.core.shares import Sharing
 from controller.core.watch import Watch
+from controller.plugins.preemption.reclaim import ReclaimLent
 from wire.conditions import OnNodeLost
 
 METHODS = {
@@ -150,6 +151,8 @@ def _strategies(config: Config, problems: list[ConfigProblem]) -> tuple[Any, ...
             made.append(make_plugin("preemption", each.name, each.options, key, config.source))
         except ConfigRefused as refused:
             problems.extend(refused.problems)
+    if config.quota.reclaim == "preempt":
+        made.append(ReclaimLent())
     return tuple(made)
 
 

@@ -87,7 +87,8 @@ def _preemption_planned(facts: Facts) -> str:
     nodes = ", ".join(each["node"] for each in facts["allocations"])
     victims = ", ".join(str(each["job"]) for each in facts["victims"])
     lost = sum(each["gpu_hours"] for each in facts["victims"])
-    return f"job {facts['job']} gets {nodes} from job {victims}: {lost:.1f} GPU-hours lost"
+    why = {"fair": ", as is fair", "reclaim": ", which borrowed it"}.get(facts["strategy"], "")
+    return f"job {facts['job']} gets {nodes} from job {victims}{why}: {lost:.1f} GPU-hours lost"
 
 
 def _rebalance_planned(facts: Facts) -> str:

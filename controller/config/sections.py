@@ -298,6 +298,7 @@ class QuotaSection(BaseModel):
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
+    reclaim: Literal["wait", "preempt"] = "wait"
 
     @property
     def options(self) -> dict[str, Any]:

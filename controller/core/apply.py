@@ -59,7 +59,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
     )
     state.index(job)
     state.accounts.wait(job)
-    state.shares.open(state.tenant(job))
+    state.shares.enter(state.tenant(job))
     if state.nodes.demand.arrive(job.ask.part):
         state.nodes.reappraise()
     if job.ready:
@@ -84,10 +84,11 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     state.queue.remove(job.id)
     if moves:
         state.accounts.leave(job)
+        state.shares.leave(state.tenant(job))
     job.spec, job.from_queue = event.spec, event.from_queue
     if moves:
         state.accounts.wait(job)
-        state.shares.open(state.tenant(job))
+        state.shares.enter(state.tenant(job))
     ask = state.ask(relaxed(event.spec, job.from_queue) if job.wait.relaxed else event.spec)
     if ask != job.ask:
         job.ask = ask
@@ -404,6 +405,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
     state.estimates.settle(job, event.state, event.reason, event.at)
+    state.shares.leave(state.tenant(job))
     state.retire(job)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from controller.core.accounts import Accounts
 from controller.core.columns import ABSENT
 from controller.core.company import Company
 from controller.core.licences import counted
+from controller.core.shares import Path
 from controller.core.state import State
 from wire.words import WHOLE_GPU, JobState
 
@@ -25,6 +28,7 @@ def check(state: State) -> list[str]:
         *_check_columns(state),
         *_check_accounts(state),
         *_check_licences(state),
+        *_check_shares(state),
     ]
 
 
@@ -147,3 +151,16 @@ def _check_licences(state: State) -> list[str]:
     """What all attempts hold together, counted from nothing."""
     held, used = counted(state.jobs.values()), state.licences.used
     return [] if held == used else [f"licences in use are {used}, and jobs hold {held}"]
+
+
+def _check_shares(state: State) -> list[str]:
+    """How many jobs each share has that have not ended, counted from nothing."""
+    there: Counter[Path] = Counter()
+    for job in state.live():
+        path = state.tenant(job)
+        there.update(path[:depth] for depth in range(len(path) + 1))
+    return [
+        f"share {'/'.join(path) or 'of all'} is counted {account.jobs} jobs, and has {there[path]}"
+        for path, account in state.shares.accounts.items()
+        if account.jobs != there[path]
+    ]

@@ -119,7 +119,8 @@ def forecast(
             return Forecast(starts, decisions, True, tuple(plans))
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
-        due = min(ahead.keeper.next_at, ahead.cycle.allowance.again_at)
+        cycle = ahead.cycle
+        due = min(ahead.keeper.next_at, cycle.allowance.again_at, cycle.preemption.again_at)
         vain += not (ends or due < NEVER)  # only reservations come and go, for ever
         if following == NEVER or vain > 2 * TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))

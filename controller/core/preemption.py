@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.core.columns import ABSENT, Bools
+from controller.core.dues import Dues, Ground, Settling
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
@@ -186,12 +187,25 @@ class Search:
         reach = self.strategy.reach(job)
         if reach is None:
             return None
-        offers = self._of(shape.part, reach)
+        if not isinstance(self.strategy, Settling):
+            return self._search(self._of(shape.part, reach), None, shape, now, barred)
+        dues = self.strategy.dues(job, Ground(self._state, self._placer, now))
+        if dues is None:
+            return None
+        # What others owe changes with all that starts and ends: nothing of it is worth keeping.
+        offers = Offers(shape.part, reach, self._victims, self._placer, dues)
+        return self._search(offers, dues, shape, now, barred)
+
+    def _search(
+        self, offers: Offers, dues: Dues | None, shape: Shape, now: float, barred: Bools | None
+    ) -> tuple[Place, Leavers] | None:
         for _ in range(MOST_NODES):
-            chosen = self._chosen(offers, shape, now, barred)
+            chosen = self._chosen(offers, dues, shape, now, barred)
             if chosen is None:
                 return None
             leavers = self._needed(shape.part, chosen, self._leavers(chosen), now)
+            if dues is not None and not self._all_owed(dues, leavers):
+                return None
             refused = [each.row for each in chosen if not self._kept(shape.part, each.row, leavers)]
             if not refused:
                 return self._settle(shape, [each.row for each in chosen], leavers), leavers
@@ -199,13 +213,20 @@ class Search:
                 offers.rule_out(row)
         return None
 
-    def _chosen(self, offers: Offers, shape: Shape, now: float, barred: Bools | None) -> list[Freed] | None:
+    def _all_owed(self, dues: Dues, leavers: Leavers) -> bool:
+        """May all of these go one after another? On several nodes they were looked at one by one."""
+        jobs = sorted((self._state.jobs[job] for job in leavers), key=lambda job: (job.charge, job.id))
+        return len([*dues.pick(jobs)]) == len(jobs)
+
+    def _chosen(
+        self, offers: Offers, dues: Dues | None, shape: Shape, now: float, barred: Bools | None
+    ) -> list[Freed] | None:
         """As many nodes as are needed, those that lose least, in the order of rows."""
         freed: list[Freed] = []
         for loss, row in self._promising(offers, shape, now, barred):
             if len(freed) >= shape.nodes and loss * _SAME >= freed[shape.nodes - 1].loss:
                 break
-            found = self._free(row, shape.part, offers, loss, now)
+            found = self._free(row, shape.part, offers, dues, loss, now)
             if found is None:
                 offers.rule_out(row)
             else:
@@ -243,14 +264,15 @@ class Search:
             yield loss, row
             losses[row] = np.inf
 
-    def _free(self, row: int, part: Part, offers: Offers, least: float, now: float) -> Freed | None:
+    def _free(
+        self, row: int, part: Part, offers: Offers, dues: Dues | None, least: float, now: float
+    ) -> Freed | None:
         """The victims on one node that lose least, out of those that are enough."""
         nodes, jobs = self._state.nodes, self._state.jobs
         node, needs = nodes.rows[row], needs_of(part, nodes.columns)
         loss = {
             job: jobs[job].unsaved(now, (node.name,) if jobs[job].spare(node.name) else ()) * _GPU_HOUR
-            for job in offers.willing(row, now)
-            if self._reachable(job)
+            for job in self._willing(row, offers, dues, now)
         }
         room = room_of(nodes, row)
         chosen: list[int] = []
@@ -274,6 +296,13 @@ class Search:
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
                     break
         return Freed(total, row, tuple(chosen))
+
+    def _willing(self, row: int, offers: Offers, dues: Dues | None, now: float) -> list[int]:
+        """The jobs of a node that may be ended for this, one after another."""
+        willing = [job for job in offers.willing(row, now) if self._reachable(job)]
+        if dues is None:
+            return willing
+        return [job.id for job in dues.pick(self._state.jobs[each] for each in willing)]
 
     def _reachable(self, job: int) -> bool:
         """Can all of it be told to stop?"""

@@ -353,7 +353,10 @@ def bring_back(state: State, jobs: Iterable[Job]) -> None:
         state.index(job)
         state.note_elastic(job)
         state.accounts.resume(job)
-        state.shares.open(state.tenant(job))
+        if job.state.terminal:
+            state.shares.open(state.tenant(job))
+        else:
+            state.shares.enter(state.tenant(job))
         state.nodes.demand.arrive(job.ask.part)
         for member in job.running:
             state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation

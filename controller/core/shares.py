@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -64,16 +64,22 @@ class Sharing:
     def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
         """Units per hour for what is held on one node; `models` by GPU."""
         billing = self.billing
-        gpu = sum(
-            billing.get(f"gpu.{models.get(each.uuid, '')}", billing.get("gpu", 0.0)) * each.milli / WHOLE_GPU
-            for each in allocation.gpus
-        )
+        gpu = sum(self._price(models.get(each.uuid, "")) * each.milli / WHOLE_GPU for each in allocation.gpus)
         parts = (
             billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
             billing.get("memory", 0.0) * allocation.memory_mib / 1024,
             gpu,
         )
         return max(parts) if self.dominant else sum(parts)
+
+    def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
+        """Units per hour for as much, whichever of these models the GPUs are."""
+        dearest = max(models, key=self._price, default="")
+        hold = GpuHold("", gpu_milli)
+        return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
+
+    def _price(self, model: str) -> float:
+        return self.billing.get(f"gpu.{model}", self.billing.get("gpu", 0.0))
 
 
 HEAVIEST = 1_000_000.0
@@ -123,6 +129,10 @@ class Account:
     weight: float = 1.0
     below: Counter[float] = field(default_factory=Counter)
     """The accounts right below, by weight."""
+    jobs: int = field(default=0, compare=False)
+    """Those that have not ended, its own and of all below it."""
+    awake: Counter[float] = field(default_factory=Counter, compare=False)
+    """The accounts right below that have such jobs, by weight."""
 
     @property
     def weights(self) -> float:
@@ -141,7 +151,7 @@ class Shares:
         self.limits: dict[str, tuple[float | None, float | None]] = {}
         """Soft and hard limits that operators have set; None: as scheduler.toml says."""
         self.edition = 0
-        """Grows with every limit that is set: who was stopped may no longer be."""
+        """Grows with everything that is set: who was stopped may no longer be, who owed nothing may now."""
         self.soft = dict(sharing.soft)
         self.hard = dict(sharing.hard)
         """The limits in effect."""
@@ -173,6 +183,31 @@ class Shares:
         name = self.name(path)
         return self.live.get(name, self.sharing.weights.get(name, 1.0))
 
+    def enter(self, path: Path) -> None:
+        """The tenant has one job more."""
+        self.open(path)
+        self._count(path, 1)
+
+    def leave(self, path: Path) -> None:
+        """One of the tenant's jobs has ended, or is somebody else's now."""
+        self._count(path, -1)
+
+    def _count(self, path: Path, one: int) -> None:
+        for depth in range(len(path) + 1):
+            account = self.accounts[path[:depth]]
+            account.jobs += one
+            if depth and account.jobs == max(one, 0):  # its first has come, or its last is gone
+                self.accounts[path[: depth - 1]].awake[account.weight] += one
+
+    def fair(self, path: Path, capacity: float) -> float:
+        """What the tenant may have at a time, beside all who have jobs: a part of a part of the cluster."""
+        part = capacity
+        for depth in range(1, len(path) + 1):
+            above = self.accounts[path[: depth - 1]].awake
+            weights = math.fsum(weight * count for weight, count in above.items())
+            part *= self.accounts[path[:depth]].weight / weights if weights else 0.0
+        return part
+
     def use(self, path: Path, rate: float, now: float) -> None:
         """A tenant, and everybody above it, uses so much more (or less) per hour."""
         for depth in range(len(path) + 1):
@@ -183,10 +218,12 @@ class Shares:
         self.live[name] = weight
         for path, account in self.accounts.items():
             if path and self.name(path) == name:
-                below = self.accounts[path[:-1]].below
-                below[account.weight] -= 1
+                above = self.accounts[path[:-1]]
+                for each in (above.below, above.awake) if account.jobs else (above.below,):
+                    each[account.weight] -= 1
+                    each[weight] += 1
                 account.weight = weight
-                below[weight] += 1
+        self.edition += 1
 
     def limit(self, name: str, soft: float | None, hard: float | None) -> None:
         """An operator has set limits; None leaves one as it is."""

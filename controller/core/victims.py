@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
 from controller.core.columns import ABSENT, ALL, Bools, Floats, Ints, Rows
+from controller.core.dues import Dues, Settling
 from controller.core.jobs import NEVER, Job
 from controller.core.needs import needs_of
 from controller.core.placement import Placer, concerned, kept
@@ -37,6 +38,9 @@ class Victims:
         self._guards = guards
         self._seen = (-1, 0)
         self._ripening: list[tuple[float, int]] = []
+        self._settling = strategy if isinstance(strategy, Settling) else None
+        self.groups: dict[Hashable, int] = {}
+        """Groups of jobs that owe alike, by number."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
@@ -48,6 +52,7 @@ class Victims:
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
         self.since: Floats = np.zeros((height, width))
         self.standing: Floats = np.zeros((height, width))
+        self.group: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
 
     def sync(self, stirred: Iterable[int], now: float) -> None:
@@ -99,12 +104,15 @@ class Victims:
             self.memory[row, at] = allocation.memory_mib
             self.since[row, at] = job.unsaved_since
             self.standing[row, at] = self._strategy.standing(job)
+            if self._settling is not None:
+                group = self._settling.group(job, self._state)
+                self.group[row, at] = self.groups.setdefault(group, len(self.groups))
             self.ready[row, at] = ready
             if now < ready < NEVER:
                 heapq.heappush(self._ripening, (ready, row))
 
     def _widen(self, width: int) -> None:
-        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "ready"):
+        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "ready"):
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
@@ -136,9 +144,15 @@ class Offers:
     others, those with least to lose first, the last one in part. Both grow evenly as time passes.
     """
 
-    def __init__(self, part: Part, reach: float, victims: Victims, placer: Placer) -> None:
+    def __init__(
+        self, part: Part, reach: float, victims: Victims, placer: Placer, dues: Dues | None = None
+    ) -> None:
         self._part = part
         self._reach = reach
+        self._owing = (
+            None if dues is None else np.array([dues.owes(group) for group in victims.groups] or [False])
+        )
+        """By group: must it give something back?"""
         self._victims = victims
         self._placer = placer
         self._filters = concerned(part, placer.pipeline)
@@ -179,7 +193,7 @@ class Offers:
             & (victims.standing[rows] <= self._reach)
             & (victims.ready[rows] <= now)
         )
-        return willing
+        return willing if self._owing is None else willing & self._owing[victims.group[rows]]
 
     def _update(self, now: float) -> None:
         victims = self._victims

@@ -18,6 +18,7 @@ from controller.config import Source
 from controller.core.apply import apply
 from controller.core.columns import ABSENT, ALL, Columns
 from controller.core.company import Company
+from controller.core.dues import Settling
 from controller.core.events import JobQueued
 from controller.core.jobs import Job
 from controller.core.needs import Kind
@@ -271,12 +272,14 @@ def test_a_moving_order_keeps_the_places_within_a_group(
         assert places == [moment(entry) for entry in lane]
 
 
-@pytest.mark.parametrize("plugin", plugins("preemption"))
+@pytest.mark.parametrize(
+    "plugin", [each for each in plugins("preemption") if not isinstance(each.values[0], Settling)]
+)
 @given(running=specs, waiting=specs)
 def test_nobody_has_those_ended_who_could_have_it_ended(
     plugin: Strategy, running: JobSpec, waiting: JobSpec
 ) -> None:
-    """Else two jobs would oust each other for ever."""
+    """Else two jobs would oust each other for ever. For those that weigh tenants see test_dues.py."""
     one, other = (
         Job(id=number, spec=spec, user="ada", ask=ask_of(spec), submitted_at=0.0)
         for number, spec in enumerate((running, waiting), 1)

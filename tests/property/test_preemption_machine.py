@@ -18,6 +18,7 @@ from controller.core.events import (
     PreemptionPlanned,
 )
 from controller.core.plugin import Guards
+from controller.plugins.preemption.fair import Fair
 from controller.plugins.preemption.priority import Priority
 from tests.property.test_engine_machine import NODES, EngineMachine
 from tests.worlds import PIPELINE, spec
@@ -129,12 +130,16 @@ class PreemptionMachine(EngineMachine):
                 priority = priorities[event.job]
                 assert event.victims
                 for victim in event.victims:
-                    assert priorities[victim.job] <= priority - 20
+                    assert self.may(priorities[victim.job], priority)
                     times[victim.job] = (not victim.nodes) + times.get(victim.job, 0)
                     recent.append(event.at)
         assert all(count <= GUARDS.max_per_job for count in times.values())
         for at in recent:
             assert sum(at - GUARDS.window_s < other <= at for other in recent) <= GUARDS.rate
+
+    def may(self, victim: int, asker: int) -> bool:
+        """May a job of one priority be ended for one of the other?"""
+        return victim <= asker - 20
 
     def finish(self) -> None:
         """In the end nothing is kept for anybody, and everything has run."""
@@ -145,3 +150,23 @@ class PreemptionMachine(EngineMachine):
 
 PreemptionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 TestPreemptionMachine = PreemptionMachine.TestCase
+
+
+class FairMachine(PreemptionMachine):
+    """Between users, whatever the priorities."""
+
+    pipeline = replace(PIPELINE, strategies=(Fair(threshold=1.0),), guards=GUARDS)
+
+    def may(self, _victim: int, _asker: int) -> bool:
+        return True
+
+    @invariant()
+    def nobody_is_ended_for_themselves(self) -> None:
+        for event in self.world.events:
+            if isinstance(event, PreemptionPlanned):
+                asker = self.world.job(event.job).user
+                assert all(self.world.job(victim.job).user != asker for victim in event.victims)
+
+
+FairMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=60, deadline=None)
+TestFairMachine = FairMachine.TestCase

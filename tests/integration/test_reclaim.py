@@ -1,0 +1,34 @@
+"""Lent GPUs come back through the whole system: the borrower is told to go, and starts again later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.systems import System
+from wire.api import WhatIf
+from wire.spec import JobSpec
+from wire.words import JobState
+
+
+def test_a_borrower_makes_room_for_the_lender(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    vision = {"gpus": 2, "borrow": {"gpus": 6}}
+    system.sections["quota"] = {"reclaim": "preempt", "projects": {"vision": vision, "speech": {"gpus": 6}}}
+    system.sections["preemption"] = {"min_runtime_s": 0.0, "grace_s": 1.0}
+    system.start()
+
+    def job(project: str, gpus: int) -> JobSpec:
+        return JobSpec(("sleep", "600"), gpus=gpus, project=project, memory_mib=64, grace_s=1.0)
+
+    with system.client() as client:
+        own, borrowed = (client.submit(job("vision", gpus)).ids[0] for gpus in (2, 6))
+        system.await_jobs([own, borrowed], JobState.RUNNING)
+        plan = client.what_if(WhatIf(submit=(job("speech", 4),)))
+        assert [each.job for each in plan.preempted] == [borrowed]
+        mine = client.submit(job("speech", 4)).ids[0]
+        system.await_jobs([mine], JobState.RUNNING)
+        assert system.jobs()[own].state is JobState.RUNNING
+        assert system.jobs()[borrowed].state is JobState.QUEUED
+        assert f"from job {borrowed}, which borrowed it" in system.corral("events")
+        for each in (own, borrowed, mine):
+            client.cancel(each)
