@@ -6,7 +6,7 @@ from typing import Callable, Protocol, Sequence
 
 from agent.holders import Holders
 from agent.loop import Loop
-from wire.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuSample
+from wire.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSample
 
 Tell = Callable[[AgentFrame], None]
 Measure = Callable[[list[GpuSample]], None]
@@ -45,6 +45,9 @@ class Gpus(Protocol):
     def check(self, uuid: str, after_s: float) -> None:
         """Look at a GPU in so many seconds, and tell whether it is well; the latest order counts."""
 
+    def reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
+        """Reset a GPU in so many seconds, if nobody is on it then, and tell how it went."""
+
 
 class NoGpus:
     """A host without GPUs."""
@@ -71,6 +74,10 @@ class NoGpus:
     def check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002 - there is nothing to wait for
         """What is not there is not well."""
         self._tell(GpuChecked(uuid, False, NOT_THERE))
+
+    def reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002 - as above
+        """Nor can it be reset."""
+        self._tell(GpuReset(uuid, False, NOT_THERE))
 
 
 class Readings:

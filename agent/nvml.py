@@ -17,8 +17,18 @@ from typing import Any, Collection, Sequence
 from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, Then, UnknownGpus, ignore
 from agent.holders import Holders, loads, owner_of
 from agent.loop import Loop
+from agent.resets import Reset
 from wire.codec import decode
-from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample, GpuTrouble
+from wire.frames import (
+    GpuChecked,
+    GpuFacts,
+    GpuProcess,
+    GpuProcesses,
+    GpuReport,
+    GpuReset,
+    GpuSample,
+    GpuTrouble,
+)
 from wire.words import TroubleKind
 
 PATIENCE_S = 30.0
@@ -123,6 +133,7 @@ class NvmlGpus:
         self._ordered: dict[str, int] = {}
         self._looking: dict[str, int] = {}
         """The looks that were ordered and those under way, by their number."""
+        self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}
         self._probe: Probe | None = Probe(pause_s)
         self._named: set[str] | None = None
@@ -217,6 +228,9 @@ class NvmlGpus:
         """Ask the driver at once; one that hung before gets another chance in a new probe."""
         if self._ordered.get(uuid) != number:
             return
+        if self._resetting:
+            self._loop.after(_AGAIN_S, partial(self._look, uuid, number))
+            return
         found = next((gpu for gpu in self.facts if gpu.uuid == uuid), None)
         if found is None:
             self._tell(GpuChecked(uuid, False, NOT_THERE))
@@ -239,12 +253,42 @@ class NvmlGpus:
             self._trouble[uuid] = trouble
             self._tell(GpuChecked(uuid, not trouble, trouble))
 
+    # --- resets ---
+
+    def reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
+        """When its time has come, unless a look was ordered meanwhile."""
+        number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
+        self._loop.after(after_s, partial(self._reset, uuid, number, tuple(command)))
+
+    def _reset(self, uuid: str, number: int, command: tuple[str, ...]) -> None:
+        if self._ordered.get(uuid) != number:
+            return
+        if all(gpu.uuid != uuid for gpu in self.facts):
+            self._tell(GpuReset(uuid, False, NOT_THERE))
+        elif uuid in loads(self._holders()):
+            self._tell(GpuReset(uuid, False, "a job is on it"))
+        elif self._resetting:  # one after the other: each needs the driver for itself
+            self._loop.after(_AGAIN_S, partial(self._reset, uuid, number, command))
+        else:
+            self._resetting = uuid
+            self._end()  # who reads a GPU keeps it from being reset
+            Reset(self._loop, [*command, uuid], partial(self._was_reset, uuid))
+
+    def _was_reset(self, uuid: str, why: str) -> None:
+        self._resetting = ""
+        self._hung.discard(uuid)
+        self._trouble.pop(uuid, None)
+        self._begin()
+        self._tell(GpuReset(uuid, not why, why))
+
     # --- the probe's life ---
 
     def _check(self) -> None:
         """Every so often: is the probe there, and does it speak?"""
         silent = time.monotonic() - self._heard
-        if self._probe is None:
+        if self._resetting:
+            pass
+        elif self._probe is None:
             self._begin()
         elif silent >= self._patience_s:
             self._blame(f"NVML has not answered for {silent:.0f} s")

@@ -13,7 +13,7 @@ from agent.gpus import NOT_THERE, SAMPLE_S, Measure, Readings, Tell, Then, Unkno
 from agent.holders import Holder, Holders, loads
 from agent.loop import Loop
 from wire import mig
-from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuSample
+from wire.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
 from wire.words import WHOLE_GPU
 
 NVLINK_CLIQUE = 8
@@ -83,6 +83,11 @@ class SimulatedGpus:
         """A simulated GPU is always well, if it is there."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.after(after_s, lambda: self._tell(GpuChecked(uuid, there, "" if there else NOT_THERE)))
+
+    def reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002 - there is no device
+        """What is made up is reset by saying so."""
+        there = any(gpu.uuid == uuid for gpu in self.facts)
+        self._loop.after(after_s, lambda: self._tell(GpuReset(uuid, there, "" if there else NOT_THERE)))
 
     def _read(self, loop: Loop, holders: Holders, tell: Tell) -> None:
         held = holders()

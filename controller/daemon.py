@@ -38,6 +38,7 @@ from wire.frames import (
     GpuProcess,
     GpuProcesses,
     GpuReport,
+    GpuReset,
     GpuSample,
     GpuTrouble,
     Hello,
@@ -204,6 +205,8 @@ class Daemon:
                 self.tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
             case GpuChecked(uuid, ok, why):
                 self.tell(inputs.GpuLooked(node, uuid, ok, why))
+            case GpuReset(uuid, ok, why):
+                self.tell(inputs.GpuWasReset(node, uuid, ok, why))
             case GpuReport(samples):
                 readings = self.samples.setdefault(node, {})
                 readings.update((sample.uuid, sample) for sample in samples)

@@ -174,7 +174,7 @@ def care_of(config: Config) -> Care:
     """How sick GPUs are treated, as [gpus] says."""
     section = config.gpus
     xids = {int(code): Action(action) for code, action in section.xid.items()}
-    return Care(section.check_s, section.check_most_s, section.checks, xids)
+    return Care(section.check_s, section.check_most_s, section.checks, xids, tuple(section.reset))
 
 
 def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:

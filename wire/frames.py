@@ -203,6 +203,15 @@ class GpuChecked:
 
 
 @dataclass(frozen=True)
+class GpuReset:
+    """Answer to ResetGpu: was it reset, and if not, why."""
+
+    uuid: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class LogChunk:
     """Part of an answer to ReadLog; `data` is base64 and begins at `offset`, `end` closes the answer."""
 
@@ -378,6 +387,15 @@ class CheckGpu:
 
 
 @dataclass(frozen=True)
+class ResetGpu:
+    """Reset a GPU that nobody is on, by this command and its UUID; a later CheckGpu calls it off."""
+
+    uuid: str
+    command: tuple[str, ...]
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class OpenShell:
     """Run a command in the allocation of an attempt that runs; without one, its user's login shell."""
 
@@ -447,6 +465,7 @@ AgentFrame = Union[
     GpuProcesses,
     GpuTrouble,
     GpuChecked,
+    GpuReset,
     LogChunk,
     Pong,
     ShellOutput,
@@ -462,6 +481,7 @@ ControllerFrame = Union[
     ReadLog,
     StopReading,
     CheckGpu,
+    ResetGpu,
     Ping,
     Leave,
     OpenShell,
@@ -479,6 +499,7 @@ _KINDS: dict[str, type[Any]] = {
     "gpu_processes": GpuProcesses,
     "gpu_trouble": GpuTrouble,
     "gpu_checked": GpuChecked,
+    "gpu_reset": GpuReset,
     "log": LogChunk,
     "shell_output": ShellOutput,
     "shell_ended": ShellEnded,
@@ -497,6 +518,7 @@ _KINDS: dict[str, type[Any]] = {
     "read_log": ReadLog,
     "stop_reading": StopReading,
     "check_gpu": CheckGpu,
+    "reset_gpu": ResetGpu,
     "ping": Ping,
     "leave": Leave,
 }

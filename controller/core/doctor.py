@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from controller.core import events, health, inputs
 from controller.core.effects import Effect, SendToNode
-from controller.core.events import Event
+from controller.core.events import Allocation, Event
 from controller.core.health import Action, Care, Condition
 from controller.core.inputs import Accepted, Refusal, Reply
 from controller.core.nodes import Node
 from controller.core.state import State
-from wire.frames import CheckGpu, GpuFacts
+from wire.frames import CheckGpu, GpuFacts, ResetGpu
 from wire.words import GpuHealth, TroubleKind
 
 
@@ -59,6 +59,24 @@ class Doctor:
             self._change(node, gpu, old, health.look(old, given.ok, given.why, now, self._care), now)
         return Accepted()
 
+    def was_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
+        """The reset that was ordered: looks are what it has to pass now."""
+        node, gpu = self._find(given.node, given.uuid)
+        if node is not None and gpu is not None:
+            old = node.condition(gpu)
+            if given.ok and old.needs == "reset":
+                self._change(node, gpu, old, health.restore(old, now), now)
+            elif not given.ok:
+                self._change(node, gpu, old, health.unreset(old, given.why, now, self._care), now)
+        return Accepted()
+
+    def freed(self, node: Node, allocation: Allocation, now: float) -> None:
+        """A job has left GPUs: one of them may have waited to be reset."""
+        held = {hold.uuid for hold in allocation.gpus}
+        for gpu in node.facts.gpus if held & node.health.keys() else ():
+            if gpu.uuid in held:
+                self._reset_later(node, gpu, node.condition(gpu), now)
+
     def reported(self, given: inputs.GpuReported, now: float) -> Reply:
         """Somebody else's judgement stands as it is; what is known already is no news."""
         node, gpu = self._find(given.node, given.uuid)
@@ -84,6 +102,7 @@ class Doctor:
                 self._change(node, gpu, old, health.restore(old, now), now)
             else:
                 self._look_later(node, gpu, old, now)
+                self._reset_later(node, gpu, old, now)
 
     # --- what operators ask ---
 
@@ -135,11 +154,22 @@ class Doctor:
                 )
             )
             self._look_later(node, gpu, new, now)
+            self._reset_later(node, gpu, new, now)
 
     def _look_later(self, node: Node, gpu: GpuFacts, seen: Condition, now: float) -> None:
         there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
         if there and not (seen.well or seen.needs):
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
+
+    def _reset_later(self, node: Node, gpu: GpuFacts, seen: Condition, now: float) -> None:
+        """Not while somebody is on it: what shares it would be lost."""
+        if seen.needs != "reset" or not self._care.reset or gpu.mig:
+            return
+        there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
+        held = any(hold.uuid == gpu.uuid for each in node.held.values() for hold in each.gpus)
+        if there and not held:
+            wait = max(0.0, seen.due - now)
+            self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
 
     def _tell_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
         """Whoever fails on this GPU from here on knows why."""
@@ -153,7 +183,7 @@ class Doctor:
 def sick(condition: Condition) -> str:
     """Why it takes no work, and what it waits for, for people."""
     waits = {
-        "reset": "needs a reset (or a reboot); then 'corral nodes resume NODE:GPU'",
+        "reset": "needs a reset when nobody is on it; after one by hand 'corral nodes resume NODE:GPU'",
         "reboot": "needs a reboot",
         "resume": "until it is resumed",
     }.get(condition.needs, "")

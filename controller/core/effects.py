@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.core.launch import Launch
-from wire.frames import CheckGpu, Go, Note, Settle, Start, Stop
+from wire.frames import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class SendToNode:
     """Tell the agent of a node; lost while the link is down, made good by the next hello."""
 
     node: str
-    frame: Start | Go | Stop | Settle | CheckGpu | Note
+    frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -456,6 +456,9 @@ class Engine:
                 usage.gpu if usage else None,
             )
         )
+        allocation = job.members[node].allocation
+        if allocation.gpus:
+            self.doctor.freed(self.state.nodes.by_name[node], allocation, now)
         if not job.unended:
             self._over(job, now)
         elif job.members[node].failed and job.stopping is None:
@@ -490,6 +493,9 @@ class Engine:
 
     def _gpu_looked(self, given: inputs.GpuLooked, now: float) -> Reply:
         return self.doctor.looked(given, now)
+
+    def _gpu_was_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
+        return self.doctor.was_reset(given, now)
 
     def _cordon_gpu(self, given: inputs.CordonGpu, now: float) -> Reply:
         return self.doctor.cordon(given, now)
@@ -652,6 +658,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.GpusBusy: Engine._gpus_busy,
     inputs.GpuTroubled: Engine._gpu_troubled,
     inputs.GpuLooked: Engine._gpu_looked,
+    inputs.GpuWasReset: Engine._gpu_was_reset,
     inputs.CordonGpu: Engine._cordon_gpu,
     inputs.ResumeGpu: Engine._resume_gpu,
     inputs.LinkWentDown: Engine._link_went_down,

@@ -28,7 +28,7 @@ class Action(enum.Enum):
     CORDON = "cordon"
     """Out until it has passed several looks."""
     RESET = "reset"
-    """Out until the GPU was reset: by a reboot, or by somebody who then resumes it."""
+    """Out until the GPU was reset: by its agent, a reboot, or by somebody who then resumes it."""
     REBOOT = "reboot"
     """Lost until the host has booted again."""
 
@@ -65,6 +65,8 @@ class Care:
     """Looks in a row that a cordoned GPU must pass."""
     xids: Mapping[int, Action] = field(default_factory=dict)
     """Actions other than the usual ones."""
+    reset: tuple[str, ...] = ()
+    """What resets a GPU, its UUID put behind; nothing: only people and reboots do."""
 
     def action(self, xid: int) -> tuple[Action, str]:
         """What to do about an Xid, and what it means."""
@@ -95,6 +97,7 @@ class Condition:
         return self.health is GpuHealth.OK
 
 
+_IN_VAIN = "; the reset failed: "
 _GRAVITY = (GpuHealth.OK, GpuHealth.PROBING, GpuHealth.SUSPECT, GpuHealth.CORDONED, GpuHealth.LOST)
 _FALLS = {
     Action.SUSPECT: (GpuHealth.SUSPECT, ""),
@@ -130,6 +133,14 @@ def look(old: Condition, ok: bool, why: str, now: float, care: Care) -> Conditio
     if old.health is GpuHealth.SUSPECT or old.good + 1 >= care.checks:
         return replace(old, health=GpuHealth.OK, why="", good=0, since=now, due=0.0)
     return replace(old, health=GpuHealth.PROBING, good=old.good + 1, since=now, due=now + care.check_s)
+
+
+def unreset(old: Condition, why: str, now: float, care: Care) -> Condition:
+    """A reset was tried in vain: it is tried again, waiting longer each time."""
+    if old.needs != "reset":
+        return old
+    told = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
+    return _fallen(old, old.health, told, "reset", now, care)
 
 
 def restore(old: Condition, now: float) -> Condition:

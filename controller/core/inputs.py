@@ -215,6 +215,16 @@ class GpuLooked:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuWasReset:
+    """An agent has reset a GPU, or could not."""
+
+    node: str
+    uuid: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CordonGpu:
     """Give one GPU, by its index, no new work."""
 
@@ -329,6 +339,7 @@ Input = (
     | DataFound
     | GpuTroubled
     | GpuLooked
+    | GpuWasReset
     | CordonGpu
     | ResumeGpu
     | LinkWentDown

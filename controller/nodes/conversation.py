@@ -20,6 +20,7 @@ from wire.frames import (
     GpuChecked,
     GpuProcesses,
     GpuReport,
+    GpuReset,
     GpuTrouble,
     Hello,
     Leave,
@@ -41,7 +42,7 @@ MAX_UNREAD = 64 * 1024 * 1024
 """An agent that leaves more than this unread is stuck; what it missed comes right with its next Hello."""
 HELLO_S = 60.0
 """An agent that adopts thousands of attempts, or asks a slow driver for its GPUs, says nothing at first."""
-_TOLD = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked)
+_TOLD = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset)
 WINDOW = 16
 """Log chunks kept for a slow reader; beyond them the agent is told to stop, and asked again later."""
 

@@ -16,7 +16,7 @@ from controller.core.jobs import NEVER
 from controller.core.rebalancing import AUTO
 from controller.sim.agents import Course, Key, VirtualAgent
 from controller.sim.workload import Work
-from wire.frames import AttemptStatus, CheckGpu, NodeFacts, Note
+from wire.frames import AttemptStatus, CheckGpu, NodeFacts, Note, ResetGpu
 
 NEWS, REQUEST, REBALANCE = 0, 1, 2
 """At the same moment what nodes tell comes before what users ask, and one cycle follows all."""
@@ -115,7 +115,7 @@ class Simulation:
                 status: AttemptStatus | None = agent.start(
                     effect.launch.key, effect.launch.time_limit_s, self.now
                 )
-            elif isinstance(effect.frame, CheckGpu | Note):
+            elif isinstance(effect.frame, CheckGpu | ResetGpu | Note):
                 continue  # virtual GPUs never fall ill, and nobody reads what virtual jobs are told
             else:
                 status = agent.obey(effect.frame, self.now)

@@ -16,6 +16,7 @@ from agent.gpus import NOT_THERE, Readings, UnknownGpus
 from agent.holders import Holder, Holders
 from agent.loop import Loop
 from agent.nvml import NoNvml, NvmlGpus
+from agent.resets import Reset
 from agent.simulated import SimulatedGpus
 from tests.agent.driving import PATIENCE_S, Driven, eventually
 from tests.agent.rig import Rig, uuid
@@ -27,8 +28,10 @@ from wire.frames import (
     GpuProcess,
     GpuProcesses,
     GpuReport,
+    GpuReset,
     GpuSample,
     GpuTrouble,
+    ResetGpu,
 )
 from wire.words import TroubleKind
 
@@ -434,3 +437,87 @@ def test_the_socket_of_a_gpu_is_read_from_sys(tmp_path: Path) -> None:
     (device / "numa_node").write_text("-1\n")
     assert probe._numa("00000000:3B:00.0", tmp_path) == 0
     assert probe._numa("00000000:AF:00.0", tmp_path) == 0
+
+
+# --- resets ---
+
+RESET = """#!/bin/sh
+# The driver refuses to reset a GPU that somebody reads.
+for child in $(cat /proc/$PPID/task/$PPID/children); do
+    grep -q agent.probe /proc/$child/cmdline && echo "in use by process $child" && exit 2
+done
+echo "$@" >> {log}
+{more}
+"""
+
+
+def resetter(place: Path, more: str = "") -> tuple[tuple[str, ...], Path]:
+    """An outside program, and where it writes what it was told."""
+    script, log = place / "reset", place / "resets"
+    script.write_text(RESET.format(log=log, more=more))
+    script.chmod(0o755)
+    return (str(script), "-i"), log
+
+
+def was_reset(agent: Driven) -> GpuReset:
+    """Wait for the answer."""
+    return agent.until(lambda said: next((each for each in said if isinstance(each, GpuReset)), None))
+
+
+@pytest.fixture
+def rigged(run: Callable[..., Driven], rig: Rig) -> Driven:
+    """An agent with the rig's GPUs."""
+    assert rig.file.exists()
+    return run("--gpus", "nvml")
+
+
+def test_a_gpu_is_reset_with_nobody_reading_it_and_read_again(rigged: Driven, tmp_path: Path) -> None:
+    command, log = resetter(tmp_path)
+    rigged.send(ResetGpu(uuid(1), command))
+    assert was_reset(rigged) == GpuReset(uuid(1), True)
+    assert log.read_text() == f"-i {uuid(1)}\n"
+    rigged.send(CheckGpu(uuid(1)))
+    rigged.until(lambda said: GpuChecked(uuid(1), True) in said)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("echo 'Insufficient permissions'; exit 3", "Insufficient permissions (exit code 3)"),
+        ("exit 1", "exit code 1"),
+    ],
+)
+def test_a_reset_that_fails_says_why(rigged: Driven, tmp_path: Path, more: str, why: str) -> None:
+    command, _ = resetter(tmp_path, more)
+    rigged.send(ResetGpu(uuid(0), command))
+    assert was_reset(rigged) == GpuReset(uuid(0), False, why)
+
+
+def test_without_the_program_that_is_told(rigged: Driven) -> None:
+    rigged.send(ResetGpu(uuid(0), ("/no/such/program",)))
+    assert was_reset(rigged) == GpuReset(uuid(0), False, "/no/such/program: No such file or directory")
+
+
+def test_a_gpu_with_a_job_on_it_is_not_reset(rigged: Driven, tmp_path: Path) -> None:
+    rigged.start(1, "sleep", "1000", gpus=(GpuHold(uuid(0), 1_000),))
+    rigged.started(1)
+    command, log = resetter(tmp_path)
+    rigged.send(ResetGpu(uuid(0), command))
+    assert was_reset(rigged) == GpuReset(uuid(0), False, "a job is on it")
+    assert not log.exists()
+
+
+def test_a_look_calls_a_reset_off(rigged: Driven, tmp_path: Path) -> None:
+    command, log = resetter(tmp_path)
+    rigged.send(ResetGpu(uuid(0), command, after_s=0.2), CheckGpu(uuid(0)))
+    rigged.send(ResetGpu(uuid(1), command, after_s=0.5))
+    assert was_reset(rigged) == GpuReset(uuid(1), True)
+    assert log.read_text() == f"-i {uuid(1)}\n"
+
+
+def test_a_reset_that_hangs_is_ended() -> None:
+    loop, told = Loop(), []
+    Reset(loop, ("sleep", "1000"), told.append, patience_s=0.1)
+    while not told:
+        loop.turn()
+    assert told == ["it was not done within 0.1 s"]

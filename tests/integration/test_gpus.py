@@ -187,3 +187,24 @@ def test_gpus_that_idle_are_flagged_told_and_taken_back(
     rig.say(held, busy=0)
     ended = system.await_jobs([job])[job]
     assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)
+
+
+def test_a_gpu_that_needs_a_reset_gets_it_when_its_job_has_ended(
+    build: Callable[..., System], rig: Rig, tmp_path: Path
+) -> None:
+    script, log = tmp_path / "reset", tmp_path / "resets"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    script.chmod(0o755)
+    system = build("gpu01")
+    system.sections["gpus"] = {"check_s": 0.2, "check_most_s": 1.0, "reset": [str(script), "-i"]}
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.start()
+    job = submit(system, "sleep 1000", gpus=1)
+    system.await_jobs([job], JobState.RUNNING)
+    held = system.jobs()[job].held[0].gpus[0].index
+    rig.xid(held, 119)
+    system.until(lambda: gpu(system, held).health is GpuHealth.CORDONED, "it is out")
+    assert "needs a reset when nobody is on it" in corral(system, "gpus", "--sick")
+    corral(system, "job", "cancel", str(job))
+    system.until(lambda: gpu(system, held).health is GpuHealth.OK, "it is well again")
+    assert log.read_text() == f"-i {uuid(held)}\n"

@@ -15,9 +15,11 @@ from wire.frames import (
     CheckGpu,
     ControllerFrame,
     GpuChecked,
+    GpuReset,
     Hello,
     NodeFacts,
     Report,
+    ResetGpu,
     Settle,
     Start,
     Stop,
@@ -103,6 +105,14 @@ class Host:
         elif isinstance(frame, CheckGpu):
             boot = self.boots
             self._clock.after(frame.after_s, lambda: self._look(frame.uuid, boot))
+
+        elif isinstance(frame, ResetGpu):
+            boot = self.boots
+            self._clock.after(frame.after_s, lambda: self._reset(frame.uuid, boot))
+
+    def _reset(self, uuid: str, boot: int) -> None:
+        if self.up and boot == self.boots:
+            self._tell(GpuReset(uuid, uuid not in self.sick, "virtual" if uuid in self.sick else ""))
 
     def _look(self, uuid: str, boot: int) -> None:
         if self.up and boot == self.boots:

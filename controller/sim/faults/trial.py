@@ -23,7 +23,7 @@ from controller.sim.faults.trouble import Trouble
 from controller.sim.faults.truth import PromiseBroken, Truth
 from controller.sim.generate.dice import Dice
 from controller.sim.workload import Work
-from wire.frames import GpuChecked, GpuTrouble, Hello, NodeFacts, Report, Start
+from wire.frames import GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report, Start
 
 EngineMaker = Callable[[Pipeline, State], Engine]
 
@@ -117,6 +117,8 @@ class Trial:
             self.tell(inputs.GpuTroubled(node, frame.uuid, frame.kind, frame.why, frame.xid))
         elif isinstance(frame, GpuChecked):
             self.tell(inputs.GpuLooked(node, frame.uuid, frame.ok, frame.why))
+        elif isinstance(frame, GpuReset):
+            self.tell(inputs.GpuWasReset(node, frame.uuid, frame.ok, frame.why))
 
     def _lost(self, node: str, why: str) -> None:
         self.tell(inputs.LinkWentDown(node, why))

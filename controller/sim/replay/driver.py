@@ -21,7 +21,7 @@ from controller.sim.replay.agents import STEP_S, PastAgents
 from controller.sim.replay.history import History, Mark, Step
 from controller.sim.replay.ways import again
 from controller.sim.results import Lives
-from wire.frames import CheckGpu, Note
+from wire.frames import CheckGpu, Note, ResetGpu
 
 OFTEN = 500
 
@@ -91,7 +91,8 @@ class Replay:
         for event in decision.events:
             self._note(event)
         for effect in decision.effects:
-            if not isinstance(effect.frame, CheckGpu | Note):  # how the look went stands in the journal
+            # How looks and resets went stands in the journal.
+            if not isinstance(effect.frame, CheckGpu | ResetGpu | Note):
                 self._agents.obey(effect.node, effect.frame)
         self.engine.state.forget_old()
         self._wake_when_due()

@@ -234,6 +234,7 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     # What these led to is told by the trace above; what a look would say today nobody can know.
     inputs.GpuTroubled: (),
     inputs.GpuLooked: (),
+    inputs.GpuWasReset: (),
     inputs.CordonGpu: (),
     inputs.ResumeGpu: (),
     inputs.LinkWentDown: (

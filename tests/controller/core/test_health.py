@@ -15,7 +15,7 @@ from controller.core.health import FORGIVEN_S, XIDS, Action, Care, Condition, fa
 from controller.core.records import node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE, World, spec
-from wire.frames import AttemptStatus, CheckGpu
+from wire.frames import AttemptStatus, CheckGpu, ResetGpu
 from wire.words import GpuHealth, JobState, Reason, TroubleKind
 
 OK, SUSPECT, CORDONED, PROBING, LOST = (
@@ -322,3 +322,102 @@ def test_a_look_never_makes_a_well_gpu_sick() -> None:
         waits.append(look(waits[-1], False, "", waits[-1].due, CARE))
     assert all(later.due - later.since >= earlier.due - earlier.since for earlier, later in pairwise(waits))
     assert all(each.health is LOST and each.why == "gone" for each in waits)
+
+
+class ResettingWard(Ward):
+    """The same where agents may reset GPUs."""
+
+    def __init__(self) -> None:
+        World.__init__(self, replace(PIPELINE, care=replace(CARE, reset=("reset",))))
+        self.join("n", gpus=4)
+
+    def resets(self) -> list[tuple[str, float]]:
+        """(GPU, seconds) of every reset ordered since last asked."""
+        found = [
+            (sent.frame.uuid, sent.frame.after_s) for sent in self.sent if isinstance(sent.frame, ResetGpu)
+        ]
+        self.sent.clear()
+        return found
+
+    def was_reset(self, gpu: int, ok: bool = True, why: str = "") -> None:
+        self.tell(inputs.GpuWasReset("n", f"GPU-n-{gpu}", ok, why))
+
+
+def test_a_free_gpu_is_reset_passes_its_looks_and_takes_work() -> None:
+    ward = ResettingWard()
+    ward.xid(2, 119)
+    assert ward.resets() == [("GPU-n-2", 10)]
+    ward.was_reset(2)
+    assert ward.condition(2).health is PROBING
+    for _ in range(3):
+        ward.seen(2)
+    assert ward.health() == [OK] * 4
+
+
+def test_a_gpu_with_a_job_on_it_is_reset_when_that_has_ended() -> None:
+    ward = ResettingWard()
+    job = ward.submit(spec(4))
+    ward.tick()
+    ward.start(job)
+    ward.xid(1, 64)
+    assert ward.resets() == []
+    ward.now += 60.0
+    ward.exit(job, 1)
+    assert ward.resets() == [("GPU-n-1", 0.0)]
+
+
+def test_of_a_shared_gpu_the_last_has_to_leave() -> None:
+    ward = ResettingWard()
+    first, second = (ward.submit(spec(0.5)) for _ in range(2))
+    ward.tick()
+    assert ward.gpus_of(first) == ward.gpus_of(second)
+    [gpu] = ward.gpus_of(first)
+    ward.xid(gpu, 120)
+    for job in (first, second):
+        ward.start(job)
+        assert ward.resets() == []
+        ward.exit(job, 1)
+    assert [uuid for uuid, _ in ward.resets()] == [f"GPU-n-{gpu}"]
+
+
+def test_a_reset_in_vain_is_told_and_tried_again_later_each_time() -> None:
+    ward = ResettingWard()
+    ward.xid(0, 119)
+    waits = [wait for _, wait in ward.resets()]
+    for _ in range(4):
+        ward.was_reset(0, ok=False, why="in use by another client")
+        waits += [wait for _, wait in ward.resets()]
+    assert waits == [10, 20, 40, 60, 60]
+    assert ward.condition(0).why == (
+        "Xid 119: its system processor does not answer; the reset failed: in use by another client"
+    )
+    node = ward.state.nodes.by_name["n"]
+    assert ward.restarted().state.nodes.by_name["n"].health == node.health
+
+
+def test_a_hello_orders_again_what_may_have_been_lost() -> None:
+    ward = ResettingWard()
+    ward.xid(0, 119)
+    ward.resets()
+    ward.now += 5.0
+    ward.join("n", gpus=4)
+    assert ward.resets() == [("GPU-n-0", 5.0)]
+    ward.join("n", gpus=4, boot="b2")
+    assert ward.resets() == []  # the boot was the reset
+    assert ward.condition(0).health is PROBING
+
+
+def test_a_reset_nobody_waits_for_changes_nothing() -> None:
+    ward = ResettingWard()
+    ward.xid(0, 48)
+    before = ward.condition(0)
+    ward.was_reset(0)
+    ward.was_reset(0, ok=False, why="no")
+    ward.was_reset(1)
+    assert (ward.condition(0), ward.condition(1).health) == (before, OK)
+
+
+def test_who_wants_resets_by_hand_gets_none() -> None:
+    ward = Ward()
+    ward.xid(0, 119)
+    assert not any(isinstance(sent.frame, ResetGpu) for sent in ward.sent)
