@@ -16,6 +16,7 @@ from controller.core import inputs
 from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, JobEvent, NodeEvent, body_of
+from controller.core.gangs import together
 from controller.core.inputs import Input, Refusal, Reply, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.losses import overdue
@@ -308,7 +309,7 @@ class Daemon:
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
         try:
-            for given, answer in taken:
+            for given, answer in together(taken):
                 decision = self.engine.handle(given, self.now())
                 events += decision.events
                 effects += decision.effects
@@ -335,9 +336,10 @@ class Daemon:
             if not waiting.done():
                 waiting.set_result(reply)
         for effect in effects:
-            link = self.links.get(effect.node)
-            if link is not None:
-                link.send(effect.frame)
+            for order in effect.orders():
+                link = self.links.get(order.node)
+                if link is not None:
+                    link.send(order.frame)
 
     def _let_read(self) -> None:
         readers, self._readers = self._readers, []

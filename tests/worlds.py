@@ -135,7 +135,7 @@ class World:
         """Hand the engine one input and check the whole state after it."""
         decision = self.engine.handle(given, self.now)
         self.events += decision.events
-        self.sent += decision.effects
+        self.sent += decision.orders
         assert check(self.state) == []
         keeper = self.engine.keeper
         anew = Keeper(self.state, self.pipeline.waiting, self.events.append, print)
@@ -178,8 +178,8 @@ class World:
 
     def tick(self) -> list[Start]:
         """One cycle; what it started."""
-        effects = self.tell(inputs.Tick()).effects
-        return [effect.frame for effect in effects if isinstance(effect.frame, Start)]
+        orders = self.tell(inputs.Tick()).orders
+        return [order.frame for order in orders if isinstance(order.frame, Start)]
 
     def tick_at(self, now: float) -> list[Start]:
         """One cycle at this moment; what it started."""

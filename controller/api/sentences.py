@@ -64,13 +64,24 @@ def _job_placed(facts: Facts) -> str:
 
 
 def _attempt_exited(facts: Facts) -> str:
+    return f"job {facts['job']} ended on {facts['node']}: {_how(facts)}"
+
+
+def _members_exited(facts: Facts) -> str:
+    nodes: dict[str, list[str]] = {}
+    for node, facts_of_one in facts["exits"].items():
+        nodes.setdefault(_how(facts_of_one), []).append(node)
+    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # what went wrong first
+    told = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
+    return f"job {facts['job']} ended {'; '.join(told)}"
+
+
+def _how(facts: Facts) -> str:
     if facts["why"]:
-        how = facts["why"].replace("_", " ")
-    elif facts["signal"] is not None:
-        how = f"signal {facts['signal']}"
-    else:
-        how = f"exit code {facts['code']}"
-    return f"job {facts['job']} ended on {facts['node']}: {how}"
+        return str(facts["why"]).replace("_", " ")
+    if facts["signal"] is not None:
+        return f"signal {facts['signal']}"
+    return f"exit code {facts['code']}"
 
 
 def _stop_requested(facts: Facts) -> str:
@@ -212,6 +223,10 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     ),
     "IdleEnded": lambda facts: f"the GPUs of job {facts['job']} work again",
     "AttemptExited": _attempt_exited,
+    "MembersStarted": lambda facts: (
+        f"job {facts['job']} runs on {', '.join(facts['pids'])} (attempt {facts['attempt']})"
+    ),
+    "MembersExited": _members_exited,
     "StopRequested": _stop_requested,
     "PreemptionPlanned": _preemption_planned,
     "PreemptionDropped": lambda facts: (

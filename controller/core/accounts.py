@@ -130,16 +130,21 @@ class Accounts:
             used[GPU_TIME] += promised - self._promised[job.id]
         self._promised[job.id] = promised
 
-    def free(self, job: Job, allocation: Allocation, at: float) -> None:
-        """One member of an attempt is over."""
-        gpu_milli = spent = 0
-        if allocation.gpus:
-            gpu_milli = sum(hold.milli for hold in allocation.gpus)
-            spent = 0 if job.placed_at is None else round(gpu_milli * max(0.0, at - job.placed_at))
+    def free(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
+        """Members of an attempt are over."""
+        cpu_milli = memory_mib = gpu_milli = spent = 0
+        held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
+        for allocation in allocations:
+            cpu_milli += allocation.cpu_milli
+            memory_mib += allocation.memory_mib
+            if allocation.gpus:
+                milli = sum(hold.milli for hold in allocation.gpus)
+                gpu_milli += milli
+                spent += round(milli * held_s)
         for account in self.of(job.user, job.spec):
             used = account.used
-            used[CPU] -= allocation.cpu_milli
-            used[MEMORY] -= allocation.memory_mib
+            used[CPU] -= cpu_milli
+            used[MEMORY] -= memory_mib
             used[GPU] -= gpu_milli
             if spent:
                 account.spend(spent, at, self.window_s)

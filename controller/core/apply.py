@@ -149,7 +149,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
-    job.seat({allocation.node: Member(allocation) for allocation in event.allocations})
+    job.board(event.allocations)
     _hold(state, job, event.allocations, event.at)
     state.expect(job)
     state.licences.take(job.ask.licences)
@@ -165,14 +165,13 @@ def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None
 
 def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
     """The job holds these from now on, and its tenant uses them."""
-    sharing, before = state.shares.sharing, job.charge
-    for allocation in allocations:
-        state.nodes.hold(job.id, allocation)
-        if job.ask.part.social:
+    before = job.charge
+    state.nodes.hold(job.id, allocations)
+    if job.ask.part.social:
+        for allocation in allocations:
             state.nodes.meet(job.ask.part, allocation.node)
-        job.charge += sharing.charge(
-            allocation, state.nodes.models(allocation.node) if sharing.by_model else {}
-        )
+    for charge in state.shares.sharing.charges(allocations, state.nodes.models):
+        job.charge += charge
     state.shares.use(state.tenant(job), job.charge - before, at)
 
 
@@ -195,11 +194,12 @@ def _member_ready(state: State, event: events.MemberReady) -> None:
     state.jobs[event.job].members[event.node].ready = True
 
 
-def _attempt_started(state: State, event: events.AttemptStarted) -> None:
-    job = state.jobs[event.job]
-    member = job.members[event.node]
-    member.started_at, member.pid = event.at, event.pid
-    job.unstarted -= 1
+def _members_started(state: State, event: events.AttemptStarted | events.MembersStarted) -> None:
+    job, pids = state.jobs[event.job], event.pids
+    for node, pid in pids.items():
+        member = job.members[node]
+        member.started_at, member.pid = event.at, pid
+    job.unstarted -= len(pids)
     if not job.unstarted and job.state is JobState.SCHEDULED:
         _run(state, job, event.at)
 
@@ -218,23 +218,28 @@ def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
     job.checkpoint = newest(job.checkpoint, event.checkpoint)
 
 
-def _attempt_exited(state: State, event: events.AttemptExited) -> None:
-    job = state.jobs[event.job]
-    member = job.members[event.node]
-    member.ended_at = event.at
-    job.unended -= 1
-    if member.started_at is None:
-        job.unstarted -= 1
-        begun = [each.started_at for each in job.members.values() if each.started_at is not None]
+def _members_exited(state: State, event: events.AttemptExited | events.MembersExited) -> None:
+    job, exits, at = state.jobs[event.job], event.exits, event.at
+    members, unborn = job.members, 0
+    for node, how in exits.items():
+        member = members[node]
+        member.ended_at = at
+        unborn += member.started_at is None
+        member.code, member.signal, member.why = how.code, how.signal, how.why
+        member.cpu_s, member.max_rss_mib, member.use = how.cpu_s, how.max_rss_mib, how.use
+        if how.checkpoint is not None:
+            job.checkpoint = newest(job.checkpoint, how.checkpoint)
+    job.unended -= len(exits)
+    if unborn:
+        job.unstarted -= unborn
+        begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            _run(state, job, max(begun))  # the others do without it
-    member.code, member.signal, member.why = event.code, event.signal, event.why
-    member.cpu_s, member.max_rss_mib, member.use = event.cpu_s, event.max_rss_mib, event.use
-    job.checkpoint = newest(job.checkpoint, event.checkpoint)
-    state.nodes.free(event.job, event.node)
+            _run(state, job, max(begun))  # the others do without them
+    state.nodes.free(job.id, exits)
     if job.ask.part.social:
-        state.nodes.company.leave(job.ask.part, event.node)
-    state.accounts.free(job, member.allocation, event.at)
+        for node in exits:
+            state.nodes.company.leave(job.ask.part, node)
+    state.accounts.free(job, [members[node].allocation for node in exits], at)
     if not holds(job):
         state.licences.give(job.ask.licences)
 
@@ -530,9 +535,11 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobPlaced: _job_placed,
     events.PredictionOutlived: _prediction_outlived,
     events.MemberReady: _member_ready,
-    events.AttemptStarted: _attempt_started,
+    events.AttemptStarted: _members_started,
+    events.MembersStarted: _members_started,
     events.CheckpointSaved: _checkpoint_saved,
-    events.AttemptExited: _attempt_exited,
+    events.AttemptExited: _members_exited,
+    events.MembersExited: _members_exited,
     events.IdleNoted: _idle_noted,
     events.IdleEnded: _idle_ended,
     events.StopRequested: _stop_requested,

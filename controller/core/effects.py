@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.core.launch import Launch
@@ -15,18 +16,32 @@ class SendToNode:
     node: str
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
+    def orders(self) -> Iterator[SendToNode]:
+        """Node by node: itself."""
+        yield self
+
 
 @dataclass(frozen=True, slots=True)
-class StartOnNode:
-    """Tell the agent of a node to start its member; the order is only written when somebody sends it."""
+class SendToNodes:
+    """Tell the agents of several nodes the same."""
 
-    node: str
+    nodes: tuple[str, ...]
+    frame: Go | Stop | Settle
+
+    def orders(self) -> Iterator[SendToNode]:
+        """Node by node."""
+        return (SendToNode(node, self.frame) for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """Tell the agents of all its nodes to start their members; only written when somebody sends it."""
+
     launch: Launch
 
-    @property
-    def frame(self) -> Start:
-        """The order."""
-        return self.launch.starts[self.node]
+    def orders(self) -> Iterator[SendToNode]:
+        """Node by node."""
+        return (SendToNode(node, start) for node, start in self.launch.starts.items())
 
 
-Effect = SendToNode | StartOnNode
+Effect = SendToNode | SendToNodes | StartAttempt

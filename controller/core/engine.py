@@ -11,7 +11,7 @@ from controller.core.apply import apply
 from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
 from controller.core.edits import changed, edited, labels_of_queue
-from controller.core.effects import Effect, SendToNode, StartOnNode
+from controller.core.effects import Effect, SendToNode, SendToNodes, StartAttempt
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
@@ -46,6 +46,7 @@ from wire.words import JobState, Reason
 _STIRRING = (
     events.AttemptStarted,
     events.CheckpointSaved,
+    events.MembersStarted,
     events.JobShrunk,
     events.JobGrew,
     events.JobEdited,
@@ -425,11 +426,12 @@ class Engine:
             )
             self._order(SendToNode(node, frame))
             return
-        ready = gangs.news(job, node, status, now)
-        if ready is not None:
-            self._record(ready)
-        for release in gangs.releases(job, status):
-            self._order(release)
+        if status.ready:
+            ready = gangs.news(job, node, status, now)
+            if ready is not None:
+                self._record(ready)
+            for release in gangs.releases(job, status):
+                self._order(release)
         if member.started_at is None and status.started_at is not None:
             self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
         news = saved(job, node, status, now)
@@ -456,17 +458,45 @@ class Engine:
                 usage.gpu if usage else None,
             )
         )
-        allocation = job.members[node].allocation
-        if allocation.gpus:
-            self.doctor.freed(self.state.nodes.by_name[node], allocation, now)
+        self._gone(job, (node,), now)
+
+    def _members_reported(self, given: inputs.MembersReported, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        members = job.members if job is not None and job.attempt == given.attempt else {}
+        begun: dict[str, int | None] = {}
+        over: dict[str, AttemptStatus] = {}
+        for node, status in given.told.items():
+            member = members.get(node)
+            if member is None or member.ended_at is not None or not gangs.plain(status):
+                self._attempt_told(node, status, now)
+                continue
+            if member.started_at is None and status.started_at is not None:
+                begun[node] = status.pid
+            if status.ended_at is not None:
+                over[node] = status
+        if begun:
+            self._record(events.MembersStarted(given.job, now, given.attempt, begun))
+        if over and job is not None:
+            self._order(SendToNodes(tuple(over), Settle(given.job, given.attempt)))
+            self._record(events.MembersExited(given.job, now, given.attempt, gangs.exits_of(over)))
+            self._gone(job, tuple(over), now)
+        return Accepted()
+
+    def _gone(self, job: Job, nodes: tuple[str, ...], now: float) -> None:
+        """Members have ended: what becomes of their GPUs, and of the other members."""
+        gone = [job.members[node] for node in nodes]
+        for member in gone:
+            if member.allocation.gpus:
+                self.doctor.freed(self.state.nodes.by_name[member.allocation.node], member.allocation, now)
+        failed = [member for member in gone if member.failed]
         if not job.unended:
             self._over(job, now)
-        elif job.members[node].failed and job.stopping is None:
+        elif failed and job.stopping is None:
             if goes_on(job):
                 for release in gangs.all_go(job):
                     self._order(release)
             else:
-                self._stop(job, Reason.MEMBER_FAILED, node, now)
+                self._stop(job, Reason.MEMBER_FAILED, failed[0].allocation.node, now)
 
     def _over(self, job: Job, now: float) -> None:
         """All its processes have returned: the outcome, or the queue again."""
@@ -616,9 +646,7 @@ class Engine:
             self._record(step)
             job = self.state.jobs[step.job]
             if isinstance(step, events.JobPlaced):
-                launch = Launch(job, self._addresses(job))
-                for node in job.members:
-                    self._order(StartOnNode(node, launch))
+                self._order(StartAttempt(Launch(job, self._addresses)))
             elif isinstance(step, events.JobGrew):
                 self._grew(job, step)
             elif isinstance(step, events.PreemptionPlanned):
@@ -652,6 +680,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Rebalance: Engine._rebalance,
     inputs.AgentSaidHello: Engine._agent_said_hello,
     inputs.AgentReported: Engine._agent_reported,
+    inputs.MembersReported: Engine._members_reported,
     inputs.GpuReported: Engine._gpu_reported,
     inputs.DataFound: Engine._data_found,
     inputs.GpusIdle: Engine._gpus_idle,

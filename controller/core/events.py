@@ -171,6 +171,11 @@ class AttemptStarted(JobEvent):
     node: str
     pid: int | None = None
 
+    @property
+    def pids(self) -> Mapping[str, int | None]:
+        """As MembersStarted has it."""
+        return {self.node: self.pid}
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved(JobEvent):
@@ -194,6 +199,40 @@ class AttemptExited(JobEvent):
     max_rss_mib: int = 0
     checkpoint: Checkpoint | None = None
     use: GpuUse | None = None
+
+    @property
+    def exits(self) -> Mapping[str, AttemptExited]:
+        """As MembersExited has it."""
+        return {self.node: self}
+
+
+@dataclass(frozen=True, slots=True)
+class MembersStarted(JobEvent):
+    """Several members of an attempt said at once that their processes run; `pids` by node."""
+
+    attempt: int
+    pids: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a member ended: what AttemptExited says of one."""
+
+    code: int | None = None
+    signal: int | None = None
+    why: str = ""
+    cpu_s: float = 0.0
+    max_rss_mib: int = 0
+    checkpoint: Checkpoint | None = None
+    use: GpuUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MembersExited(JobEvent):
+    """Several members of an attempt said at once that they are over; `exits` by node."""
+
+    attempt: int
+    exits: Mapping[str, Exit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,6 +590,8 @@ Event = (
     | AttemptStarted
     | CheckpointSaved
     | AttemptExited
+    | MembersStarted
+    | MembersExited
     | GpuFaultNoted
     | IdleNoted
     | IdleEnded

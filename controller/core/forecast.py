@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from controller.core.engine import Engine
 from controller.core.events import JobPlaced, JobShrunk, PreemptionPlanned, StopRequested
-from controller.core.inputs import AgentReported, Decision, Input, Tick
+from controller.core.inputs import Decision, Input, MembersReported, Tick
 from controller.core.jobs import NEVER, Job
 from controller.core.notes import notes_of, recall
 from controller.core.outcome import PREEMPTED, SHRUNK
@@ -131,9 +131,9 @@ def forecast(
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
     """What an elastic job is to give up has ended."""
-    for member in [member for member in job.running if member.leaving]:
-        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
-        engine.handle(AgentReported(member.allocation.node, over), moment)
+    leaving = [member.allocation.node for member in job.running if member.leaving]
+    over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
+    engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
 
 
 def _end_due(engine: Engine, moment: float) -> None:
@@ -146,7 +146,7 @@ def _end_due(engine: Engine, moment: float) -> None:
 def _end(engine: Engine, job: Job, moment: float) -> None:
     """All processes of a job have returned."""
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
-    for member in job.running:
-        code = 9 if job.stopping is Reason.EVICTED else 0
-        over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)
-        engine.handle(AgentReported(member.allocation.node, over), moment)
+    code = 9 if job.stopping is Reason.EVICTED else 0
+    over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)
+    nodes = [member.allocation.node for member in job.running]
+    engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(nodes, over)), moment)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.core.effects import Effect
+from controller.core.effects import Effect, SendToNode
 from controller.core.events import Event
 from wire.affinity import Taint
 from wire.frames import AttemptStatus, Hello
@@ -179,6 +179,15 @@ class AgentReported:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersReported:
+    """Several members of one attempt changed: what each node tells. As if they had come one by one."""
+
+    job: int
+    attempt: int
+    told: Mapping[str, AttemptStatus]
+
+
+@dataclass(frozen=True, slots=True)
 class GpuReported:
     """A GPU's health in full, as somebody else has judged it: how a past is lived again."""
 
@@ -333,6 +342,7 @@ Input = (
     | Rebalance
     | AgentSaidHello
     | AgentReported
+    | MembersReported
     | GpuReported
     | GpusIdle
     | GpusBusy
@@ -378,3 +388,8 @@ class Decision:
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()
     reply: Reply = Accepted()
+
+    @property
+    def orders(self) -> list[SendToNode]:
+        """What is to be sent, node by node."""
+        return [order for effect in self.effects for order in effect.orders()]

@@ -224,6 +224,11 @@ class Job:
         milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
+    def board(self, allocations: tuple[Allocation, ...]) -> None:
+        """Give the job what a new attempt gets: nobody of it has started."""
+        self.members = {allocation.node: Member(allocation) for allocation in allocations}
+        self.unstarted = self.unended = len(self.members)
+
     def seat(self, members: dict[str, Member]) -> None:
         """Give the job the members of its attempt."""
         self.members = members

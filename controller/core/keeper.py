@@ -30,7 +30,7 @@ from wire.words import JobState, Reason
 
 NOTHING: Mapping[Dependency, bool] = {}
 HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
-_OF_MEMBERS = (events.AttemptStarted, events.AttemptExited)
+_OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarted, events.MembersExited)
 """Nothing becomes due earlier or later by these, and of a gang there are many."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 
 from controller.core.jobs import Job
@@ -17,7 +18,7 @@ class Launch:
 
     __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
 
-    def __init__(self, job: Job, addresses: dict[str, str]) -> None:
+    def __init__(self, job: Job, addresses: Callable[[Job], dict[str, str]]) -> None:
         self.key = job.id, job.attempt
         self.time_limit_s = job.spec.time_limit_s
         self._job = job
@@ -27,12 +28,17 @@ class Launch:
         self._starts: dict[str, Start] | None = None
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where it starts."""
+        return tuple(self._members)
+
+    @property
     def starts(self) -> dict[str, Start]:
         """The orders by node."""
         if self._starts is None:
             job = copy(self._job)  # what has become of it since then is nothing to them
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
-            self._starts = starts_of(job, self._addresses)
+            self._starts = starts_of(job, self._addresses(job))
         return self._starts
 
 

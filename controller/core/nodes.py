@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,6 +95,10 @@ class Node:
     def condition(self, gpu: GpuFacts) -> Condition:
         """The same, with all that is known of it."""
         return self.health.get(gpu.uuid) or Condition(gpu.health, gpu.why)
+
+
+Shares = list[tuple[Node, Allocation]]
+"""Parts of different nodes."""
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
@@ -273,24 +277,30 @@ class Nodes:
         """The model of each GPU of a node."""
         return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
 
-    def hold(self, job: int, allocation: Allocation) -> None:
-        """Take what the allocation names out of the node's room."""
-        node = self.by_name[allocation.node]
-        node.held[job] = allocation
-        self._given += 1
-        self._turn[node.name] = self._given
-        if not self._stale:
-            self._columns.turn[node.row] = self._given
-        self._shift(node, allocation, -1)
+    def hold(self, job: int, allocations: Sequence[Allocation]) -> None:
+        """Take what the job gets out of the room of its nodes."""
+        taken: Shares = []
+        for given, allocation in enumerate(allocations, self._given + 1):
+            node = self.by_name[allocation.node]
+            node.held[job] = allocation
+            self._turn[node.name] = given
+            taken.append((node, allocation))
+            if not self._stale:
+                self._columns.turn[node.row] = given
+        self._given += len(taken)
+        self._shift(taken, -1)
 
-    def free(self, job: int, name: str) -> None:
-        """Give back what the job holds on the node."""
-        node = self.by_name[name]
-        allocation = node.held.pop(job)
-        claimant = node.leaving.pop(job, None)
-        if claimant is not None:
-            self.stirred.add(claimant)
-        self._shift(node, allocation, 1)
+    def free(self, job: int, names: Iterable[str]) -> None:
+        """Give back what the job holds on these nodes."""
+        freed: Shares = []
+        for name in names:
+            node = self.by_name[name]
+            freed.append((node, node.held.pop(job)))
+            if node.leaving:
+                claimant = node.leaving.pop(job, None)
+                if claimant is not None:
+                    self.stirred.add(claimant)
+        self._shift(freed, 1)
         self.gains += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
@@ -319,30 +329,32 @@ class Nodes:
         """Who will have what changed: promises made before do not hold."""
         if not self._stale:
             self._write(node)
-            self._touch(node.row)
+            self._touch((node.row,))
         self.turns += 1
 
-    def _shift(self, node: Node, allocation: Allocation, sign: int) -> None:
+    def _shift(self, shares: Shares, sign: int) -> None:
+        """Give back (1) or take (-1) parts of different nodes."""
         if self._stale:
             return  # laying out will count it
-        if node.claims:
-            self._write(node)
-            self._touch(node.row)
-            return
-        columns, row = self._columns, node.row
-        columns.cpu_free[row] += sign * allocation.cpu_milli
-        columns.memory_free[row] += sign * allocation.memory_mib
-        for gpu in allocation.gpus:
-            slot = node.slots.get(gpu.uuid)
-            if slot is not None and columns.gpu_free[row, slot] != ABSENT:
-                columns.gpu_free[row, slot] += sign * gpu.milli
-        self._touch(row)
+        cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
+        for node, allocation in shares:
+            if node.claims:
+                self._write(node)
+                continue
+            row = node.row
+            cpu[row] += sign * allocation.cpu_milli
+            memory[row] += sign * allocation.memory_mib
+            for gpu in allocation.gpus:
+                slot = node.slots.get(gpu.uuid)
+                if slot is not None and gpus[row, slot] != ABSENT:
+                    gpus[row, slot] += sign * gpu.milli
+        self._touch([node.row for node, _ in shares])
 
-    def _touch(self, row: int) -> None:
-        if len(self._log) >= LOG_LIMIT:
+    def _touch(self, rows: Sequence[int]) -> None:
+        if len(self._log) + len(rows) > LOG_LIMIT:
             self._forget_changes()
-        self._log.append(row)
-        self.changes += 1
+        self._log.extend(rows)
+        self.changes += len(rows)
 
     def _forget_changes(self) -> None:
         self._log.clear()
@@ -357,7 +369,7 @@ class Nodes:
         self.stirred.update(node.claims)
         if not self._stale:
             self._write(node)
-            self._touch(node.row)
+            self._touch((node.row,))
         self.turns += 1
         self.gains += 1
 

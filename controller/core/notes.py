@@ -14,6 +14,7 @@ from controller.core.events import (
     JobEnded,
     JobPlaced,
     JobRequeued,
+    MembersExited,
     QuotaSet,
     QuotaUnset,
     ReservationBegan,
@@ -52,7 +53,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     spent: dict[Key, None] = {}
     reserved: dict[str, None] = {}
     for event in events:
-        if isinstance(event, AttemptExited):
+        if isinstance(event, AttemptExited | MembersExited):
             job = state.jobs[event.job]
             if job.spec.gpus or job.spec.gpu is not None:
                 spent.update((account.key, None) for account in state.accounts.of(job.user, job.spec))

@@ -40,8 +40,7 @@ def afterwards(state: State, proposal: Proposal) -> State:
     gone = {move.job for move in proposal.moves}
     ahead.releases = [each for each in state.releases if each[1] not in gone]
     for move in proposal.moves:
-        for allocation in move.origin:
-            ahead.nodes.free(move.job, allocation.node)
+        ahead.nodes.free(move.job, [allocation.node for allocation in move.origin])
     places = [(move.job, move.target) for move in proposal.moves]
     if proposal.for_job is not None:
         places.append((proposal.for_job, proposal.place))
@@ -51,8 +50,7 @@ def afterwards(state: State, proposal: Proposal) -> State:
         job = moved[number] = copy(state.jobs[number])
         job.seat({allocation.node: Member(allocation) for allocation in place})
         job.placed_at, job.stop_by = proposal.until, None
-        for allocation in place:
-            ahead.nodes.hold(number, allocation)
+        ahead.nodes.hold(number, place)
         insort(ahead.releases, (job.expected_end, number))
     ahead.jobs = ChainMap(moved, state.jobs)  # type: ignore[assignment]
     return ahead

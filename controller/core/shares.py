@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from wire.words import WHOLE_GPU, Reason
 
 SETTLED_S = 1.0
 """So long after use has come down to a limit it is surely below it, whatever was rounded."""
+NOTHING = Allocation("", 0, 0)
 Ends = Sequence[tuple[float, float]]
 Path = tuple[str, ...]
 """From the top: (organisation, project, user), or (project, user) for a project of no organisation."""
@@ -60,6 +61,18 @@ class Sharing:
         held = tuple(GpuHold(gpu.uuid, WHOLE_GPU) for gpu in facts.gpus)
         models = {gpu.uuid: gpu.model for gpu in facts.gpus}
         return self.charge(Allocation("", facts.cpu_milli, facts.memory_mib, held), models)
+
+    def charges(
+        self, allocations: Iterable[Allocation], models: Callable[[str], Mapping[str, str]]
+    ) -> Iterator[float]:
+        """The same for each of these; `models` by node. Most gangs hold the same everywhere."""
+        last, charge = NOTHING, 0.0
+        for allocation in allocations:
+            alike = (allocation.cpu_milli, allocation.memory_mib) == (last.cpu_milli, last.memory_mib)
+            if not alike or allocation.gpus or last.gpus:
+                charge = self.charge(allocation, models(allocation.node) if self.by_model else {})
+            last = allocation
+            yield charge
 
     def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
         """Units per hour for what is held on one node; `models` by GPU."""

@@ -1,14 +1,15 @@
-"""Agents of virtual nodes: they obey the same orders and tell the same things, in virtual time."""
+"""The agents of virtual nodes: they obey the same orders and tell the same things, in virtual time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from wire.frames import AttemptStatus, Checkpoint, Go, Hello, NodeFacts, Settle, Start, Stop
+from wire.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Stop
 
 Key = tuple[int, int]
+Told = dict[str, AttemptStatus]
+"""What agents report of an attempt, by node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,99 +20,75 @@ class Course:
     code: int = 0
 
 
-class VirtualAgent:
-    """One node's agent. `later(seconds, key)` must call back end() for that attempt then."""
+def hello(name: str, facts: NodeFacts) -> Hello:
+    """What an agent says whose node has just been switched on."""
+    return Hello(name, "virtual", f"{name}-1", "virtual", facts)
 
-    def __init__(
-        self,
-        name: str,
-        facts: NodeFacts,
-        course: Callable[[int, int], Course],
-        later: Callable[[float, str, Key], None],
-        since: Callable[[Key, float], float] = lambda _key, now: now,
-    ) -> None:
-        self.name = name
-        self.facts = facts
-        self.boots = 1
-        self.attempts: dict[Key, AttemptStatus] = {}
+
+class VirtualAgents:
+    """Those of all nodes in one, for what one member of a gang does the others do as well.
+
+    `since` says from when on an attempt runs that is started now.
+    """
+
+    def __init__(self, course: Callable[[Key], Course], since: Callable[[Key, float], float]) -> None:
+        self._attempts: dict[Key, Told] = {}
         self._course = course
-        self._later = later
         self._since = since
 
-    def hello(self) -> Hello:
-        """Everything the agent knows."""
-        return Hello(
-            node=self.name,
-            version="virtual",
-            boot_id=f"{self.name}-{self.boots}",
-            incarnation="virtual",
-            facts=self.facts,
-            attempts=tuple(self.attempts.values()),
-        )
+    def start(self, key: Key, nodes: Iterable[str], limit_s: float | None, now: float) -> tuple[Told, float]:
+        """Run an attempt on these nodes; what there is to report, and in how many seconds it is over."""
+        runtime, since = self._course(key).runtime_s, self._since(key, now)
+        if limit_s is not None:
+            runtime = min(runtime, limit_s)
+        begun = dict.fromkeys(nodes, AttemptStatus(*key, pid=key[0], started_at=since))
+        known = self._attempts.get(key)
+        if known is None:
+            self._attempts[key] = begun.copy()
+        else:
+            known.update(begun)
+        return begun, runtime - (now - since)
 
-    def obey(self, order: Start | Go | Stop | Settle, now: float) -> AttemptStatus | None:
-        """Carry out an order; what there is to report at once."""
-        key = order.job, order.attempt
-        if isinstance(order, Go):
-            return None  # members of virtual gangs begin together by themselves
-        if isinstance(order, Settle):
-            self.attempts.pop(key, None)
-            return None
-        if isinstance(order, Stop):
-            return self._stop(key, order, now)
-        return self.start(key, order.time_limit_s, now)
-
-    def start(self, key: Key, limit_s: float | None, now: float) -> AttemptStatus:
-        """Run an attempt, unless it runs already; what there is to report."""
-        known = self.attempts.get(key)
-        if known is not None:
-            return known
-        course = self._course(*key)
-        runtime = course.runtime_s if limit_s is None else min(course.runtime_s, limit_s)
-        since = self._since(key, now)
-        status = self.attempts[key] = _begun(key, since)
-        self._later(runtime - (now - since), self.name, key)
-        return status
-
-    def _stop(self, key: Key, order: Stop, now: float) -> AttemptStatus:
+    def stop(self, nodes: Iterable[str], order: Stop, now: float) -> Told:
         """It ends at once; one that can save its state has saved it."""
-        old = self.attempts.get(key, AttemptStatus(*key))
-        if old.ended_at is None:
-            saved = (
-                Checkpoint("virtual", at=now) if order.checkpoint_s and old.started_at is not None else None
-            )
-            old = replace(old, ended_at=now, signal=15, why=order.why, checkpoint=saved)
-            self.attempts[key] = old
-        return old
+        key = order.job, order.attempt
+        known = self._attempts.setdefault(key, {})
+        told: Told = {}
+        for node in nodes:
+            old = known.get(node, AttemptStatus(*key))
+            if old.ended_at is None:
+                saves = order.checkpoint_s and old.started_at is not None
+                saved = Checkpoint("virtual", at=now) if saves else None
+                known[node] = replace(old, ended_at=now, signal=15, why=order.why, checkpoint=saved)
+            told[node] = known[node]
+        return told
 
-    def end(self, key: Key, now: float) -> AttemptStatus | None:
-        """The process of an attempt returns, if it still runs; what there is to report."""
-        old = self.attempts.get(key)
-        if old is None or old.ended_at is not None or old.started_at is None:
-            return None
-        course = self._course(*key)
+    def end(self, key: Key, nodes: Iterable[str], now: float) -> Told:
+        """Its processes return on these nodes, where they still run; what there is to report."""
+        known = self._attempts.get(key, {})
+        told: Told = {}
+        before: AttemptStatus | None = None
+        for node in nodes:
+            old = known.get(node)
+            if old is None or old.ended_at is not None or old.started_at is None:
+                continue
+            if old is not before:
+                before, over = old, self._over(key, old.started_at, now)
+            known[node] = told[node] = over
+        return told
+
+    def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
+        """The process has returned by itself, or run into its limit."""
+        course = self._course(key)
         # The sum by which its end was arranged: a difference of fractions could fall short of it.
-        done = now >= old.started_at + course.runtime_s
-        over = _over(key, old.started_at, now, course.code if done else None)
-        self.attempts[key] = over
-        return over
+        if now >= started_at + course.runtime_s:
+            return AttemptStatus(*key, key[0], started_at, now, course.code)
+        return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 
-    def reboot(self) -> None:
-        """Everything that ran is gone, and nobody knows of it."""
-        self.boots += 1
-        self.attempts.clear()
-
-
-# The members of a gang begin and end together, in the same words.
-
-
-@lru_cache(maxsize=1)
-def _begun(key: Key, now: float) -> AttemptStatus:
-    return AttemptStatus(*key, pid=key[0], started_at=now)
-
-
-@lru_cache(maxsize=1)
-def _over(key: Key, started_at: float, now: float, code: int | None) -> AttemptStatus:
-    """The process has returned by itself, or run into its limit."""
-    why, number = ("time_limit", 15) if code is None else ("", None)
-    return AttemptStatus(*key, key[0], started_at, now, code, number, why)
+    def settle(self, key: Key, nodes: Iterable[str]) -> None:
+        """Its end is known: forget it."""
+        known = self._attempts.get(key, {})
+        for node in nodes:
+            known.pop(node, None)
+        if not known:
+            self._attempts.pop(key, None)

@@ -15,6 +15,7 @@ from controller.core.events import (
     JobPreempted,
     JobQueued,
     JobRequeued,
+    MembersStarted,
     MovePlanned,
     MoveUndone,
 )
@@ -99,7 +100,7 @@ class Lives:
         life.start_s, life.attempts = event.at, event.attempt
         life.allocations, life.quality = event.allocations, event.quality
 
-    def _started(self, event: AttemptStarted) -> None:
+    def _started(self, event: AttemptStarted | MembersStarted) -> None:
         self.by_job[event.job].state = JobState.RUNNING
 
     def _preempted(self, event: JobPreempted) -> None:
@@ -129,6 +130,7 @@ class Lives:
         JobQueued: _queued,
         JobPlaced: _placed,
         AttemptStarted: _started,
+        MembersStarted: _started,
         JobPreempted: _preempted,
         JobRequeued: _requeued,
         MovePlanned: _moved,

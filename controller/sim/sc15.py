@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 
-from controller.sim.simulation import NEWS, REQUEST, Ending, Happening, Simulation
+from controller.sim.agents import Key
+from controller.sim.simulation import NEWS, REQUEST, Happening, Simulation
 
 _RANKS = {REQUEST: 1, NEWS: 2}
 _AT_LIMIT = 0
@@ -22,11 +23,11 @@ class OneByOne(Simulation):
         """Let something happen then; requests come first."""
         super().at(when, _RANKS.get(rank, rank), happening)
 
-    def _let_end(self, ending: Ending) -> None:
-        super()._let_end(ending)
-        if ending.seconds >= self.engine.state.jobs[ending.key[0]].limit:
+    def _let_end(self, key: Key, seconds: float, ending: Happening) -> None:
+        super()._let_end(key, seconds, ending)
+        if seconds >= self.engine.state.jobs[key[0]].limit:
             # Ends before its turn comes, which then is a cycle and nothing else.
-            super().at(self.now + ending.seconds, _AT_LIMIT, ending)
+            super().at(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
         """One event and its cycle; False when nothing is left to happen."""

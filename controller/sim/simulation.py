@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from controller.core import inputs
-from controller.core.effects import StartOnNode
+from controller.core.effects import SendToNodes, StartAttempt
 from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
 from controller.core.jobs import NEVER
 from controller.core.rebalancing import AUTO
-from controller.sim.agents import Course, Key, VirtualAgent
+from controller.sim.agents import Course, Key, Told, VirtualAgents, hello
 from controller.sim.workload import Work
-from wire.frames import AttemptStatus, CheckGpu, NodeFacts, Note, ResetGpu
+from wire.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
 
 NEWS, REQUEST, REBALANCE = 0, 1, 2
 """At the same moment what nodes tell comes before what users ask, and one cycle follows all."""
@@ -30,9 +30,7 @@ class Simulation:
     def __init__(self, engine: Engine, witness: Callable[[Event], None] | None = None) -> None:
         self.engine = engine
         self.now = 0.0
-        self.agents: dict[str, VirtualAgent] = {}
-        self.cut: set[str] = set()
-        """Nodes that cannot be reached: orders to them are lost, their news waits for the next hello."""
+        self.agents = VirtualAgents(lambda key: self.courses[key[0]], self._since)
         self.courses: dict[int, Course] = {}
         self.refused: list[tuple[Work, Refusal]] = []
         self.numbers: dict[int, Work] = {}
@@ -42,7 +40,6 @@ class Simulation:
         self._sequence = 0
         self._saved: set[Key] = set()
         self._begun: dict[Key, float] = {}
-        self._last = Ending(self, (0, 0), 0.0, 0.0, [])
         self._rules = engine.pipeline.rebalance
 
     def at(self, when: float, rank: int, happening: Happening) -> None:
@@ -52,8 +49,7 @@ class Simulation:
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
         """A node that is there from the beginning."""
-        agent = self.agents[name] = VirtualAgent(name, facts, self._course, self._end_later, self._since)
-        self.tell(inputs.AgentSaidHello(name, agent.hello()))
+        self.tell(inputs.AgentSaidHello(name, hello(name, facts)))
 
     def add_work(self, work: Iterable[Work]) -> None:
         """Jobs that come when their time has come."""
@@ -80,26 +76,12 @@ class Simulation:
         else:
             self.refused.append((work, reply))
 
-    def _course(self, job: int, _attempt: int) -> Course:
-        return self.courses[job]
-
     def _since(self, key: Key, now: float) -> float:
         """Who joins an elastic job later is done when the others are."""
         work = self.numbers.get(key[0])
         if work is None or not work.spec.gang.elastic:
             return now
         return self._begun.setdefault(key, now)
-
-    def _end_later(self, seconds: float, node: str, key: Key) -> None:
-        last = self._last
-        if last.key == key and last.started_at == self.now and last.seconds == seconds:
-            last.nodes.append(node)  # the members of a gang end together
-            return
-        last = self._last = Ending(self, key, self.now, seconds, [node])
-        self._let_end(last)
-
-    def _let_end(self, ending: Ending) -> None:
-        self.at(self.now + ending.seconds, NEWS, ending)
 
     def tell(self, given: Input) -> Decision:
         """Hand the engine an input now, and let the agents carry out what it orders."""
@@ -108,21 +90,41 @@ class Simulation:
             for event in decision.events:
                 self._witness(event)
         for effect in decision.effects:
-            if self.cut and effect.node in self.cut:
-                continue
-            agent = self.agents[effect.node]
-            if isinstance(effect, StartOnNode):  # the order itself would be written for nobody
-                status: AttemptStatus | None = agent.start(
-                    effect.launch.key, effect.launch.time_limit_s, self.now
-                )
-            elif isinstance(effect.frame, CheckGpu | ResetGpu | Note):
-                continue  # virtual GPUs never fall ill, and nobody reads what virtual jobs are told
+            if isinstance(effect, StartAttempt):  # the orders themselves would be written for nobody
+                self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
+            elif isinstance(effect, SendToNodes):
+                self._obey(effect.nodes, effect.frame)
             else:
-                status = agent.obey(effect.frame, self.now)
-            if status is not None:
-                self._keep_saved(status)
-                self.tell(inputs.AgentReported(effect.node, status))
+                self._obey((effect.node,), effect.frame)
         return decision
+
+    def _obey(self, nodes: Sequence[str], order: object) -> None:
+        """All other orders say nothing to virtual agents: members begin together, and GPUs never fall ill."""
+        if isinstance(order, Start):
+            self._start((order.job, order.attempt), nodes, order.time_limit_s)
+        elif isinstance(order, Stop):
+            self._hear((order.job, order.attempt), self.agents.stop(nodes, order, self.now))
+        elif isinstance(order, Settle):
+            self.agents.settle((order.job, order.attempt), nodes)
+
+    def _start(self, key: Key, nodes: Sequence[str], limit_s: float | None) -> None:
+        begun, seconds = self.agents.start(key, nodes, limit_s, self.now)
+        self._let_end(key, seconds, lambda now: self._hear(key, self.agents.end(key, nodes, now)))
+        self._hear(key, begun)
+
+    def _let_end(self, _key: Key, seconds: float, ending: Happening) -> None:
+        """The processes of an attempt return then, unless they are ended before."""
+        self.at(self.now + seconds, NEWS, ending)
+
+    def _hear(self, key: Key, told: Told) -> None:
+        """What the members of an attempt have to say at this moment."""
+        if not told:
+            return
+        node, status = next(iter(told.items()))
+        self._keep_saved(status)
+        self.tell(
+            inputs.AgentReported(node, status) if len(told) == 1 else inputs.MembersReported(*key, told)
+        )
 
     def _keep_saved(self, status: AttemptStatus) -> None:
         """What an attempt has done and saved, the next one need not do again."""
@@ -156,25 +158,3 @@ class Simulation:
         while self.step():
             if progress is not None:
                 progress(self.now)
-
-
-class Ending:
-    """The processes of one attempt return, on all the nodes where they started together."""
-
-    __slots__ = ("_simulation", "key", "nodes", "seconds", "started_at")
-
-    def __init__(
-        self, simulation: Simulation, key: Key, started_at: float, seconds: float, nodes: list[str]
-    ) -> None:
-        self.key = key
-        self.started_at = started_at
-        self.seconds = seconds
-        self.nodes = nodes
-        self._simulation = simulation
-
-    def __call__(self, now: float) -> None:
-        simulation = self._simulation
-        for node in self.nodes:
-            status = simulation.agents[node].end(self.key, now)
-            if status is not None and node not in simulation.cut:
-                simulation.tell(inputs.AgentReported(node, status))

@@ -16,6 +16,7 @@ from controller.core.engine import Engine
 from controller.core.estimates import Estimating
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.forecast import fork
+from controller.core.gangs import together
 from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
@@ -320,10 +321,33 @@ class EngineMachine(RuleBasedStateMachine):
     def process_moves(self, data: st.DataObject, code: int | None, reported: bool) -> None:
         """A process starts, or returns; the agent tells unless the link is down."""
         key = data.draw(st.sampled_from(sorted(self.agents.alive)))
+        self._move(key, code, ready=data.draw(st.booleans()))
+        if key[0] in self.agents.up and reported:
+            self.world.tell(inputs.AgentReported(key[0], self.agents.alive[key]))
+            self.agents.obey(self.world)
+
+    @precondition(lambda self: self.agents.alive)
+    @rule(data=st.data(), codes=st.lists(st.sampled_from([0, 0, 1, None]), min_size=3, max_size=3))
+    def gang_moves(self, data: st.DataObject, codes: list[int | None]) -> None:
+        """So do several members of an attempt, and what their agents tell is heard at once."""
+        _, *attempt = data.draw(st.sampled_from(sorted(self.agents.alive)))
+        members = [key for key in sorted(self.agents.alive) if [*key[1:]] == attempt]
+        for key, code in zip(members, codes, strict=False):
+            self._move(key, code, ready=data.draw(st.booleans()))
+        told = [
+            inputs.AgentReported(key[0], self.agents.alive[key])
+            for key in members
+            if key[0] in self.agents.up
+        ]
+        for given, _ in together((each, None) for each in told):
+            self.world.tell(given)
+            self.agents.obey(self.world)
+
+    def _move(self, key: tuple[str, int, int], code: int | None, *, ready: bool) -> None:
         old = self.agents.alive[key]
         if old.ended_at is not None:
-            new = old
-        elif old.started_at is None and not old.ready and data.draw(st.booleans()):
+            return
+        if old.started_at is None and not old.ready and ready:
             new = AttemptStatus(old.job, old.attempt, ready=True)
         elif old.started_at is None:
             new = AttemptStatus(old.job, old.attempt, 1, self.world.now)
@@ -334,9 +358,6 @@ class EngineMachine(RuleBasedStateMachine):
                 old.job, old.attempt, 1, old.started_at, self.world.now, code, number, checkpoint=saved
             )
         self.agents.alive[key] = new
-        if key[0] in self.agents.up and reported:
-            self.world.tell(inputs.AgentReported(key[0], new))
-            self.agents.obey(self.world)
 
     @precondition(lambda self: self.world.state.jobs)
     @rule(data=st.data(), what=st.sampled_from([inputs.Cancel, inputs.Hold, inputs.Release]))

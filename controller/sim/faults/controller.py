@@ -13,6 +13,7 @@ from controller.core.check import check
 from controller.core.effects import Effect
 from controller.core.engine import Engine
 from controller.core.events import Event, body_of, event_of
+from controller.core.gangs import together
 from controller.core.inputs import ControllerStarted, Decision, Input, Reply, Tick
 from controller.core.nodes import Node
 from controller.core.notes import noted
@@ -156,7 +157,7 @@ class Controller:
     def _decide(self, now: float) -> Batch:
         taken, self._inbox = self._inbox, []
         batch = Batch()
-        for given, answer in taken:
+        for given, answer in together(taken):
             decision = batch.take(self.engine.handle(given, now))
             if answer is not None:
                 batch.answers.append((answer, decision.reply))

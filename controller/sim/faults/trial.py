@@ -125,7 +125,8 @@ class Trial:
         self.clock.after(self._dice.between(0.1, 30.0), lambda: self.reach(node))
 
     def _order(self, effect: Effect) -> None:
-        self.lines[effect.node].send(Way.DOWN, effect.frame)
+        for order in effect.orders():
+            self.lines[order.node].send(Way.DOWN, order.frame)
 
     # --- the controller ---
 

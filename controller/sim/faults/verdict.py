@@ -10,7 +10,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from controller.core.engine import Engine
-from controller.core.events import AttemptExited, Event, JobPlaced, NodeJoined, NodeWentAway, StopRequested
+from controller.core.events import (
+    AttemptExited,
+    Event,
+    JobPlaced,
+    MembersExited,
+    NodeJoined,
+    NodeWentAway,
+    StopRequested,
+)
 from controller.sim.faults.controller import Controller
 from controller.sim.faults.plan import Plan
 from controller.sim.faults.trial import EngineMaker, Trial
@@ -129,7 +137,8 @@ def _ends_wanted(journal: Iterable[Event]) -> Iterator[tuple[int, int, float]]:
         if isinstance(event, JobPlaced):
             attempts[event.job] = event.attempt
         elif isinstance(event, StopRequested) or (
-            isinstance(event, AttemptExited) and (event.code != 0 or event.why)
+            isinstance(event, AttemptExited | MembersExited)
+            and any(how.code != 0 or how.why for how in event.exits.values())
         ):
             yield event.job, attempts[event.job], event.at
 

@@ -27,6 +27,9 @@ Key = tuple[int, int, str]
 """Job, attempt and node."""
 
 
+_OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarted | events.MembersExited
+
+
 class PastAgents:
     """What the agents of all nodes know. `report` hands the engine what one of them tells by itself."""
 
@@ -76,13 +79,15 @@ class PastAgents:
         self._as_recorded[key] = AttemptStatus(event.job, event.attempt, ready=True)
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
-    def started(self, event: events.AttemptStarted) -> Input | None:
-        """A process of an attempt that goes as recorded runs."""
-        key = (event.job, event.attempt, event.node)
-        if key not in self._as_recorded:
-            return None
-        self._as_recorded[key] = AttemptStatus(event.job, event.attempt, event.pid, event.at)
-        return inputs.AgentReported(event.node, self._as_recorded[key])
+    def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
+        """Processes of an attempt that goes as recorded run."""
+        told = {}
+        for node, pid in event.pids.items():
+            key = (event.job, event.attempt, node)
+            if key in self._as_recorded:
+                told[node] = AttemptStatus(event.job, event.attempt, pid, event.at)
+                self._as_recorded[key] = told[node]
+        return _told(event, told)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
         """An attempt that goes as recorded has saved its state."""
@@ -92,23 +97,25 @@ class PastAgents:
         self._as_recorded[key] = replace(self._as_recorded[key], checkpoint=event.checkpoint)
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
-    def exited(self, event: events.AttemptExited) -> Input | None:
-        """A process of an attempt that goes as recorded is over."""
-        status = self._as_recorded.pop((event.job, event.attempt, event.node), None)
-        if status is None:
-            return None
-        if not event.why.startswith(LOST) and self.state.jobs[event.job].stopping is None:
-            self._spend(event.job, event.attempt)
-        over = replace(
-            status,
-            ended_at=event.at,
-            code=event.code,
-            signal=event.signal,
-            why=event.why,
-            usage=Usage(event.cpu_s, event.max_rss_mib, event.use),
-            checkpoint=event.checkpoint,
-        )
-        return inputs.AgentReported(event.node, over)
+    def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
+        """Processes of an attempt that goes as recorded are over."""
+        told = {}
+        for node, how in event.exits.items():
+            status = self._as_recorded.pop((event.job, event.attempt, node), None)
+            if status is None:
+                continue
+            if not how.why.startswith(LOST) and self.state.jobs[event.job].stopping is None:
+                self._spend(event.job, event.attempt)
+            told[node] = replace(
+                status,
+                ended_at=event.at,
+                code=how.code,
+                signal=how.signal,
+                why=how.why,
+                usage=Usage(how.cpu_s, how.max_rss_mib, how.use),
+                checkpoint=how.checkpoint,
+            )
+        return _told(event, told)
 
     # --- what the engine decides now ---
 
@@ -202,3 +209,12 @@ class PastAgents:
 
     def _spend(self, job: int, attempt: int) -> None:
         self._spent.setdefault(job, set()).add(attempt)
+
+
+def _told(event: _OfMembers, told: dict[str, AttemptStatus]) -> Input | None:
+    """What agents told, in one input if they were heard together."""
+    if not told:
+        return None
+    if isinstance(event, events.AttemptStarted | events.AttemptExited):
+        return inputs.AgentReported(event.node, told[event.node])
+    return inputs.MembersReported(event.job, event.attempt, told)

@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 from controller.core.events import (
     AttemptExited,
     AttemptStarted,
+    Exit,
     JobEnded,
     JobEvent,
     JobPlaced,
     JobRequeued,
+    MembersExited,
+    MembersStarted,
     StopRequested,
 )
 from wire.words import Reason
@@ -53,7 +56,7 @@ class Recorder:
         self._started_at: float | None = None
         self._exited_at: float | None = None
         self._stop: StopRequested | None = None
-        self._blamed: AttemptExited | None = None
+        self._blamed: AttemptExited | Exit | None = None
         self._saved_s = 0.0
         """What attempts that were cut short had saved for the next."""
 
@@ -67,14 +70,15 @@ class Recorder:
         self.placed_at = event.at
         self._started_at = self._exited_at = self._stop = self._blamed = None
 
-    def _started(self, event: AttemptStarted) -> None:
+    def _started(self, event: AttemptStarted | MembersStarted) -> None:
         self._started_at = event.at
 
-    def _exited(self, event: AttemptExited) -> None:
+    def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
         # The first failure decides what a gang comes to; those that were stopped for it come later.
-        if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
-            self._blamed = event
+        for how in event.exits.values():
+            if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
+                self._blamed = how
 
     def _stopped(self, event: StopRequested) -> None:
         if event.reason is not Reason.MEMBER_FAILED:
@@ -93,6 +97,8 @@ class Recorder:
         JobPlaced: _placed,
         AttemptStarted: _started,
         AttemptExited: _exited,
+        MembersStarted: _started,
+        MembersExited: _exited,
         StopRequested: _stopped,
         JobRequeued: _over,
         JobEnded: _over,

@@ -90,10 +90,10 @@ class Replay:
         decision = self.engine.handle(given, self._clock.now)
         for event in decision.events:
             self._note(event)
-        for effect in decision.effects:
+        for order in decision.orders:
             # How looks and resets went stands in the journal.
-            if not isinstance(effect.frame, CheckGpu | ResetGpu | Note):
-                self._agents.obey(effect.node, effect.frame)
+            if not isinstance(order.frame, CheckGpu | ResetGpu | Note):
+                self._agents.obey(order.node, order.frame)
         self.engine.state.forget_old()
         self._wake_when_due()
         return decision.reply

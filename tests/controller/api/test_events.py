@@ -8,7 +8,7 @@ import pytest
 
 from controller.api.sentences import SENTENCES, sentence
 from controller.core import events
-from controller.core.events import Allocation, Event, body_of
+from controller.core.events import Allocation, Event, Exit, body_of
 from tests.controller.api.house import House
 from tests.worlds import facts, spec
 from wire.frames import Checkpoint, GpuHold
@@ -69,6 +69,11 @@ TOLD: list[tuple[Event, str]] = [
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 15, "time_limit"), "job 7 ended on a: time limit"),
+    (events.MembersStarted(7, 1.0, 1, {"a": 98, "b": 99}), "job 7 runs on a, b (attempt 1)"),
+    (
+        events.MembersExited(7, 1.0, 1, {"a": Exit(0), "b": Exit(3), "c": Exit(0)}),
+        "job 7 ended on b: exit code 3; on a, c: exit code 0",
+    ),
     (events.StopRequested(7, 1.0, Reason.USER, "bob"), "bob cancelled job 7"),
     (
         events.StopRequested(7, 1.0, Reason.PREEMPTED, "job 9", 61.0),

@@ -25,6 +25,9 @@ def test_all_that_an_agent_told_is_told_again() -> None:
     told = {
         events.AttemptStarted: "job at attempt node pid",
         events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
+        events.MembersStarted: "job at attempt pids",
+        events.MembersExited: "job at attempt exits",
+        events.Exit: "code signal why cpu_s max_rss_mib checkpoint use",
         # Overcommit is not told: it is what the configuration makes of it.
         events.NodeJoined: "node at facts boot_id version overcommit",
     }

@@ -70,9 +70,9 @@ def test_the_loss_foretold_is_the_loss_suffered(before: list[JobSpec], job: JobS
         foretold = float(worth.kept(part, np.array([row]))[0])
         allocation, _ = world.engine.placer.allocate(part, nodes.rows[row])
         value = appraised(world)[row]
-        nodes.hold(999, allocation)
+        nodes.hold(999, (allocation,))
         assert appraised(world)[row] - value == pytest.approx(foretold, abs=1e-6)
-        nodes.free(999, allocation.node)
+        nodes.free(999, (allocation.node,))
 
 
 def test_a_job_without_gpus_goes_where_it_starves_none() -> None:

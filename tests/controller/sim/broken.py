@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controller.core import events, inputs
 from controller.core.apply import apply
-from controller.core.effects import Effect, SendToNode
+from controller.core.effects import SendToNode
 from controller.core.engine import Engine
 from controller.core.inputs import Decision, Input
 from controller.core.jobs import Job
@@ -77,15 +77,15 @@ class TakesMoreThanThereIs(Engine):
 
     def handle(self, given: Input, now: float) -> Decision:
         decision = super().handle(given, now)
-        return replace(decision, effects=tuple(self._crowd(effect) for effect in decision.effects))
+        return replace(decision, effects=tuple(self._crowd(order) for order in decision.orders))
 
-    def _crowd(self, effect: Effect) -> Effect:
-        gpus = self.state.nodes.by_name[effect.node].facts.gpus
-        frame = effect.frame
+    def _crowd(self, order: SendToNode) -> SendToNode:
+        gpus = self.state.nodes.by_name[order.node].facts.gpus
+        frame = order.frame
         if not isinstance(frame, Start) or not frame.gpus:
-            return effect
+            return order
         first = replace(frame.gpus[0], uuid=gpus[0].uuid)
-        return SendToNode(effect.node, replace(frame, gpus=(first, *frame.gpus[1:])))
+        return SendToNode(order.node, replace(frame, gpus=(first, *frame.gpus[1:])))
 
 
 class CancelWins(Engine):
@@ -107,25 +107,25 @@ class ForgetsKeys(Engine):
 class _LosesOrders(Engine):
     """Some orders never leave."""
 
-    lost: Callable[[Input, Effect], bool]
+    lost: Callable[[Input, SendToNode], bool]
 
     def handle(self, given: Input, now: float) -> Decision:
         decision = super().handle(given, now)
-        kept = tuple(effect for effect in decision.effects if not type(self).lost(given, effect))
+        kept = tuple(order for order in decision.orders if not type(self).lost(given, order))
         return replace(decision, effects=kept)
 
 
 class NeverSettles(_LosesOrders):
     """Agents report their ends for ever."""
 
-    lost = staticmethod(lambda _given, effect: isinstance(effect.frame, Settle))
+    lost = staticmethod(lambda _given, order: isinstance(order.frame, Settle))
 
 
 class ForgetsStops(_LosesOrders):
     """An order to stop that was lost is not sent again."""
 
     lost = staticmethod(
-        lambda given, effect: isinstance(given, inputs.AgentSaidHello) and isinstance(effect.frame, Stop)
+        lambda given, order: isinstance(given, inputs.AgentSaidHello) and isinstance(order.frame, Stop)
     )
 
 
