@@ -200,6 +200,7 @@ def of_why(why: Why) -> str:
         lines.append(f"{sum(each.points for each in why.receipt):.3f} points:")
         lines += [
             f"  {each.points:10.3f} = {each.factor:.4f} × {each.weight:g} {each.name.replace('_', ' ')}"
+            + (f" ({each.note})" if each.note else "")
             for each in why.receipt
         ]
     lines += [

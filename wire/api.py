@@ -328,6 +328,8 @@ class Points:
     factor: float
     weight: float
     points: float
+    note: str = ""
+    """Where the factor comes from, if it is not the job's own."""
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,11 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobPromoted": lambda facts: (
         f"job {facts['job']} waited long enough for a priority of {facts['priority']}"
     ),
+    "PriorityInherited": lambda facts: (
+        f"job {facts['job']} inherited priority {facts['priority']} from job {facts['heir']}"
+        if facts["heir"]
+        else f"job {facts['job']} inherits no priority any more"
+    ),
     "GateClosed": _gate_closed,
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,

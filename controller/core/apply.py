@@ -115,6 +115,15 @@ def _job_promoted(state: State, event: events.JobPromoted) -> None:
     state.enqueue(job)
 
 
+def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
+    job = state.jobs[event.job]
+    before = job.priority
+    job.wait = replace(job.wait, inherited=event.priority)
+    if job.ready and job.priority != before:
+        state.queue.remove(job.id)
+        state.enqueue(job)
+
+
 def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
     job = state.jobs[event.job]
     if event.met:
@@ -530,6 +539,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobEdited: _job_edited,
     events.JobRelaxed: _job_relaxed,
     events.JobPromoted: _job_promoted,
+    events.PriorityInherited: _priority_inherited,
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,
     events.JobPlaced: _job_placed,

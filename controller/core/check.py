@@ -9,6 +9,8 @@ import numpy as np
 from controller.core.accounts import Accounts
 from controller.core.columns import ABSENT
 from controller.core.company import Company
+from controller.core.dependencies import Goal, goals_in
+from controller.core.inheritance import lends_to
 from controller.core.licences import counted
 from controller.core.shares import Path
 from controller.core.state import State
@@ -27,6 +29,7 @@ def check(state: State) -> list[str]:
         *_check_company(state),
         *_check_columns(state),
         *_check_accounts(state),
+        *_check_inherited(state),
         *_check_licences(state),
         *_check_shares(state),
     ]
@@ -130,6 +133,20 @@ def _check_columns(state: State) -> list[str]:
     ):
         if not np.array_equal(old, new):
             wrong.append(f"column {name} is not what the allocations add up to")
+    return wrong
+
+
+def _check_inherited(state: State) -> list[str]:
+    """Asked of every job that waits for others, and not only of those where something has changed."""
+    lent: dict[Goal, list[int]] = {}
+    for job in state.live():
+        for goal in lends_to(job):
+            lent.setdefault(goal, []).append(job.priority)
+    wrong = []
+    for job in state.live():
+        best = max((each for goal in goals_in(job) for each in lent.get(goal, ())), default=0)
+        if job.wait.inherited != (best if best > job.own_priority else 0):
+            wrong.append(f"job {job.id} inherited {job.wait.inherited}, and {best} waits for it")
     return wrong
 
 

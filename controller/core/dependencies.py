@@ -80,8 +80,7 @@ class Followers:
         """What others wait for in this job, or in its array."""
         if not self._edges:
             return []
-        labels = (job.label,) if job.array is None else (job.label, str(job.array))
-        return [goal for label in labels for until in _VERBS if (goal := (label, until)) in self._edges]
+        return [goal for goal in goals_in(job) if goal in self._edges]
 
     def waiting(self, goal: Goal) -> list[Edge]:
         """Who waits for it."""
@@ -99,6 +98,12 @@ class Followers:
             pending = self._pending[goal] = set(array.values())
             elements = [self._state.jobs[each] for each in array.values()]
         return _crowd_verdict(elements, until, pending)
+
+
+def goals_in(job: Job) -> list[Goal]:
+    """All that could be waited for in this job, or in its array."""
+    labels = (job.label,) if job.array is None else (job.label, str(job.array))
+    return [(label, until) for label in labels for until in _VERBS]
 
 
 def goal_of(dependency: Dependency) -> Goal:

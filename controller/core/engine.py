@@ -78,7 +78,7 @@ class Engine:
         reply = _HANDLERS[type(given)](self, given, now)
         for fault in self.pipeline.watch.told():
             self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
-        if self.keeper.moved or self.keeper.unsettled:
+        if self.keeper.restless:
             self.keeper.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()

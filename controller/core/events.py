@@ -111,6 +111,15 @@ class JobPromoted(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityInherited(JobEvent):
+    """The most important job that waits for this one has this priority, above its own; 0: there is none."""
+
+    priority: int
+    heir: str
+    """Its label."""
+
+
+@dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
     """One of the things the job waits for, by its place in the spec, has happened, or never will."""
 
@@ -581,6 +590,7 @@ Event = (
     | JobEdited
     | JobRelaxed
     | JobPromoted
+    | PriorityInherited
     | DependencyDecided
     | GateClosed
     | GateOpened

@@ -9,6 +9,7 @@ import numpy as np
 from controller.core.columns import ALL, Columns
 from controller.core.heed import HEED_HINT, nobody_heeds
 from controller.core.idling import told as idles
+from controller.core.inheritance import inherits
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
@@ -19,7 +20,7 @@ from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
 from controller.core.standing import placing, receipt_of
 from controller.core.state import State
-from wire.api import FilterLoss, Why
+from wire.api import FilterLoss, Points, Why
 from wire.text import counted, duration
 from wire.words import JobState, Reason
 
@@ -40,8 +41,14 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, promise, job, now)
     position = state.queue.ahead(job.id, placing(state, now)) + 1
-    sentence = "; ".join((why.sentence, *waited_for(job)))
-    return replace(why, sentence=sentence, position=position, receipt=receipt_of(state, job, now))
+    sentence = "; ".join((why.sentence, *waited_for(state, job)))
+    return replace(why, sentence=sentence, position=position, receipt=_receipt(state, job, now))
+
+
+def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
+    """With a word about a priority that is not the job's own."""
+    found, note = receipt_of(state, job, now), inherits(state, job)
+    return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
 
 
 def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:

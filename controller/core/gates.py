@@ -30,6 +30,8 @@ class Wait:
     promoted: int = 0
     """By how much its priority was raised for its waiting."""
     promoted_at: float | None = None
+    inherited: int = 0
+    """The highest priority of those that wait for the job, if its own is lower."""
 
 
 FRESH = Wait()

@@ -166,7 +166,12 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """0 to 100, higher is sooner: what was asked for, and what waiting has added."""
+        """0 to 100, higher is sooner: its own, or that of a more important job that waits for it."""
+        return max(self.own_priority, self.wait.inherited)
+
+    @property
+    def own_priority(self) -> int:
+        """What was asked for, and what waiting has added."""
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property

@@ -19,6 +19,7 @@ from controller.core.dependencies import (
 )
 from controller.core.events import Event, JobEvent
 from controller.core.gates import GATES, WaitRules, closed
+from controller.core.inheritance import Inheritance, inherits
 from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.slots import Slots, wastes_slot
@@ -67,6 +68,7 @@ class Keeper:
         self.kept: set[int] = set()
         """Jobs that nothing but gates keeps out of the queue."""
         self.followers = Followers(state)
+        self.inheritance = Inheritance(state)
         self.moved: list[int] = []
         """Jobs in whose lives something has happened that others wait for."""
         self.slots: dict[int, Slots] = {}
@@ -78,10 +80,16 @@ class Keeper:
         for job in state.live():
             self._schedule(job)
             self.followers.update(job)
+            self.inheritance.update(job)
             self._update_slots(job)
         # What was decided before was settled then.
         self.slots = {array: slots for array, slots in self.slots.items() if not slots.unused}
         self.unsettled.clear()
+
+    @property
+    def restless(self) -> bool:
+        """Is there anything for settle() to do?"""
+        return bool(self.moved or self.unsettled or self.inheritance)
 
     @property
     def moments(self) -> dict[int, float]:
@@ -180,6 +188,7 @@ class Keeper:
             self.followers.leave(event.job, event.index)
         if not of_member or job.spec.after:
             self.followers.update(job)
+            self.inheritance.update(job)
         if self.followers.goals(job):
             self.moved.append(job.id)
         if job.array is not None:
@@ -211,7 +220,7 @@ class Keeper:
 
     def settle(self, now: float) -> None:
         """Tell the followers of all that moved; what that leads to is followed up as well."""
-        while self.moved or self.unsettled:
+        while self.restless:
             for number in self.moved:  # it grows on the way
                 job = self._state.jobs[number]
                 for goal in self.followers.goals(job):
@@ -221,6 +230,8 @@ class Keeper:
             self.moved.clear()
             if self.unsettled:
                 self._settle_slots(*self.unsettled.popitem(), now)
+            for inherited in self.inheritance.settle(now):
+                self._record(inherited)
 
     def found(self, path: str, now: float) -> None:
         """A path that jobs wait for is there."""
@@ -277,7 +288,7 @@ class Keeper:
     def _promotes_at(self, job: Job) -> float:
         """When the job has waited long enough to be raised, once more."""
         rules, wait = self._rules, job.wait
-        if rules.promote_after_s is None or not job.ready or job.priority >= rules.promote_most:
+        if rules.promote_after_s is None or not job.ready or job.own_priority >= rules.promote_most:
             return NEVER
         return max(job.ready_at, wait.promoted_at or 0.0) + rules.promote_after_s
 
@@ -294,7 +305,7 @@ class Keeper:
         elif job.ready and now >= _relaxes_at(job):
             self._record(events.JobRelaxed(job.id, now, job.spec.relax))
         elif job.ready:
-            raised = min(job.priority + self._rules.promote_by, self._rules.promote_most)
+            raised = min(job.own_priority + self._rules.promote_by, self._rules.promote_most)
             self._record(events.JobPromoted(job.id, now, raised))
         else:
             gate = next(gate for gate in job.wait.gates if _opens_at(job, gate) <= now)
@@ -374,13 +385,16 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
     return Refusal("invalid", f"is {duration(left)} away: {asked}", "deadline_at")
 
 
-def waited_for(job: Job) -> list[str]:
-    """What a job that waits for its turn has got for its waiting."""
+def waited_for(state: State, job: Job) -> list[str]:
+    """What a job that waits for its turn has got for its waiting, or for the sake of others."""
     told = []
     if job.wait.relaxed:
         told.append(f"does without {', '.join(job.spec.relax)} by now")
     if job.wait.promoted:
-        told.append(f"its priority was raised from {job.spec.priority} to {job.priority} for waiting")
+        told.append(f"its priority was raised from {job.spec.priority} to {job.own_priority} for waiting")
+    inherited = inherits(state, job)
+    if inherited:
+        told.append(f"its priority is {inherited}")
     return told
 
 

@@ -201,7 +201,7 @@ class Plan:
         """The first moment from then on at which enough nodes can take the part together."""
         part, domains, moment = shape.part, self._placer.demanded(shape), now
         while True:
-            lent = self._stocks.first(job.ask.licences, job.limit, moment)
+            lent = self._stocks.first(job.ask.licences, self._lasts(job), moment)
             if lent is None:
                 return None
             starts = self._starts(part, job, lent)
@@ -209,7 +209,7 @@ class Plan:
                 return None
             starts.sort(key=lambda each: each[0][0])
             moment = starts[shape.nodes - 1][0][0]
-            if self._stocks.first(job.ask.licences, job.limit, moment) != moment:
+            if self._stocks.first(job.ask.licences, self._lasts(job), moment) != moment:
                 continue
             ready = [(found, line) for found, line in starts if found[0] == moment]
             if domains is not None and len(ready) >= shape.nodes:

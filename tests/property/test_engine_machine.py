@@ -279,6 +279,7 @@ class EngineMachine(RuleBasedStateMachine):
         within=st.sampled_from([None, 150]),
         array=st.sampled_from([None, "0-2", "0-3%2"]),
         restart=RESTARTS,
+        priority=st.sampled_from([20, 50, 60, 80]),
     )
     def submit_after_others(
         self,
@@ -289,6 +290,7 @@ class EngineMachine(RuleBasedStateMachine):
         within: float | None,
         array: str | None,
         restart: Restart,
+        priority: int,
     ) -> None:
         """Some of these wait in vain: that must be found out, or end by itself."""
         labels = sorted(self.world.state.jobs)
@@ -303,6 +305,7 @@ class EngineMachine(RuleBasedStateMachine):
                 after_within_s=within,
                 array=array,
                 restart=restart,
+                priority=priority,
             )
             self.world.tell(inputs.Submit(asked, "ada"))
 

@@ -269,6 +269,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.MoveUndone,
         events.PluginFailed,
         events.PredictionOutlived,
+        events.PriorityInherited,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

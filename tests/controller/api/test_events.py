@@ -42,6 +42,11 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 runs longer than predicted: plans count on 2h00m",
     ),
     (events.PredictionOutlived(7, 1.0, None), "job 7 runs longer than predicted: plans count on its limit"),
+    (
+        events.PriorityInherited(7, 1.0, 90, "17_2"),
+        "job 7 inherited priority 90 from job 17_2",
+    ),
+    (events.PriorityInherited(7, 1.0, 0, ""), "job 7 inherits no priority any more"),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
     (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 has a slot of its array"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 may begin now"),
