@@ -74,6 +74,7 @@ async def _serve(daemon: Daemon) -> int:
     server = await serve(daemon)
     landing = asyncio.create_task(daemon.run())
     try:
+        await daemon.import_keys()
         for link in links:
             daemon.link(link)
         log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)

@@ -30,6 +30,7 @@ from controller.data import DataWatch
 from controller.feed import Commit, Feed, Subscription
 from controller.idleness import IdleWatch
 from controller.nodes.hosts import Hosts
+from controller.nodes.knownhosts import left_by_older
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreFull
 from controller.store.store import Store
@@ -72,7 +73,7 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
-        self.hosts = Hosts(config.state_dir, config.jobs.policy, config.scheduler.beat_s)
+        self.hosts = Hosts(lambda: self.state.host_keys, config.jobs.policy, config.scheduler.beat_s)
         self._silent: dict[str, float] = {}
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None
@@ -173,8 +174,18 @@ class Daemon:
         if not isinstance(reply, Refusal):
             await self.unlink(name)
             self._silent.pop(name, None)
-            self.hosts.known.forget(name)
         return reply
+
+    async def import_keys(self) -> None:
+        """Once: the keys that an older controller kept in a file beside its store."""
+        path = self.config.state_dir / "known_hosts"
+        there = {*self.config.nodes, *self.state.nodes.by_name}
+        kept = {node: key for node, key in left_by_older(path).items() if node in there}
+        for node, key in kept.items():
+            if node not in self.state.host_keys:
+                await self.ask(inputs.PinKey(node, key, path.name))
+        if path.exists():
+            path.rename(path.with_name(f"{path.name}.imported"))
 
     def _count_silence(self) -> None:
         """Once a second while a node is away: is its silence long enough for something to be done?"""

@@ -7,7 +7,7 @@ from controller.api.errors import Rejected
 from controller.api.nodes import view
 from controller.core import inputs
 from controller.core.inputs import Refusal
-from controller.nodes.knownhosts import readable
+from controller.nodes.knownhosts import plainly, readable
 from wire import api
 from wire.api import HostKey, NodeRequest, NodeView
 from wire.hosts import HostSpec, host_problems, node_name
@@ -31,7 +31,7 @@ async def add(call: Call) -> NodeView:
     _check(request.name, request.host, request.host_key)
     _not_configured(call, request.name)
     if request.host_key:
-        call.daemon.hosts.known.pin(request.name, request.host_key)
+        await call.ask(inputs.PinKey(request.name, plainly(request.host_key), call.caller.user))
     reply = await call.daemon.add_node(request.name, request.host, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
@@ -45,7 +45,7 @@ async def trust(call: Call) -> NodeView:
     body: HostKey = call.body
     host = await _host_of(call, node.name)
     _check(node.name, host, body.host_key)
-    call.daemon.hosts.known.pin(node.name, body.host_key)
+    await call.ask(inputs.PinKey(node.name, plainly(body.host_key), call.caller.user))
     await call.daemon.unlink(node.name)
     call.daemon.link(call.daemon.hosts.link(node.name, host))
     return view(call, node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +26,15 @@ def sentence(kind: str, facts: Facts) -> str:
         f"job {facts['job']}" if "job" in facts else f"node {facts['node']}" if "node" in facts else "cluster"
     )
     return plain(f"{whose}: {_WORD.sub(' ', kind).lower()}", 500)
+
+
+def _fingerprint(key: str) -> str:
+    """As ssh-keygen -l shows it."""
+    try:
+        told = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    except (IndexError, ValueError):
+        return "?"
+    return f"SHA256:{base64.b64encode(told).decode().rstrip('=')}"
 
 
 def _job_queued(facts: Facts) -> str:
@@ -266,6 +277,9 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "PluginFailed": lambda facts: (
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
         + (" - it is asked no more until the controller starts anew" if facts["given_up"] else "")
+    ),
+    "HostKeyPinned": lambda facts: (
+        f"{facts['by']} pinned the host key {_fingerprint(facts['key'])} of node {facts['node']}"
     ),
     "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} {_share(facts)}",
     "GpuFaultNoted": _gpu_fault,

@@ -441,6 +441,11 @@ def _node_marked(state: State, event: events.NodeMarked) -> None:
 
 def _node_removed(state: State, event: events.NodeRemoved) -> None:
     state.nodes.remove(state.nodes.by_name[event.node])
+    state.host_keys.pop(event.node, None)
+
+
+def _host_key_pinned(state: State, event: events.HostKeyPinned) -> None:
+    state.host_keys[event.node] = event.key
 
 
 def _node_joined(state: State, event: events.NodeJoined) -> None:
@@ -564,6 +569,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobEnded: _job_ended,
     events.NodeAdded: _node_added,
     events.NodeRemoved: _node_removed,
+    events.HostKeyPinned: _host_key_pinned,
     events.NodeMarked: _node_marked,
     events.NodeJoined: _node_joined,
     events.NodeWentAway: _node_went_away,

@@ -281,6 +281,11 @@ class Engine:
             self._evict(given.node, now)
         return Accepted()
 
+    def _pin_key(self, given: inputs.PinKey, now: float) -> Reply:
+        if self.state.host_keys.get(given.node) != given.key:
+            self._record(events.HostKeyPinned(now, given.node, given.key, given.by))
+        return Accepted()
+
     def _remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
         if node is None:
@@ -669,6 +674,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.Release: Engine._release,
     inputs.Preempt: Engine._preempt,
     inputs.AddNode: Engine._add_node,
+    inputs.PinKey: Engine._pin_key,
     inputs.RemoveNode: Engine._remove_node,
     inputs.MarkNode: Engine._mark_node,
     inputs.Drain: Engine._drain,

@@ -496,6 +496,15 @@ class GpuHealthRecorded(NodeEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class HostKeyPinned(ClusterEvent):
+    """A node's host has this key from now on, and no other; forgotten when the node is removed."""
+
+    node: str
+    key: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaSet(ClusterEvent):
     """An operator laid a quota over what the configuration states."""
 
@@ -625,6 +634,7 @@ Event = (
     | NodeDrained
     | NodeResumed
     | GpuHealthRecorded
+    | HostKeyPinned
     | QuotaSet
     | QuotaUnset
     | ShareSet

@@ -84,6 +84,15 @@ class AddNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PinKey:
+    """Whoever speaks for a node's host has to show this key, as OpenSSH writes it."""
+
+    node: str
+    key: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveNode:
     """The node does not belong to the cluster any more."""
 
@@ -331,6 +340,7 @@ Input = (
     | Release
     | Preempt
     | AddNode
+    | PinKey
     | RemoveNode
     | MarkNode
     | Drain

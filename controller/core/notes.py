@@ -11,10 +11,12 @@ from controller.core.estimates import Kind, Score
 from controller.core.events import (
     AttemptExited,
     Event,
+    HostKeyPinned,
     JobEnded,
     JobPlaced,
     JobRequeued,
     MembersExited,
+    NodeRemoved,
     QuotaSet,
     QuotaUnset,
     ReservationBegan,
@@ -32,6 +34,7 @@ from wire.quota import Quota
 from wire.reservation import ReservationSpec
 
 QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
+HOST_KEY = "host-key"
 SHARE_LIMITS = "share-limits"
 RUNS, SCORE = "runs", "score"
 
@@ -63,6 +66,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
             reserved[event.asked.name] = None
         elif isinstance(event, ReservationBegan | ReservationEnded | ReservationCancelled):
             reserved[event.reservation] = None
+    keyed = dict.fromkeys(event.node for event in events if isinstance(event, HostKeyPinned | NodeRemoved))
     used = dict.fromkeys(path for event in events for path in _used(state, event))
     used.update(dict.fromkeys(state.shares.fresh))
     state.shares.fresh.clear()
@@ -78,6 +82,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
         *(_share_note(state, name) for name in weighed),
         *(_share_limits_note(state, name) for name in limited),
         *(_usage_note(state, path) for path in used),
+        *(_host_key_note(state, node) for node in keyed),
         *(_runs_note(state, kind) for kind in runs),
         *(_score_note(state, user) for user in scored if user in state.estimates.scores),
     ]
@@ -95,6 +100,7 @@ def notes_of(state: State, *, learnt: bool = True) -> list[NoteRow]:
         *(_runs_note(state, kind) for kind in state.estimates.runs if learnt),
         *(_score_note(state, user) for user in state.estimates.scores if learnt),
         *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
+        *(_host_key_note(state, node) for node in state.host_keys),
     ]
 
 
@@ -121,6 +127,8 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             runs.append((body[0], tuple(json.loads(note.name)), body[1:]))
         elif note.kind == SCORE:
             state.estimates.scores[note.name] = Score(*body)
+        elif note.kind == HOST_KEY and body is not None:
+            state.host_keys[note.name] = body
         elif note.kind == USAGE:
             path = tuple(json.loads(note.name))
             state.shares.open(path)
@@ -129,6 +137,11 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
     for at, kind, came in sorted(runs):
         state.estimates.recall(kind, at, came)
     state.shares.fresh = [path for path in state.shares.accounts if path and path not in seen]
+
+
+def _host_key_note(state: State, node: str) -> NoteRow:
+    key = state.host_keys.get(node)
+    return NoteRow(HOST_KEY, node, None if key is None else dumps(key))
 
 
 def _quota_note(state: State, key: Key) -> NoteRow:

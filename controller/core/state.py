@@ -58,6 +58,8 @@ class State:
         """Jobs by (array, index)."""
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
+        self.host_keys: dict[str, str] = {}
+        """What is pinned, by node."""
         self.licences = Licences()
         self.estimates = Estimates()
         self._capacity = (-1, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from controller.nodes.arguments import AgentOptions
 from controller.nodes.knownhosts import KnownHosts
@@ -17,10 +17,12 @@ from wire.policy import USUAL, JobPolicy
 class Hosts:
     """One per controller."""
 
-    def __init__(self, state_dir: Path, jobs: JobPolicy = USUAL, heartbeat_s: float = 5.0) -> None:
+    def __init__(
+        self, pinned: Callable[[], Mapping[str, str]], jobs: JobPolicy = USUAL, heartbeat_s: float = 5.0
+    ) -> None:
         self.jobs = jobs
         self._heartbeat_s = heartbeat_s
-        self.known = KnownHosts(state_dir / "known_hosts")
+        self.known = KnownHosts(pinned)
         self.connector = SshConnector(self.known)
 
     def link(self, name: str, host: HostSpec) -> SshLink:

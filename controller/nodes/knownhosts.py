@@ -1,8 +1,8 @@
-"""The controller's own known_hosts: which host key each node has, pinned when it was added."""
+"""Which host key each node has, pinned when it was added; the journal has them for whoever comes after us."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,47 +10,26 @@ import asyncssh
 
 
 class KnownHosts:
-    """A file in the manner of OpenSSH's known_hosts, with nodes' names where that has hosts' names."""
+    """What is pinned, as the controller's state has it: one key a node, as OpenSSH writes it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, pinned: Callable[[], Mapping[str, str]]) -> None:
+        self._pinned = pinned
 
     def of(self, node: str) -> tuple[asyncssh.SSHKey, ...]:
         """The keys that are pinned for a node."""
-        found = []
-        for line in self._lines():
-            name, _, key = line.partition(" ")
-            if name == node:
-                with suppress(asyncssh.KeyImportError):
-                    found.append(asyncssh.import_public_key(key))
-        return tuple(found)
+        key = self._pinned().get(node)
+        return () if key is None else (asyncssh.import_public_key(key),)
 
-    def pin(self, node: str, key: str) -> None:
-        """From now on this node has this key, and no other."""
-        self._write([*self._others(node), f"{node} {written(asyncssh.import_public_key(key))}"])
 
-    def forget(self, node: str) -> None:
-        """Nothing is pinned for this node any more."""
-        if self.of(node):
-            self._write(self._others(node))
-
-    def _others(self, node: str) -> list[str]:
-        return [line for line in self._lines() if line.partition(" ")[0] != node]
-
-    def _lines(self) -> list[str]:
-        with suppress(FileNotFoundError):
-            return [line.strip() for line in self._path.read_text().splitlines() if line.strip()]
-        return []
-
-    def _write(self, lines: list[str]) -> None:
-        """Whole or not at all: half a line would lock a host out."""
-        fresh = self._path.with_name(f".{self._path.name}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.writelines(f"{line}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+def left_by_older(path: Path) -> dict[str, str]:
+    """What a file says in which controllers kept their keys before the journal had them."""
+    found = {}
+    with suppress(OSError):
+        for line in path.read_text(errors="replace").splitlines():
+            name, _, key = line.strip().partition(" ")
+            if readable(key):
+                found[name] = plainly(key)
+    return found
 
 
 def readable(key: str) -> bool:
@@ -60,6 +39,11 @@ def readable(key: str) -> bool:
     except asyncssh.KeyImportError:
         return False
     return True
+
+
+def plainly(key: str) -> str:
+    """The key without what people write behind it."""
+    return written(asyncssh.import_public_key(key))
 
 
 def written(key: asyncssh.SSHKey) -> str:

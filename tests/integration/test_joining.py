@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 
-from controller.nodes.knownhosts import fingerprint
+from controller.nodes.knownhosts import fingerprint, written
 from tests.controller.nodes.sshd import Sshd, serving
 from tests.systems import System, system
 from wire.spec import JobSpec
@@ -96,7 +97,7 @@ def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: 
         cluster.until(
             lambda: not far.connections or all(each.is_closed() for each in far.connections), "it left"
         )
-    assert "gpu02" not in (cluster.state / "known_hosts").read_text()
+    assert f"pinned the host key {key} of node gpu02" in corral("events", "-n", "500").stdout
     cluster.stop()
     cluster.start()
     assert corral("nodes", "-o", "name").stdout == "here\n"
@@ -124,14 +125,11 @@ def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
     cluster: System, far: Sshd, corral: Corral
 ) -> None:
     assert corral("nodes", "add", "gpu02", at(far), *options(far), "--yes").returncode == 0
-    pinned = cluster.state / "known_hosts"
     with cluster.client() as client:
         job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
         cluster.await_jobs([job], JobState.RUNNING)
-        other = pinned.read_text().replace(pinned.read_text().split()[2][-20:], "A" * 20)
-        pinned.write_text(other)  # what was pinned is not what the host shows
-        for connection in far.connections:
-            connection._loop.call_soon_threadsafe(connection.abort)
+        other = written(asyncssh.generate_private_key("ssh-ed25519"))
+        client.trust("gpu02", other)  # what is pinned is not what the host shows
         cluster.until(lambda: "ALERT: its host key changed" in client.node("gpu02").why, "the alarm")
         assert client.node("gpu02").state is NodeState.SUSPECT
         assert client.job(job).job.state is JobState.RUNNING
@@ -154,3 +152,20 @@ def test_nodes_of_the_configuration_stay_with_it(cluster: System, corral: Corral
         assert done.returncode == 1
     assert "stands in scheduler.toml" in corral("nodes", "remove", "here").stderr
     assert "on the controller's own machine" in corral("nodes", "check", "here").stderr
+
+
+def test_keys_outlive_the_controller_and_those_in_an_older_ones_file_are_taken_over(
+    cluster: System, far: Sshd, corral: Corral
+) -> None:
+    assert corral("nodes", "add", "gpu02", at(far), *options(far), "--yes").returncode == 0
+    cluster.stop()
+    assert not (cluster.state / "known_hosts").exists()
+    other = written(asyncssh.generate_private_key("ssh-ed25519"))
+    (cluster.state / "known_hosts").write_text(f"gpu02 {other}\nhere {other}\nlong-gone {other}\n")
+    cluster.start()
+    cluster.await_nodes("gpu02")  # what the journal has stands
+    told = corral("events", "-n", "500").stdout
+    assert "known_hosts pinned the host key" in told
+    assert "long-gone" not in told
+    assert not (cluster.state / "known_hosts").exists()
+    assert (cluster.state / "known_hosts.imported").exists()

@@ -144,6 +144,9 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
             lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by, event.taints),
         ),
     ),
+    inputs.PinKey: (
+        Trace(events.HostKeyPinned, lambda event, _: inputs.PinKey(event.node, event.key, event.by)),
+    ),
     inputs.RemoveNode: (Trace(events.NodeRemoved, lambda event, _: inputs.RemoveNode(event.node, event.by)),),
     inputs.MarkNode: (
         Trace(

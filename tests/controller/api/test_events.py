@@ -70,6 +70,10 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 saved /shared/7/step-1",
     ),
     (events.IdleNoted(7, 3_601.0, 1, 1.0), "the GPUs of job 7 have done nothing for 1h00m"),
+    (
+        events.HostKeyPinned(1.0, "a", "ssh-ed25519 AAAA", "ada"),
+        "ada pinned the host key SHA256:cJ6AyISHokEeHuTfufIqhhSS0gxHZRUMDHlKvXD4FHw of node a",
+    ),
     (events.IdleEnded(7, 1.0, 1), "the GPUs of job 7 work again"),
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),

@@ -15,7 +15,7 @@ import pytest
 
 from controller.nodes import ssh, sshconnector
 from controller.nodes.bundle import Bundle, bundle
-from controller.nodes.knownhosts import KnownHosts, fingerprint, readable, written
+from controller.nodes.knownhosts import KnownHosts, fingerprint, left_by_older, plainly, readable, written
 from controller.nodes.link import LinkLost
 from controller.nodes.ssh import SshLink
 from tests.agent.driving import alive
@@ -95,7 +95,7 @@ async def test_bundles_of_old_versions_go(way: Ssh, opened: Opened) -> None:
 
 
 async def test_an_unknown_host_is_told_nothing(way: Ssh, opened: Opened) -> None:
-    way.known.forget("gpu01")
+    way.pinned.clear()
     lost = await opened().nth(LinkLost)
     assert fingerprint(way.sshd.host_key) in lost.why
     assert "corral nodes trust gpu01" in lost.why
@@ -103,7 +103,7 @@ async def test_an_unknown_host_is_told_nothing(way: Ssh, opened: Opened) -> None
 
 
 async def test_a_host_that_the_users_own_known_hosts_names_is_known(way: Ssh, opened: Opened) -> None:
-    way.known.forget("gpu01")
+    way.pinned.clear()
     line = f"[127.0.0.1]:{way.sshd.port} {written(way.sshd.host_key)}\n"
     (way.sshd.place / "known_hosts_of_user").write_text(line)
     await opened().nth(Hello)
@@ -172,15 +172,17 @@ async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened)
 
     def nowhere(link: SshLink) -> None:
         link.host = replace(link.host, address=SshAddress("127.0.0.1", "somebody", port))
-        link._connector = sshconnector.SshConnector(way.known, config=way.sshd.config, connect_s=0.3)
+        link._connector = sshconnector.SshConnector(
+            KnownHosts(lambda: way.pinned), config=way.sshd.config, connect_s=0.3
+        )
 
     assert (await opened(nowhere).nth(LinkLost)).why == "no answer within 0.3 s"
     silent.close()
 
 
-async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sshconnector, "AT_ONCE", 3)
-    connector = sshconnector.SshConnector(KnownHosts(tmp_path / "known_hosts"))
+    connector = sshconnector.SshConnector(KnownHosts(dict))
     inside, most = 0, 0
 
     async def enter() -> None:
@@ -196,17 +198,15 @@ async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert most == 3
 
 
-def test_keys_are_pinned_and_forgotten(tmp_path: Path) -> None:
-    known = KnownHosts(tmp_path / "known_hosts")
+def test_keys_are_read_as_people_write_them(tmp_path: Path) -> None:
     one, other = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    known.pin("gpu01", written(one))
-    known.pin("gpu02", f"{written(other)} a comment")
-    known.pin("gpu01", written(other))
-    assert known.of("gpu01") == known.of("gpu02") == (other.convert_to_public(),)
-    assert (tmp_path / "known_hosts").stat().st_mode & 0o777 == 0o600
-    known.forget("gpu01")
-    assert known.of("gpu01") == ()
-    assert len(known.of("gpu02")) == 1
+    assert KnownHosts(lambda: {"gpu01": written(one)}).of("gpu01") == (one.convert_to_public(),)
+    assert KnownHosts(dict).of("gpu01") == ()
+    assert plainly(f"{written(one)} a comment") == written(one)
+    old = tmp_path / "known_hosts"
+    assert left_by_older(old) == {}
+    old.write_text(f"gpu01 {written(one)}\n\nbroken ssh-ed25519 nonsense\ngpu02 {written(other)} a comment\n")
+    assert left_by_older(old) == {"gpu01": written(one), "gpu02": written(other)}
     assert readable(written(one))
     assert not readable("ssh-ed25519 nonsense")
 

@@ -69,9 +69,8 @@ class Ssh(Way):
 
     async def begin(self) -> None:
         await self.sshd.start()
-        self.known = KnownHosts(self.sshd.place / "known_hosts")
-        self.known.pin("gpu01", written(self.sshd.host_key))
-        self.connector = SshConnector(self.known, config=self.sshd.config)
+        self.pinned = {"gpu01": written(self.sshd.host_key)}
+        self.connector = SshConnector(KnownHosts(lambda: self.pinned), config=self.sshd.config)
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> SshLink:
         host = SshHost(
