@@ -140,7 +140,7 @@ def _living(call: Call, first: Job) -> list[Job]:
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]
     if not living:
-        raise Rejected(Refusal("conflict", f"all of array {first.id} has ended already", "job"))
+        raise Rejected(Refusal("conflict", f"every job of array {first.id} has ended already", "job"))
     return living
 
 

@@ -81,7 +81,7 @@ async def test_of_an_array_those_are_meant_that_live(house: House) -> None:
     await few(house)
     await ordered(house, "cancel", "2_[0-2]")
     assert await ordered(house, "cancel", "2") == (["2_3"], {})
-    assert await ordered(house, "cancel", "2") == ([], {"2": "all of array 2 has ended already"})
+    assert await ordered(house, "cancel", "2") == ([], {"2": "every job of array 2 has ended already"})
 
 
 async def test_change_and_preempt(house: House) -> None:
