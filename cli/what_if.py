@@ -167,8 +167,8 @@ def more_nodes(
 def config(file: File, output: Output = Format.TABLE) -> int:
     """Who would start sooner and who later under another configuration? For operators.
 
-    Tables that decide who starts when are considered: scheduler, queues, quota, preemption, fair_share,
-    overcommit and gpus. The file is read here, and understood where the controller runs.
+    The tables that decide who starts when are considered, and it is said which others differ from what runs.
+    The file is read here, and understood where the controller runs.
     """
     try:
         text = file.read_text("utf-8")

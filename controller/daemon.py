@@ -28,12 +28,14 @@ from controller.core.rows import Batch, Entry
 from controller.core.state import State
 from controller.data import DataWatch
 from controller.feed import Commit, Feed, Subscription
+from controller.hooks import Hooks
 from controller.idleness import IdleWatch
 from controller.nodes.hosts import Hosts
 from controller.nodes.knownhosts import left_by_older
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreFull
 from controller.store.store import Store
+from controller.tally import Tally
 from wire.frames import (
     AgentFrame,
     GpuChecked,
@@ -84,6 +86,8 @@ class Daemon:
         self.seq = 0
         self._pipeline = pipeline
         self._feed = Feed()
+        self.tally = Tally()
+        self._hooks = Hooks(pipeline.hooks)
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._reader = ThreadPoolExecutor(1, "store-reader")
         self._inbox: deque[tuple[Input, asyncio.Future[Reply] | None]] = deque()
@@ -308,6 +312,7 @@ class Daemon:
         """Leave the nodes (what runs there goes on) and the store."""
         await asyncio.gather(*(link.close() for link in self.links.values()))
         self._data.close()
+        self._hooks.close()
         self._feed.close()
         self._writer.shutdown()
         self._reader.shutdown()
@@ -333,6 +338,7 @@ class Daemon:
                 events += decision.events
                 effects += decision.effects
                 ended = time.monotonic()
+                self.tally.cycles.add(ended - began)
                 self._next_cycle = ended + (ended - began) * (1 / CYCLE_SHARE - 1)
                 self._cycle_wanted = False
             if events:
@@ -377,8 +383,11 @@ class Daemon:
         self.state.forget_old()
         entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, self.seq + 1))
         batch = Batch(entries, tuple(jobs), tuple(nodes), tuple(notes))
+        began = time.monotonic()
         await self._write(batch)
+        self.tally.committed(len(entries), time.monotonic() - began)
         self.seq = entries[-1].seq
+        self._hooks.tell(events, self.state)
         self._feed.publish(
             Commit(
                 self.seq,

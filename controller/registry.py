@@ -7,6 +7,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -32,6 +33,7 @@ from controller.core.guarding import guarded
 from controller.core.health import Action, Care
 from controller.core.idling import Idling, Reclaim
 from controller.core.losses import Losses
+from controller.core.outlets import Hook
 from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
 from controller.core.proposals import RebalanceRules
 from controller.core.quotas import QueueRule, Rules, Unlimited
@@ -48,8 +50,13 @@ METHODS = {
     "picker": ("pick",),
     "quota": ("quota", "names"),
     "preemption": ("standing", "reach"),
+    "metrics": ("collect",),
+    "hook": ("on_placed",),
 }
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
+
+ALSO = {"picker": ("corral.placement",)}
+"""Groups of another name for a kind."""
 
 OURS = "controller.plugins."
 """Tested here; plugins from anywhere else are asked at arm's length."""
@@ -65,31 +72,35 @@ def build_pipeline(config: Config) -> Pipeline:
 
     def make(kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
         try:
-            made = make_plugin(kind, name, options, ("scheduler", *key), source, files)
+            found = make_plugin(kind, name, options, key, source, files)
         except ConfigRefused as refused:
             problems.extend(refused.problems)
-        else:
-            return made if type(made).__module__.startswith(OURS) else guarded(kind, made, watch)
+            return None
+        if callable(getattr(found, "on_placed", None)):
+            hooks.append(guarded("hook", found, watch))
+        return found if type(found).__module__.startswith(OURS) else guarded(kind, found, watch)
 
     files, watch = config.plugin_files, Watch()
+    hooks: list[Hook] = []
+    here = ("scheduler",)
     problems += _check_files(config)
     rules = Rules()
     try:
-        rules = build_rules(config)
+        rules = build_rules(config, watch)
     except ConfigRefused as refused:
         problems.extend(refused.problems)
-    second = make("order", section.then.name, section.then.options, "then") if section.then else None
+    second = make("order", section.then.name, section.then.options, *here, "then") if section.then else None
     pipeline = Pipeline(
-        order=ranked(make("order", section.order.name, section.order.options, "order"), second),
+        order=ranked(make("order", section.order.name, section.order.options, *here, "order"), second),
         filters=tuple(
-            make("filter", each.name, each.options, "filters", index)
+            make("filter", each.name, each.options, *here, "filters", index)
             for index, each in enumerate(section.filters)
         ),
         scorers=tuple(
-            Weighted(make("scorer", name, each.options, "scorers", name), each.weight)
+            Weighted(make("scorer", name, each.options, *here, "scorers", name), each.weight)
             for name, each in section.scorers.items()
         ),
-        picker=make("picker", section.picker.name, section.picker.options, "picker"),
+        picker=make("picker", section.picker.name, section.picker.options, *here, "picker"),
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
         estimating=Estimating(
@@ -103,7 +114,11 @@ def build_pipeline(config: Config) -> Pipeline:
         ),
         overcommit=Overcommit(config.overcommit.cpu, config.overcommit.memory),
         rules=rules,
-        strategies=_strategies(config, problems),
+        strategies=tuple(
+            make("preemption", each.name, each.options, "preemption", "strategies", index)
+            for index, each in enumerate(config.preemption.strategies)
+        )
+        + ((ReclaimLent(),) if config.quota.reclaim == "preempt" else ()),
         guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),
         waiting=WaitRules(
             cancel_hopeless=section.waiting.hopeless == "cancel",
@@ -115,7 +130,14 @@ def build_pipeline(config: Config) -> Pipeline:
         idling=Idling(config.gpus.idle_after_s, Reclaim(config.gpus.idle), config.gpus.idle_grace_s),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
+        metrics=tuple(
+            make("metrics", each.name, each.options, "plugins", "metrics", index)
+            for index, each in enumerate(config.plugins.metrics)
+        ),
     )
+    for index, each in enumerate(config.plugins.hooks):
+        make("hook", each.name, each.options, "plugins", "hooks", index)
+    pipeline = replace(pipeline, hooks=tuple(hooks))
     problems += _check_filters([each.name for each in section.filters], source)
     problems += _check_heeded(config)
     if problems:
@@ -123,10 +145,12 @@ def build_pipeline(config: Config) -> Pipeline:
     return pipeline
 
 
-def build_rules(config: Config) -> Rules:
+def build_rules(config: Config, watch: Watch | None = None) -> Rules:
     """The queues and quotas that scheduler.toml describes."""
     section = config.quota
-    provider = make_plugin("quota", section.provider, section.options, ("quota",), config.source)
+    provider = make_plugin(
+        "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files
+    )
     queues = {
         name: QueueRule(
             each.priority,
@@ -140,20 +164,9 @@ def build_rules(config: Config) -> Rules:
         for name, each in config.queues.items()
     }
     limits = provider if section.options else Unlimited()
+    if not type(provider).__module__.startswith(OURS):
+        limits = guarded("quota", provider, watch or Watch())
     return Rules(queues, limits, section.window_s, dict(config.licences))
-
-
-def _strategies(config: Config, problems: list[ConfigProblem]) -> tuple[Any, ...]:
-    made = []
-    for index, each in enumerate(config.preemption.strategies):
-        key: Key = ("preemption", "strategies", index)
-        try:
-            made.append(make_plugin("preemption", each.name, each.options, key, config.source))
-        except ConfigRefused as refused:
-            problems.extend(refused.problems)
-    if config.quota.reclaim == "preempt":
-        made.append(ReclaimLent())
-    return tuple(made)
 
 
 def _sharing(section: FairShareSection) -> Sharing:
@@ -295,7 +308,8 @@ def _load(point: EntryPoint | Brought, methods: tuple[str, ...]) -> type[Any] | 
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
     """The plugins of a kind by name; more than one under a name is somebody's mistake."""
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=f"corral.{kind}"):
-        # The same package may be found twice on the path: that is one plugin.
-        found.setdefault(point.name, {})[point.value] = point
+    for group in (f"corral.{kind}", *ALSO.get(kind, ())):
+        for point in entry_points(group=group):
+            # The same package may be found twice on the path: that is one plugin.
+            found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}

@@ -23,6 +23,9 @@ from controller.daemon import Daemon
 BODY_S = 10.0
 """So long a body may take to arrive."""
 
+ROUTE = "route"
+"""Under this a request remembers which it took."""
+
 GRACE_S = 1.0
 """So long requests that are being answered may take to finish when the server closes."""
 
@@ -78,18 +81,22 @@ class Server:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._carry_out(request)
+            response = await self._carry_out(request)
         except Exception as error:
             if request.writer.output_size:
                 raise  # half an answer is out: handle_error breaks the connection
             response = explain(error)
             if not request.content.is_eof():
                 response.force_close()
-            return response
+        # Only known words: who makes up methods and paths must not make up figures.
+        method, path = request.get(ROUTE, ("other", "other"))
+        self._daemon.tally.requests[method, path, response.status] += 1
+        return response
 
     async def _carry_out(self, request: web.BaseRequest) -> web.StreamResponse:
         caller = await self._caller(request)
         route, path = find(request.method, request.rel_url.raw_path)
+        request[ROUTE] = route.method, route.path
         call = Call(self._daemon, self._identity, self._streams, request, caller, path)
         if route.query or request.rel_url.raw_query_string:
             call.query = _query(route, request.query)

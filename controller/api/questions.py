@@ -20,7 +20,19 @@ from wire.words import GpuHealth
 MOST_NODES = 1_000
 """That may be added in a question."""
 WHY = "what if"
-WEIGHED = ("scheduler", "overcommit", "queues", "quota", "preemption", "fair_share", "gpus", "plugins")
+WEIGHED = (
+    "scheduler",
+    "backfill",
+    "overcommit",
+    "queues",
+    "quota",
+    "licences",
+    "preemption",
+    "rebalance",
+    "fair_share",
+    "gpus",
+    "plugins",
+)
 """The tables of scheduler.toml that decide who starts when; the others have no part in a forecast."""
 
 

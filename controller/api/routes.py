@@ -13,6 +13,7 @@ from controller.api import (
     jobs,
     licences,
     logs,
+    metrics,
     nodes,
     openapi,
     orders,
@@ -243,6 +244,7 @@ ROUTES = (
         ),
         refuses=(409,),
     ),
+    Route("GET", "/metrics", metrics.show, "text/plain"),
     Route("GET", "/v1/health", cluster.health, Health),
     Route("GET", "/v1/openapi.json", openapi.show, JSON),
 )

@@ -456,9 +456,11 @@ class NodeSection(Section):
 
 
 class PluginsSection(Section):
-    """Plugins that no package brings."""
+    """Plugins that no package brings, and those that tell the world outside."""
 
     files: list[Name] = []
+    hooks: list[Plugin] = []
+    metrics: list[Plugin] = []
 
 
 class _Environment(EnvSettingsSource):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from controller.core.columns import Bools, Columns, Floats, Rows
+from controller.core.dues import Dues, Ground, Settling
 from controller.core.jobs import NEVER, Job
+from controller.core.outlets import Placed, Sample, sample_problem
 from controller.core.queue import Group
 from controller.core.requests import Part
 from controller.core.shares import Path
 from controller.core.standing import Moving, View
 from controller.core.watch import Watch
 from wire.api import Points
+from wire.quota import Quota
+
+if TYPE_CHECKING:
+    from controller.core.state import State
 
 T = TypeVar("T")
 
@@ -125,13 +131,94 @@ class GuardedMoving(GuardedOrder):
         return () if asked is None else self.ask(lambda: asked(job, view), ())
 
 
-GUARDS: dict[str, type[Guard]] = {each.kind: each for each in (GuardedFilter, GuardedScorer, GuardedPicker)}
+class GuardedStrategy(Guard):
+    """A strategy that fails has nobody ended."""
+
+    kind = "preemption"
+
+    def standing(self, job: Job) -> float:
+        """How well a running job stands against being ended."""
+        return self.ask(lambda: self.plugin.standing(job), NEVER, _no_number)
+
+    def reach(self, job: Job) -> float | None:
+        """The highest standing that a waiting job may have ended."""
+        none: float | None = None
+        found: float | None = self.ask(lambda: self.plugin.reach(job), none, _no_reach)
+        return found
+
+
+class GuardedSettling(GuardedStrategy):
+    """The same for one that weighs tenants; the dues it gives are trusted."""
+
+    def group(self, job: Job, state: State) -> Hashable:
+        """Jobs of one group owe alike."""
+        found: Hashable = self.ask(lambda: self.plugin.group(job, state), job.id)
+        return found
+
+    def dues(self, job: Job, ground: Ground) -> Dues | None:
+        """Who owes something to this waiting job."""
+        nobody: Dues | None = None
+        found: Dues | None = self.ask(lambda: self.plugin.dues(job, ground), nobody)
+        return found
+
+
+class GuardedQuota(Guard):
+    """A provider that fails limits nobody."""
+
+    kind = "quota"
+
+    def quota(self, scope: str, name: str) -> Quota | None:
+        """What is stated for this user, project or queue."""
+        none: Quota | None = None
+        return self.ask(lambda: self.plugin.quota(scope, name), none, _no_quota)
+
+    def names(self, scope: str) -> Iterator[str]:
+        """All for which something is stated."""
+        nobody: list[str] = []
+        return iter(self.ask(lambda: list(self.plugin.names(scope)), nobody))
+
+
+class GuardedMetrics(Guard):
+    """One that fails gives no figures."""
+
+    kind = "metrics"
+
+    def collect(self, state: State, now: float) -> Iterable[Sample]:
+        """The figures, if all of them are such."""
+        nothing: list[Sample] = []
+        return self.ask(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
+
+
+class GuardedHook(Guard):
+    """One that fails is not told of the placements of this cycle any more."""
+
+    kind = "hook"
+
+    def on_placed(self, placed: Placed) -> None:
+        """Hear of a placement."""
+        self.ask(lambda: self.plugin.on_placed(placed), None)
+
+
+GUARDS: dict[str, type[Guard]] = {
+    each.kind: each
+    for each in (
+        GuardedFilter,
+        GuardedScorer,
+        GuardedPicker,
+        GuardedStrategy,
+        GuardedQuota,
+        GuardedMetrics,
+        GuardedHook,
+    )
+}
 
 
 def guarded(kind: str, plugin: Any, watch: Watch) -> Any:
     """The plugin with a guard around it; kinds that are asked outside of cycles have none."""
     if kind == "order":
         return (GuardedMoving if isinstance(plugin, Moving) else GuardedOrder)(plugin, watch)
+    if kind == "preemption" and isinstance(plugin, Settling):
+        return GuardedSettling(plugin, watch)
     return GUARDS[kind](plugin, watch) if kind in GUARDS else plugin
 
 
@@ -148,6 +235,24 @@ def _not_like(model: np.ndarray[Any, Any]) -> Callable[[Any], str]:
 
 def _shape(answer: Any) -> str:
     return f"an array of {answer.shape}" if isinstance(answer, np.ndarray) else f"a {type(answer).__name__}"
+
+
+def _no_number(answer: Any) -> str:
+    if isinstance(answer, int | float) and answer == answer:
+        return ""
+    return f"answered {answer!r}, which is no number"
+
+
+def _no_quota(answer: Any) -> str:
+    return "" if answer is None or isinstance(answer, Quota) else f"answered {answer!r}, which is no quota"
+
+
+def _no_reach(answer: Any) -> str:
+    return "" if answer is None else _no_number(answer)
+
+
+def _no_samples(samples: list[Any]) -> str:
+    return next(filter(None, map(sample_problem, samples)), "")
 
 
 def _no_numbers(rank: Any) -> str:

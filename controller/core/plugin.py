@@ -14,6 +14,7 @@ from controller.core.gates import WAIT_RULES, WaitRules
 from controller.core.health import USUAL_CARE, Care
 from controller.core.idling import USUAL_IDLING, Idling
 from controller.core.losses import NO_LOSSES, Losses
+from controller.core.outlets import Hook, Metrics
 from controller.core.proposals import NO_REBALANCING, RebalanceRules
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.requests import Part
@@ -164,3 +165,7 @@ class Pipeline:
     """Whether running jobs may be moved, and at what price."""
     care: Care = USUAL_CARE
     """How sick GPUs are treated."""
+    metrics: tuple[Metrics, ...] = ()
+    """Who gives figures to whoever watches the controller."""
+    hooks: tuple[Hook, ...] = ()
+    """Who hears of placements."""

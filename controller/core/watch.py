@@ -45,6 +45,10 @@ class Watch:
         self._failed[kind, name] = times, self.turn
         self.faults.append(Fault(kind, name, why, times))
 
+    def times(self) -> dict[tuple[str, str], int]:
+        """In how many cycles each plugin, by kind and name, has failed."""
+        return {plugin: times for plugin, (times, _) in self._failed.items()}
+
     def told(self) -> list[Fault]:
         """The faults since this was last asked."""
         found, self.faults = self.faults, []

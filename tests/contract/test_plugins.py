@@ -22,11 +22,13 @@ from controller.core.dues import Settling
 from controller.core.events import JobQueued
 from controller.core.jobs import Job
 from controller.core.needs import Kind
+from controller.core.outlets import Metrics, sample_problem
 from controller.core.plugin import Filter, Order, Picker, Scorer, Strategy
 from controller.core.requests import Part, ask_of
 from controller.core.standing import Moving, placing
 from controller.core.state import State
 from controller.core.wiring import Wiring
+from controller.plugins.orders.fifo import Fifo
 from controller.registry import METHODS, installed, make_plugin
 from wire.affinity import preference_of, taint_of, term_of, toleration_of
 from wire.company import job_term_of
@@ -51,7 +53,19 @@ ARRAYS = [
     each.name
     for each in dataclasses.fields(Columns)
     if each.name
-    not in ("labels", "models", "taints", "runtimes", "worth", "kinds", "known", "wiring", "company", "codes")
+    not in (
+        "labels",
+        "models",
+        "taints",
+        "runtimes",
+        "worth",
+        "kinds",
+        "known",
+        "wiring",
+        "company",
+        "codes",
+        "found",
+    )
 ]
 
 
@@ -292,6 +306,23 @@ def test_nobody_has_those_ended_who_could_have_it_ended(
     assert own is None or plugin.standing(one) > own
     assert [plugin.reach(other), plugin.reach(one)] == [reaches, back]
     assert [one, other] == before
+
+
+@pytest.mark.parametrize("plugin", plugins("metrics"))
+@given(asked=st.lists(st.tuples(specs, st.sampled_from(["ada", 'b"o'])), max_size=5))
+def test_figures_are_figures_and_asking_changes_nothing(
+    plugin: Metrics, asked: list[tuple[JobSpec, str]]
+) -> None:
+    state = State(cast(Order, Fifo()))
+    for number, (spec, user) in enumerate(asked, 1):
+        apply(state, JobQueued(number, 1e9, replace(spec, hold=False), user))
+    before = copy.deepcopy(state.jobs)
+    samples = list(plugin.collect(state, 1e9))
+    assert [sample_problem(each) for each in samples] == [""] * len(samples)
+    told = [(each.name, tuple(sorted(each.labels.items()))) for each in samples]
+    assert len(set(told)) == len(told)
+    assert list(plugin.collect(state, 1e9)) == samples
+    assert state.jobs == before
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from controller.config import ConfigRefused, load
-from controller.core.events import PluginFailed
+from controller.core.events import JobPlaced, PluginFailed
+from controller.core.outlets import Placed
+from controller.hooks import Hooks
 from controller.registry import build_pipeline
 from tests.worlds import World, spec
 
@@ -143,3 +147,111 @@ def test_a_plugin_that_fails_is_named_passed_over_and_given_up(tmp_path: Path, k
     assert [event.given_up for event in failures] == [False, False, True]
     assert all(event.why for event in failures)
     assert all(world.nodes_of(job) for job in jobs), "everybody starts all the same"
+
+
+HOOKED = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+
+TOLD = []
+
+@dataclass(frozen=True)
+class Listening:
+    name: ClassVar[str] = "listening"
+    def score(self, part, nodes, rows): return np.zeros(len(nodes.open[rows]))
+    def on_placed(self, placed): TOLD.append(placed)
+"""
+
+
+def test_the_example_of_a_hook_writes_a_line_for_each_placement(tmp_path: Path) -> None:
+    text = '[plugins]\nfiles = ["{}"]\nhooks = [{{ name = "placement_log", path = "{}" }}]\n'
+    file, log = EXAMPLES / "placement_log.py", tmp_path / "log"
+    hooks = Hooks(build_pipeline(load(configured(tmp_path, text.format(file, log)))).hooks)
+    world = World()
+    world.join("gpu01")
+    job = world.submit(spec(2, project="vision"))
+    world.now += 60
+    world.tick()
+    hooks.tell(world.events, world.state)
+    hooks.close()
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["job"], line["project"], line["waited_s"]) == (str(job), "vision", 60)
+    assert line["nodes"] == {"gpu01": 2}
+
+
+def test_any_plugin_may_listen(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(HOOKED)
+    text = '[plugins]\nfiles = ["theirs.py"]\n[scheduler.scorers]\nlistening = 1\n'
+    pipeline = build_pipeline(load(configured(tmp_path, text)))
+    (hook,) = pipeline.hooks
+    hooks, world = Hooks(pipeline.hooks), World(pipeline)
+    world.join("gpu01")
+    jobs = [world.submit(spec(1)) for _ in range(3)]
+    world.tick()
+    hooks.tell(world.events, world.state)
+    hooks.close()
+    assert hook.name == "listening"
+    assert [placed.job for placed in sys.modules["corral_plugins_theirs"].TOLD] == jobs
+
+
+OUTSIDE = """
+from dataclasses import dataclass
+from typing import ClassVar
+from controller.core.outlets import Sample
+
+@dataclass(frozen=True)
+class BadHook:
+    name: ClassVar[str] = "bad"
+    def on_placed(self, placed): raise OSError("no room")
+
+@dataclass(frozen=True)
+class BadStrategy:
+    name: ClassVar[str] = "bad"
+    def standing(self, job): raise KeyError("standing")
+    def reach(self, job): return job.spec.priority
+
+@dataclass(frozen=True)
+class BadQuota:
+    name: ClassVar[str] = "bad"
+    def quota(self, scope, name): raise TimeoutError("nobody there")
+    def names(self, scope): raise TimeoutError("nobody there")
+
+@dataclass(frozen=True)
+class BadMetrics:
+    name: ClassVar[str] = "bad"
+    def collect(self, state, now): return [Sample("corral_jobs", 1.0)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        ("hook", 'hooks = ["bad"]'),
+        ("metrics", 'metrics = ["bad"]'),
+        ("preemption", '[preemption]\nstrategies = ["bad"]'),
+        ("quota", '[quota]\nprovider = "bad"'),
+    ],
+)
+def test_what_tells_the_outside_or_limits_is_at_arms_length_too(
+    tmp_path: Path, kind: str, setting: str
+) -> None:
+    (tmp_path / "bad.py").write_text(OUTSIDE)
+    text = f'[plugins]\nfiles = ["bad.py"]\n{setting}\n'
+    pipeline = build_pipeline(load(configured(tmp_path, text)))
+    world, told = World(pipeline), 0
+    world.join("gpu01")
+    for turn in range(6):
+        world.submit(spec(4, cpu_milli=1000 + turn, priority=50 + turn))
+        world.tick()
+        for event in world.events[told:]:
+            for hook in pipeline.hooks if isinstance(event, JobPlaced) else ():
+                hook.on_placed(Placed(1, "1", "", "", "", "", 1, 0.0, 0.0, event.allocations))
+        told = len(world.events)
+        for each in pipeline.metrics:
+            assert list(each.collect(world.state, world.now)) == []
+    world.tick()
+    failures = [event for event in world.events if isinstance(event, PluginFailed)]
+    assert failures
+    assert {(event.kind, event.name) for event in failures} == {(kind, "bad")}
+    assert len(world.state.nodes.by_name["gpu01"].held) == 2, "those that fit start all the same"

@@ -1,0 +1,1 @@
+"""Figures for whoever watches the controller."""

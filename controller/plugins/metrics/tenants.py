@@ -1,0 +1,36 @@
+"""What users, projects or queues hold, and how much they have waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from controller.core.outlets import Sample
+from controller.core.state import State
+from wire.words import WHOLE_GPU, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """GPUs held, jobs that run and jobs that wait, by tenant."""
+
+    name: ClassVar[str] = "tenants"
+
+    by: Literal["user", "project", "queue"] = "project"
+
+    def collect(self, state: State, now: float) -> Iterator[Sample]:
+        """Three figures for each who has jobs."""
+        milli: Counter[str] = Counter()
+        running: Counter[str] = Counter()
+        waiting: Counter[str] = Counter()
+        for job in state.live():
+            tenant = job.user if self.by == "user" else getattr(job.spec, self.by)
+            milli[tenant] += job.gpu_milli if job.unended else 0
+            (waiting if job.state is JobState.QUEUED else running)[tenant] += 1
+        for tenant in sorted({*running, *waiting}):
+            labels: dict[str, str] = {self.by: tenant}
+            yield Sample("tenant_gpus", milli[tenant] / WHOLE_GPU, labels, "GPUs held.")
+            yield Sample("tenant_running_jobs", running[tenant], labels, "Jobs that hold something.")
+            yield Sample("tenant_queued_jobs", waiting[tenant], labels, "Jobs that wait.")

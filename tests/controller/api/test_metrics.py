@@ -1,0 +1,78 @@
+"""GET /metrics: what the controller does, as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tests.controller.api.house import House, living
+
+LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
+
+
+async def figures(house: House) -> Mapping[str, float]:
+    """Every line that is no comment, by name and labels."""
+    async with house.session.get("http://corral/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = await answer.text()
+    assert text.endswith("\n")
+    found: dict[str, float] = {}
+    typed: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            typed.append(line.split()[2])
+        elif not line.startswith("#"):
+            match = LINE.fullmatch(line)
+            assert match, line
+            key = match[1] + (match[2] or "")
+            assert key not in found
+            assert re.sub("_(bucket|sum|count)$", "", match[1]) in typed or match[1] in typed
+            found[key] = float(match[3])
+    assert len(set(typed)) == len(typed)
+    return found
+
+
+async def test_jobs_nodes_and_gpus(house: House) -> None:
+    await house.join("gpu01")
+    await house.join("gpu02", gpus=2, numa_nodes=1)
+    await house.started(await house.submit(gpus=6))
+    await house.started(await house.submit(gpus=0.5, selector={"node": "gpu01"}))
+    await house.submit(gpus=4)
+    await house.submit(gpus=1, hold=True)
+    await house.post("/v1/nodes/gpu02/gpus/0/cordon", {})
+    told = await figures(house)
+    assert told['corral_jobs{state="RUNNING"}'] == 2
+    assert told['corral_jobs{state="QUEUED"}'] == 2
+    assert told['corral_queued_jobs{reason="resources"}'] == 1
+    assert told['corral_queued_jobs{reason="held"}'] == 1
+    assert told['corral_nodes{state="up"}'] == 2
+    gpus = {name: count for name, count in told.items() if name.startswith("corral_gpus")}
+    assert gpus == {
+        'corral_gpus{state="used"}': 6,
+        'corral_gpus{state="shared"}': 1,
+        'corral_gpus{state="free"}': 2,
+        'corral_gpus{state="cordoned"}': 1,
+    }
+
+
+async def test_cycles_commits_and_requests(house: House) -> None:
+    await house.submit()
+    await house.get("/v1/jobs/99")
+    await house.ask("GET", "/v1/coffee")
+    told = await figures(house)
+    assert told["corral_cycle_seconds_count"] >= 1
+    assert told['corral_cycle_seconds_bucket{le="+Inf"}'] == told["corral_cycle_seconds_count"]
+    assert told["corral_commit_seconds_count"] >= 1
+    assert told["corral_journal_entries_total"] == told["corral_journal_seq"] == house.daemon.seq
+    assert told['corral_requests_total{method="POST",path="/v1/jobs",status="201"}'] == 1
+    assert told['corral_requests_total{method="GET",path="/v1/jobs/{job}",status="404"}'] == 1
+    assert told['corral_requests_total{method="other",path="other",status="404"}'] == 1
+
+
+async def test_figures_of_plugins_whatever_people_call_themselves() -> None:
+    async with living(plugins={"metrics": [{"name": "tenants"}]}) as house:
+        await house.submit(project='a"b\\\n')
+        told = await figures(house)
+        assert told[r'tenant_queued_jobs{project="a\"b\\\n"}'] == 1
+        assert told[r'tenant_gpus{project="a\"b\\\n"}'] == 0
