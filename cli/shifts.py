@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 from cli.messages import note
+from cli.options import options_of
 from cli.output import Column, Format, Table
 from cli.tables import RED, YELLOW
 from wire.api import Shift, WhatIfAnswer
@@ -21,6 +23,10 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
         sys.stdout.flush()
         for refused in answer.refused:
             note(f"This would be refused: {refused}")
+        if answer.why is not None:
+            note(f"It would wait: {answer.why.sentence}.")
+        for easing in answer.easings:
+            note(f"It would start at once {easing.sentence}: {shlex.join(options_of(easing.changes))}")
         for ousted in answer.preempted[:SHOWN]:
             lost = f"{ousted.gpu_hours:.1f} GPU-hours lost"
             note(

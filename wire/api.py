@@ -511,6 +511,7 @@ class WhatIfAnswer:
     """What would change. `refused` names the changes that would not be accepted, with the reason.
 
     `passed_over` names tables of a configuration that differ from what runs and have no part in this.
+    `why` is what the first of the submitted jobs would wait for; the `easings` would start it at once.
     """
 
     now: float
@@ -520,6 +521,8 @@ class WhatIfAnswer:
     whole: bool = True
     preempted: tuple[Ousted, ...] = ()
     passed_over: tuple[str, ...] = ()
+    why: Optional[Why] = None
+    easings: tuple[Easing, ...] = ()
 
 
 @dataclass(frozen=True)

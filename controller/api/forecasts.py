@@ -14,9 +14,9 @@ from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, expecting, forecast, fork
-from controller.core.inputs import Accepted, Refusal
+from controller.core.inputs import Accepted, Input, Refusal, Tick
 from controller.core.jobs import Job
-from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer
+from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer, Why
 from wire.words import JobState
 
 MOST_LIVE = 10_000
@@ -79,7 +79,27 @@ async def what_if(call: Call) -> WhatIfAnswer:
     before = await asyncio.to_thread(forecast, plain, now)
     after = await asyncio.to_thread(forecast, changed, now, changes)
     answer = _compare(engine, before, after, changed, now)
+    if asked.submit:
+        ahead = fork(engine, other.pipeline if other else None)
+        why, eased = await asyncio.to_thread(_why_not_at_once, ahead, changes, now)
+        answer = replace(answer, why=why, easings=eased)
     return replace(answer, passed_over=other.passed_over) if other else answer
+
+
+def _why_not_at_once(
+    ahead: Engine, changes: list[Input], now: float
+) -> tuple[Why | None, tuple[Easing, ...]]:
+    """What the first new job would wait for after a cycle, and what would spare it that."""
+    first = ahead.state.next_job
+    for each in changes:
+        ahead.handle(each, now)
+    passed = fork(ahead)
+    passed.handle(Tick(), now)
+    job = passed.state.jobs.get(first)
+    if job is None or job.state is not JobState.QUEUED:
+        return None, ()
+    eased = easings(ahead, first, now)
+    return passed.explain(job, now), tuple(Easing(each.sentence, each.changes) for each in eased)
 
 
 def _waiting(engine: Engine) -> list[Job]:

@@ -429,6 +429,8 @@ def test_why_when_and_what_if(house: House) -> None:
         (house.place / "new.toml").write_text('[scheduler]\norder = "shortest"\n')
         told = house.corral("what-if", "config", "new.toml")
         assert "Not considered, though they differ from what runs: [controller], [nodes]" in told.stderr
+        would = house.corral("what-if", "submit", "--gpus", "1", "--", "true")
+        assert "It would wait: needs 1 node with 1 GPU" in would.stderr
         more = house.corral("what-if", "nodes", "--add", "2", "--like", "gpu01")
         assert "gpu01+1" in more.stdout
         for words in (

@@ -89,6 +89,18 @@ async def test_a_node_that_would_take_work_again(house: House) -> None:
     assert moves(await asked(house, resume=["gpu01"])) == {waiting: "sooner"}
 
 
+async def test_what_a_job_would_wait_for_that_nobody_has_submitted(house: House) -> None:
+    await house.join("gpu01")
+    await house.started(await house.submit(gpus=5))
+    job = {"command": ["true"], "gpus": 4}
+    answer = await asked(house, submit=[job])
+    assert answer["why"]["sentence"].startswith("needs 1 node with 4 GPUs")
+    assert [each["changes"] for each in answer["easings"]] == [{"gpus": 3.0}]
+    assert (await asked(house, submit=[{**job, **answer["easings"][0]["changes"]}]))["why"] is None
+    assert (await asked(house, submit=[{**job, "hold": True}]))["why"]["reason"] == "held"
+    assert (await asked(house, submit=[{**job, "gpus": 9}]))["why"] is None
+
+
 # --- another configuration ---
 
 
