@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from controller.core.columns import Bools
@@ -21,6 +22,9 @@ class Movers:
     until it has left, so whatever fits here fits at every moment of the move.
     """
 
+    MOST_TRIES: ClassVar[int] = 64
+    """Sets of jobs tried for one that waits."""
+    MOST_TRIES_IN_ALL: ClassVar[int] = 256
     name: ClassVar[str] = "rebalancing"
 
     def __init__(self, state: State, placer: Placer, rules: RebalanceRules) -> None:
@@ -29,6 +33,9 @@ class Movers:
         self.rules = rules
         self.stuck: set[int] = set()
         """Jobs for which no other place was found while room was sought for one that waits."""
+        self._rooted: set[int] = set()
+        """Those of them for which there is none, whoever waits."""
+        self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._nodes = state.nodes.copied()
         self._there = Placer(self._nodes, placer.pipeline)
@@ -69,16 +76,25 @@ class Movers:
             self._search.sync((), now)
         return self._search
 
-    def give_up(self, job: int, now: float) -> None:
+    def tries(self) -> Iterator[int]:
+        """One for each set of jobs that may be tried for somebody who waits."""
+        for number in range(min(self.MOST_TRIES, self._tries_left)):
+            self._tries_left -= 1
+            yield number
+
+    def give_up(self, job: Job, now: float) -> None:
         """The search goes on without this one."""
-        self.stuck.add(job)
-        self.search(now).sync((job,), now)
+        self.stuck.add(job.id)
+        if self.move(job, now) is None:
+            self._rooted.add(job.id)
+        self.let_go()
+        self.search(now).sync((job.id,), now)
 
     def begin_anew(self, now: float) -> None:
-        """Somebody else's turn: everybody may be moved again."""
-        stuck, self.stuck = self.stuck, set()
-        if stuck:
-            self.search(now).sync(stuck, now)
+        """Somebody else's turn: those may be moved again who had no place only beside the one before."""
+        freed, self.stuck = self.stuck - self._rooted, set(self._rooted)
+        if freed:
+            self.search(now).sync(freed, now)
 
     def barred(self, job: Job, shape: Shape, now: float) -> Bools | None:
         """Nodes that a waiting job could not use even if there were room."""

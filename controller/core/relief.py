@@ -19,8 +19,8 @@ from controller.core.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, Relocat
 from controller.core.shadow import cast_shadow
 from wire.words import WHOLE_GPU
 
-MOST_TRIES = 64
-"""Sets of jobs tried for one that waits, and nodes tried for gathering what is free."""
+MOST_NODES = 64
+"""Nodes tried for gathering what is free."""
 _HOUR = 3_600.0
 
 
@@ -31,7 +31,7 @@ def making_room(movers: Movers, job: Job, most: int, now: float) -> Iterator[Pro
         return
     nodes, barred = movers.state.nodes, movers.barred(job, shape, now)
     search = movers.search(now)
-    for _ in range(MOST_TRIES):
+    for _ in movers.tries():
         found = search.find(job, shape, now, barred)
         if found is None or not found[1]:
             break
@@ -45,7 +45,7 @@ def making_room(movers: Movers, job: Job, most: int, now: float) -> Iterator[Pro
             if proposal is not None:
                 yield proposal
             break
-        movers.give_up(stuck, now)
+        movers.give_up(movers.state.jobs[stuck], now)
     movers.begin_anew(now)
 
 
@@ -130,7 +130,7 @@ def gathering(movers: Movers, most: int, now: float) -> Iterator[Proposal]:
     state, columns = movers.state, movers.state.nodes.columns
     taken = _taken(columns)
     partly = [row for row in np.argsort(taken, kind="stable").tolist() if taken[row] and columns.open[row]]
-    for row in partly[:MOST_TRIES]:
+    for row in partly[:MOST_NODES]:
         node = state.nodes.rows[row]
         jobs = movers.on(node.name, now)
         if len(jobs) < len(node.held) or len(jobs) > most or node.claims:
