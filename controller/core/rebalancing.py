@@ -96,7 +96,7 @@ class Rebalancing:
                 yield from making_room(movers, job, most, now)
         if DRAIN in kinds:
             yield from draining(movers, most, now)
-        if DEFRAGMENT in kinds and not len(self._state.queue):
+        if DEFRAGMENT in kinds and not len(self._state.queue) and not self._state.claims:
             yield from gathering(movers, most, now)
         if LOAD in kinds:
             yield from levelling(movers, most, now)

@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.core.columns import ABSENT, Bools, Columns, Floats, Ints
 from controller.core.events import Allocation
-from controller.core.jobs import Job
+from controller.core.jobs import NEVER, Job
 from controller.core.movers import Movers
 from controller.core.nodes import Nodes
 from controller.core.placement import Place
@@ -82,7 +82,8 @@ def _for(movers: Movers, job: Job, place: Place, moves: list[Relocation], now: f
     state, horizon = movers.state, now + movers.rules.horizon_s
     promise = cast_shadow(state, movers.placer, job.ask, job.id, now)
     until = max(move.until for move in moves)
-    otherwise = horizon if promise is None else min(promise.at, horizon)
+    at = NEVER if promise is None else promise.at
+    otherwise = min(at, horizon)
     if otherwise <= until:
         return None
     gpus = sum(hold.milli for each in place.allocations for hold in each.gpus) / WHOLE_GPU
@@ -96,7 +97,7 @@ def _for(movers: Movers, job: Job, place: Place, moves: list[Relocation], now: f
         for_job=job.id,
         place=place.allocations,
         quality=place.quality,
-        earlier_s=None if promise is None else otherwise - until,
+        earlier_s=None if at == NEVER else at - until,
     )
 
 
@@ -119,7 +120,7 @@ def draining(movers: Movers, most: int, now: float) -> Iterator[Proposal]:
         before, after = _spreads(state.nodes, moves)
         until = max(move.until for move in moves)
         rest = len(node.held) - len(moves)
-        earlier = over - until if over <= horizon and not rest else None
+        earlier = over - until if over < NEVER and not rest else None
         yield Proposal(
             DRAIN, tuple(moves), before, after, worth, node=node.name, earlier_s=earlier, rest=rest
         )

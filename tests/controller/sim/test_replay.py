@@ -14,9 +14,11 @@ from controller.core.engine import Engine
 from controller.core.events import Event, GateOpened, JobPlaced, JobRequeued
 from controller.core.inputs import Input
 from controller.core.losses import Losses
-from controller.core.plugin import Guards
+from controller.core.plugin import Guards, Weighted
+from controller.core.proposals import RebalanceRules
 from controller.core.state import State
 from controller.plugins.preemption.priority import Priority
+from controller.plugins.scorers.spread import Spread
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Wish, generate
@@ -217,6 +219,45 @@ def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
     Replay(history_of(story.events), default_pipeline(), witness=fewer.append).run()
     stopped = {event.job for event in fewer if isinstance(event, events.JobPreempted)}
     assert stopped == {asked, held}
+
+
+def test_moves_happen_again_those_that_came_to_nothing_too() -> None:
+    rules = RebalanceRules(mode="propose", restart_s=0.0)
+    guards = Guards(min_runtime_s=0.0, cooldown_s=0.0)
+    spread = (Weighted(Spread(), 1),)
+    story = Story(replace(default_pipeline(), rebalance=rules, guards=guards, scorers=spread))
+    for node in ("a", "b"):
+        story.join(node)
+    jobs = [story.submit(spec(2, checkpoint_signal="USR1")) for _ in range(2)]
+    for job in jobs:
+        story.report(*story.nodes_of(job), job)
+    big = story.submit(spec(8, nodes=1))
+
+    def leave(moved: int) -> None:
+        story.report(*story.nodes_of(moved), moved, ended_at=story.now, signal=15, why="preempted")
+        story.report(*story.nodes_of(moved), moved)
+
+    story.tell(inputs.Rebalance("root"))
+    [moved] = [job for job in jobs if story.job(job).move is not None]
+    [target] = story.job(moved).claim
+    story.tell_drain(target.node)
+    leave(moved)
+    assert story.job(moved).moves[0].undone
+    story.tell(inputs.Resume(target.node, "root"))
+    story.tell(inputs.Rebalance("corral"))
+    [moved] = [job for job in jobs if story.job(job).move is not None]
+    leave(moved)
+    assert story.job(moved).moves[-1].done_at is not None
+    assert story.job(big).members
+    kinds = {*map(type, story.events)}
+    assert {events.RebalancePlanned, events.MovePlanned, events.MoveUndone} <= kinds
+    again: list[Event] = []
+    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    assert again == story.events
+    # Where nothing is moved, those who were go on.
+    fewer: list[Event] = []
+    Replay(history_of(story.events), default_pipeline(), witness=fewer.append).run()
+    assert not any(isinstance(event, events.JobPreempted) for event in fewer)
 
 
 def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() -> None:
