@@ -79,8 +79,7 @@ class Rebalancing:
         if rules.mode == "off" or most <= 0 or not any(node.held for node in state.nodes.by_name.values()):
             return
         movers = Movers(state, self._placer, rules)
-        waiting = self._waiting(now)
-        first = waiting[0] if waiting else None
+        first, waiting = self._waiting(now)
         for proposal in self._found(movers, waiting, most, now):
             if proposal.pays(rules) and (
                 first is None
@@ -101,20 +100,24 @@ class Rebalancing:
         if LOAD in kinds:
             yield from levelling(movers, most, now)
 
-    def _waiting(self, now: float) -> list[Job]:
-        """The first of each class that waits for room and for nothing else, in the order of the queue."""
+    def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
+        """The first that cannot start, and of each class the first that only lacks room, in their order."""
         state, cycle = self._state, self._cycle
         place = placing(state, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
+        first: Job | None = None
         found: list[Job] = []
         for _, number in heads[:MOST_CLASSES]:
             job = state.jobs[number]
-            if cycle.allowance.over(job, now) is None and not state.licences.short(job.ask.licences):
-                barred = state.barred(job, now)
-                if self._placer.find(job.ask, barred) is None:
+            if cycle.allowance.over(job, now) is not None:
+                continue
+            short = state.licences.short(job.ask.licences)
+            if short or self._placer.find(job.ask, state.barred(job, now)) is None:
+                first = first or job
+                if not short and (first is job or cycle.mode not in IN_ORDER):
                     found.append(job)
-        return found[:1] if cycle.mode in IN_ORDER else found
+        return first, found
 
     def _most_moves(self, now: float) -> int:
         """How many more jobs may be moved now: by these rules, and by the rate at which any may be ended."""

@@ -23,9 +23,11 @@ from controller.core.plugin import Backfill, Guards, Weighted
 from controller.core.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.quotas import NO_RULES, Rules
 from controller.core.records import job_row
+from controller.plugins.pickers.spread import Spread as Roomiest
 from controller.plugins.scorers.spread import Spread
 from tests.worlds import PIPELINE, World, spec
 from wire.frames import AttemptStatus, Checkpoint, Stop
+from wire.gpuwish import GpuWish
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 
@@ -479,3 +481,42 @@ def test_a_licence_goes_with_the_job() -> None:
         assert second in [start.job for start in world.tick()]
         assert world.job(other).state is JobState.QUEUED
         assert world.state.licences.used == {"solver": 1}
+
+
+# On one node of 8 GPUs in two NUMA nodes: what is there, asked for one by one, and ended again; what comes.
+WITHIN: list[tuple[str, list[float], list[int], JobSpec]] = [
+    ("a GPU of two that are half used", [6, 0.5, 0.5], [], spec(1)),
+    ("all GPUs of one NUMA node", [1, 3, 1, 3], [2, 4], spec(4, gpu=GpuWish(numa="require"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "over", "asked"), [row[1:] for row in WITHIN], ids=[row[0] for row in WITHIN]
+)
+def test_jobs_move_within_a_node_as_well(there: list[float], over: list[int], asked: JobSpec) -> None:
+    world = world_of("a", picker=Roomiest())
+    jobs = [running(world, saving(gpus)) for gpus in there]
+    for number in over:
+        world.exit(jobs[number - 1])
+    world.now += HOUR
+    waiting = world.submit(asked)
+    assert world.tick() == []
+    [proposal] = proposals(world)
+    assert proposal.for_job == waiting
+    [(mover, *_)] = moves(proposal)
+    run(world)
+    leave(world, mover)
+    assert {start.job for start in world.tick()} == {mover, waiting}
+
+
+def test_a_job_that_waits_for_a_licence_comes_first_all_the_same() -> None:
+    """It is not helped by room, and nobody behind it is at its cost."""
+    world = world_of("a", "b", limits=Rules(licences={"solver": 1}))
+    limited = {"time_limit_s": 2 * HOUR}
+    for licences in ({"solver": 1}, {}):
+        running(world, saving(2, licences=licences, **limited))
+    world.now += HOUR
+    world.submit(spec(14, nodes=2, licences={"solver": 1}, priority=100, **limited))
+    world.submit(spec(8, nodes=1, time_limit_s=30 * HOUR))
+    world.tick()
+    assert proposals(world) == []
