@@ -183,7 +183,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 
 
 def _preemption_record(job: Job) -> PreemptionRecord | None:
-    if not (job.claim or job.preemptions or job.stop_by or job.moves):
+    if not (job.claim or job.preemptions or job.stop_by or job.moves or job.yields_to):
         return None
     return PreemptionRecord(
         job.claim, job.claim_quality, job.claim_from, job.stop_by, job.yields_to, job.preemptions, job.moves

@@ -399,3 +399,12 @@ def test_every_start_keeps_what_was_said() -> None:
     placed = [event for event in world.events if isinstance(event, JobPlaced)][-1]
     assert placed.allocations == plan.allocations
     assert [type(event) for event in world.events].count(JobPreempted) == 1
+
+
+def test_for_whom_a_job_makes_room_is_on_record_even_if_it_is_cancelled_meanwhile() -> None:
+    world = world_of("a")
+    low = running(world, spec(8, priority=25))
+    high = world.submit(spec(8, priority=75))
+    world.tick()
+    world.tell(inputs.Cancel(low, "ada"))
+    assert world.restarted().job(low).yields_to == world.job(low).yields_to == (high,)
