@@ -28,7 +28,7 @@ from wire.frames import (
     unpack,
 )
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 HERE = Path(__file__).parent.parent.parent
 F = TypeVar("F")
 
@@ -183,7 +183,7 @@ def alive(pid: int) -> bool:
     """Does this process live? A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between the open and the read
         return False
 
 

@@ -94,10 +94,11 @@ def test_who_stops_reading_gets_no_more(run: Run) -> None:
     agent.until(lambda said: any(isinstance(each, LogChunk) for each in said))
     agent.send(StopReading(1), StopReading(2), Ping(1))
     agent.answered(1)
-    said = len(agent.said)
     agent.send(Ping(2))
     agent.answered(2)
-    assert [type(each) for each in agent.said[said:]] == [Pong]
+    pong = next(at for at, each in enumerate(agent.said) if isinstance(each, Pong))
+    # It may have something to report of the job meanwhile, but nothing more to read.
+    assert not [each for each in agent.said[pong:] if isinstance(each, LogChunk)]
 
 
 def test_a_slow_controller_costs_no_memory(spool: Path) -> None:
