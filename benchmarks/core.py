@@ -16,10 +16,12 @@ from controller.core.events import NodeJoined
 from controller.core.inputs import Accepted, AgentReported, Cancel, Submit, Tick
 from controller.core.state import State
 from controller.registry import build_pipeline
+from wire.company import job_term_of
 from wire.frames import AttemptStatus, GpuFacts, NodeFacts
 from wire.spec import JobSpec
 
 ONE_GPU = JobSpec(command=("true",), gpus=1)
+_APART = job_term_of("app=x on node", None)
 
 
 def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
@@ -113,6 +115,34 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
     return taken
 
 
+def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
+    """Seconds to promise starts to so many under conservative backfill, and of ten cycles in which one comes.
+
+    Among those that wait is a job apart from others that run everywhere: there is room for it, and no place.
+    """
+    engine = engine_of(nodes, scheduler={"backfill": "conservative"})
+    dice = random.Random(1)
+    for number in range(nodes):
+        where = {"node": f"n{number:05}"}
+        submit(engine, JobSpec(command=("true",), labels={"app": "x"}, selector=where, time_limit_s=90_000))
+    engine.handle(Tick(), 0.0)
+    for _ in range(nodes * 8 - 1):
+        submit(engine, JobSpec(command=("true",), gpus=1, time_limit_s=dice.uniform(3_600, 86_400)))
+    while len(engine.state.queue):  # no more than `backfill_depth` are looked at in one cycle
+        engine.handle(Tick(), 0.0)
+    submit(engine, JobSpec(command=("true",), gpus=1, company=(_APART,), time_limit_s=600))
+    for _ in range(queued):
+        limit = dice.uniform(7_200, 86_400)
+        submit(engine, JobSpec(command=("true",), gpus=dice.choice([2, 4, 8]), time_limit_s=limit))
+    first = timed(lambda: engine.handle(Tick(), 1.0))
+    cycles = []
+    for at in range(10):
+        submit(engine, JobSpec(command=("true",), gpus=8, time_limit_s=3_600), 2.0 + at)
+        cycles.append(timed(lambda now=2.0 + at: engine.handle(Tick(), now)))  # type: ignore[misc]
+    assert len(engine.state.queue) == queued + 11
+    return first, cycles
+
+
 def _over(engine: Engine, job: int) -> AttemptStatus:
     return AttemptStatus(job, engine.state.jobs[job].attempt, 1, 0.0, 1.0, code=0)
 
@@ -189,6 +219,11 @@ def run() -> None:
             f"{taken * 1e3:.0f} ms",
             "500 ms",
         )
+    for nodes, queued in ((200, 400), (200, 800), (400, 400)):
+        whole, cycles = promise_all(nodes, queued)
+        named = f"{nodes:,} full nodes, {queued:,} queued"
+        row(f"conservative, all promised, {named}", f"{whole * 1e3:.0f} ms")
+        row(f"conservative, one more, {named}", spread(cycles))
     for queued in (160_000, 320_000):
         taken = cycle_many_queues(1_000, queued)
         row(

@@ -53,7 +53,7 @@ class Cycle:
         self.allowance = Allowance(state, placer)
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
-        self._plan = Plan(state, placer, self.lasts)
+        self.plan = Plan(state, placer, self.lasts)
         self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
@@ -64,7 +64,7 @@ class Cycle:
 
     def resume(self, other: Cycle) -> None:
         """Make good what another has promised; what it remembers beside that is worked out again."""
-        self._plan.resume(other._plan)
+        self.plan.resume(other.plan)
         self._latest = other._latest
         self.allowance.again_at = other.allowance.again_at
         self.preemption.again_at = other.preemption.again_at
@@ -84,7 +84,13 @@ class Cycle:
         self.placing = placing(self.state, now)
         if self.mode is Backfill.CONSERVATIVE:
             yield from self._make_room(now)
-            yield from self._as_planned(now)
+            if due or self._seen != self._sight():
+                self._seen = self._sight()
+                self.plan.retry()
+            before = (-1, -1)
+            while before != (others := (self.state.nodes.company.changes, len(self.plan.refused))):
+                before = others  # who starts may be company for others, and who may not leaves them its room
+                yield from self._as_planned(now)
         elif not due and self._nothing_changed(fresh):
             lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
             yield from self._behind(Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
@@ -151,7 +157,7 @@ class Cycle:
 
     def forget(self, job: int) -> None:
         """What was promised to a waiting job holds no longer: it asks for something else."""
-        self._plan.forget(job)
+        self.plan.forget(job)
 
     def promise(self, now: float) -> Shadow | None:
         """What is promised to the first waiting job; worked out when first asked for."""
@@ -288,16 +294,16 @@ class Cycle:
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
         entries = heapq.merge(*self._promised(now), key=self.placing)
         may = self.allowance.those_who_may(islice(entries, self.placer.pipeline.depth), now)
-        self._plan.update(may, now)
-        self._ripe_at = min(self._ripe_at, self._plan.ripe_after(now))
-        for job, place in self._plan.due(now):
+        self.plan.update(may, now)
+        self._ripe_at = min(self._ripe_at, self.plan.ripe_after(now))
+        for job, place in self.plan.due(now):
             found = self.state.jobs[job]
             over = self.allowance.over(found, now, len(place.allocations))
             free = over is None and not self.state.licences.short(found.ask.licences)
             if free and self.placer.takes(found.ask, place, self.state.barred(found, now)):
                 yield self.placed(job, place, now)
             else:
-                self._plan.refuse(job)
+                self.plan.refuse(job, now)
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""

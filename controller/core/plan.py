@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.core.events import Allocation
+from controller.core.expected import Expected
 from controller.core.gangs import ripe_from
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
@@ -31,6 +32,7 @@ class Promise:
     start: float
     end: float
     place: Place
+    part: Part
     in_part: bool = False
     licences: Wanted = ()
 
@@ -50,6 +52,9 @@ class Plan:
         self._lines: list[Timeline] = []
         self._running: dict[int, tuple[float, tuple[Allocation, ...], Wanted]] = {}
         self._stocks = Stocks(0.0, {})
+        self._expected = Expected()
+        self.refused: set[int] = set()
+        """Those whose moment came in vain: no promise is made to them until something changes."""
         self._gains = -1
         self._turns = (-1, -1, -1)
 
@@ -60,7 +65,8 @@ class Plan:
             return
         rows = nodes.rows
         self._lines = [line.twin(rows[line.node.row]) for line in other._lines]
-        self._stocks = other._stocks.twin()
+        self._stocks, self._expected = other._stocks.twin(), other._expected.twin()
+        self.refused = set(other.refused)
         self.promises, self._running = dict(other.promises), dict(other._running)
         self._turns = nodes.layout, nodes.turns, self._state.reservations.edition
         self._gains = nodes.gains if other._gains == theirs.nodes.gains else -1
@@ -80,6 +86,7 @@ class Plan:
             for line in self._lines:
                 line.forget(now)
             self._stocks.forget(now)
+            self._follow_growth(now)
             for job in [job for job in self.promises if job not in order]:
                 self._withdraw(job)
             if self._gains != nodes.gains:
@@ -87,13 +94,18 @@ class Plan:
                 self._pull_forward(order, now)
         self._gains = nodes.gains
         for job, most in order.items():
-            if job not in self.promises:
+            if job not in self.promises and job not in self.refused:
                 self._promise(self._state.jobs[job], most, now)
 
     def forget(self, job: int) -> None:
         """The job has no promise any more; it gets another with the next update."""
+        self.refused.discard(job)
         if job in self.promises:
             self._withdraw(job)
+
+    def retry(self) -> None:
+        """Who was refused may be luckier now."""
+        self.refused.clear()
 
     def ripe_after(self, now: float) -> float:
         """The next promised start of a gang in part: nothing need happen then but that time has passed."""
@@ -104,6 +116,7 @@ class Plan:
         """Jobs whose promised moment has come; each is to be started before the next is asked for."""
         for job in [job for job, promise in self.promises.items() if promise.start <= now]:
             promise = self.promises.pop(job)
+            self._expect(promise, -1)
             self._running[job] = promise.end, promise.place.allocations, promise.licences
             yield job, promise.place
 
@@ -115,6 +128,8 @@ class Plan:
         licences = state.licences
         self._stocks = Stocks(now, {name: licences.free(name) for name in licences.total})
         self.promises.clear()
+        self._expected = Expected()
+        self.refused.clear()
         self._running.clear()
         for end, job in state.releases:
             allocations = tuple(state.returns(state.jobs[job]))
@@ -123,6 +138,18 @@ class Plan:
             self._running[job] = end, allocations, wanted
             self._give(allocations, end, NEVER, 1)
             self._stocks.give(wanted, end, NEVER, 1)
+
+    def _follow_growth(self, now: float) -> None:
+        """Elastic jobs that run take nodes without any promise, while nobody waits."""
+        for job in self._state.elastic:
+            if job in self._running:
+                end, known, wanted = self._running[job]
+                there = {allocation.node for allocation in known}
+                more = tuple(
+                    each for each in self._state.returns(self._state.jobs[job]) if each.node not in there
+                )
+                self._give(more, now, end, -1)
+                self._running[job] = end, (*known, *more), wanted
 
     def _overdue(self, now: float) -> bool:
         jobs = self._state.jobs
@@ -146,14 +173,22 @@ class Plan:
     def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
         for job, most in order.items():
             promise = self.promises.get(job)
-            if promise is not None and promise.start > now:
+            if promise is None and job not in self.refused:
+                self._promise(self._state.jobs[job], most, now)
+            elif promise is not None and promise.start > now:
                 self._withdraw(job)
                 self._promise(self._state.jobs[job], most, now)
 
     def _withdraw(self, job: int) -> None:
         promise = self.promises.pop(job)
+        self._expect(promise, -1)
         self._give(promise.place.allocations, promise.start, promise.end, 1)
         self._stocks.give(promise.licences, promise.start, promise.end, 1)
+
+    def _expect(self, promise: Promise, sign: int) -> None:
+        by_name = self._state.nodes.by_name
+        rows = (by_name[allocation.node].row for allocation in promise.place.allocations)
+        self._expected.add(promise.part, rows, sign)
 
     def _promise(self, job: Job, most: int | None, now: float) -> None:
         shape = self._placer.shape(job.ask)
@@ -166,7 +201,9 @@ class Plan:
         if found is not None:
             start, place = found
             end = start + self._lasts(job)
-            self.promises[job.id] = Promise(start, end, place, in_part, job.ask.licences)
+            promise = Promise(start, end, place, shape.part, in_part, job.ask.licences)
+            self.promises[job.id] = promise
+            self._expect(promise, 1)
             self._give(place.allocations, start, end, -1)
             self._stocks.give(job.ask.licences, start, end, -1)
 
@@ -179,16 +216,23 @@ class Plan:
         if found is None or most == least:
             return found
         start = found[0]
-        ready = sum(first[0] == start for first, _ in self._starts(shape.part, job, start))
+        starts = self._starts(self._suited(shape.part), shape.part, job, start)
+        ready = sum(first[0] == start for first, _ in starts)
         nodes = min(ready, shape.nodes if most is None else most)
         return self._earliest(replace(shape, nodes=nodes), job, start)
 
-    def _starts(self, part: Part, job: Job, moment: float) -> list[tuple[tuple[float, Room], Timeline]]:
-        """The first start on each node from then on."""
+    def _suited(self, part: Part) -> list[Timeline]:
+        """The nodes that may be promised to the part. As for its company, that of now counts."""
+        may, suited = self._placer.possible(part), self._expected.suited(part, self._state.nodes)
+        return [self._lines[row] for row in np.flatnonzero(may if suited is None else may & suited)]
+
+    def _starts(
+        self, lines: list[Timeline], part: Part, job: Job, moment: float
+    ) -> list[tuple[tuple[float, Room], Timeline]]:
+        """The first start on each of these nodes from then on."""
         columns, duration = self._state.nodes.columns, self._lasts(job)
         against = self._state.reservations.against(job.user, job.spec.project)
         needs = needs_of(part, columns)
-        lines = [self._lines[row] for row in np.flatnonzero(self._placer.possible(part))]
         if against:
             return [
                 (found, line)
@@ -200,11 +244,12 @@ class Plan:
     def _earliest(self, shape: Shape, job: Job, now: float) -> tuple[float, Place] | None:
         """The first moment from then on at which enough nodes can take the part together."""
         part, domains, moment = shape.part, self._placer.demanded(shape), now
+        lines = self._suited(part)
         while True:
             lent = self._stocks.first(job.ask.licences, self._lasts(job), moment)
             if lent is None:
                 return None
-            starts = self._starts(part, job, lent)
+            starts = self._starts(lines, part, job, lent)
             if len(starts) < shape.nodes:
                 return None
             starts.sort(key=lambda each: each[0][0])
@@ -250,7 +295,10 @@ class Plan:
             found = line.first_start(part, needs, self._lasts(job), clear)
         return None
 
-    def refuse(self, job: int) -> None:
-        """What was due may not start after all: everything is worked out anew, next time."""
-        del self._running[job]
-        self._turns = (-1, -1, -1)
+    def refuse(self, job: int, now: float) -> None:
+        """What was due may not start after all: others may have its room."""
+        end, allocations, wanted = self._running.pop(job)
+        self._give(allocations, now, end, 1)
+        self._stocks.give(wanted, now, end, 1)
+        self.refused.add(job)
+        self._gains = -1

@@ -1,13 +1,13 @@
-"""EASY never delays a start it has promised: jobs at random, each of which takes as long as it may."""
+"""Nobody's promised start is delayed: jobs at random, each of which takes as long as it may."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.jobs import NEVER
 from controller.core.plugin import Backfill
 from tests.worlds import PIPELINE, World, spec
 from wire.company import job_term_of
@@ -62,15 +62,16 @@ class Run:
             known = self.promised.setdefault(shadow.job, shadow.at)
             assert shadow.at <= known, (shadow.job, known, shadow.at)
 
-    def wait(self, until: float) -> None:
-        """Everything that is over by then ends when it does."""
-        state = self.world.state
-        while state.releases and state.releases[0][0] <= until:
-            self.world.now = state.releases[0][0]
-            for job in [job for end, job in state.releases if end <= self.world.now]:
-                self.world.exit(job)
-            self.tick()
-        self.world.now = min(until, max(self.world.now, until)) if until < NEVER else self.world.now
+
+def pass_time(world: World, until: float, tick: Callable[[], None]) -> None:
+    """Everything that is over by then ends when it does."""
+    state = world.state
+    while state.releases and state.releases[0][0] <= until:
+        world.now = state.releases[0][0]
+        for job in [job for end, job in state.releases if end <= world.now]:
+            world.exit(job)
+        tick()
+    world.now = max(world.now, until)
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,5 +83,29 @@ def test_nobody_who_passes_delays_the_first(steps: list[tuple[JobSpec, float]], 
     for asked, pause in steps:
         run.world.submit(asked)
         run.tick()
-        run.wait(run.world.now + pause)
-    run.wait(1e6)
+        pass_time(run.world, run.world.now + pause, run.tick)
+    pass_time(run.world, 1e6, run.tick)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_a_conservative_promise_moves_only_forward(steps: list[tuple[JobSpec, float]]) -> None:
+    """Of jobs to which it does not matter who is near; what company there will be nobody can promise."""
+    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE))
+    promised: dict[int, float] = {}
+
+    def tick() -> None:
+        world.tick()
+        for job, at in promised.items():
+            assert world.job(job).attempt or world.now < at, (job, at, world.now)
+        for job, promise in world.engine.cycle.plan.promises.items():
+            assert promise.start <= promised.setdefault(job, promise.start)
+
+    for node, rack in RACKS.items():
+        world.join(node, gpus=4, cpus=40, labels={"rack": rack})
+    for asked, pause in steps:
+        world.submit(replace(asked, labels={}, company=()))
+        tick()
+        pass_time(world, world.now + pause, tick)
+    pass_time(world, 1e6, tick)
+    assert not len(world.state.queue)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
+from controller.core.columns import Bools, Columns, Rows
 from controller.core.explain import reason_of
+from controller.core.inputs import Cancel, Resume
 from controller.core.plugin import Backfill
+from controller.core.requests import Part
+from controller.core.timeline import Timeline
 from tests.worlds import PIPELINE, World, spec
+from wire.gangs import Gang
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 
@@ -152,3 +158,68 @@ def test_the_reason_in_a_table_tells_those_without_room_from_those_passed_over()
     for job in (first, *without_room):
         assert reason_of(world.state, world.job(job)) is Reason.RESOURCES
         assert world.engine.explain(world.job(job), world.now).reason is Reason.RESOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Somebody else's filter: what reads a dataset wants a node without anybody. No plan knows of it."""
+
+    name: ClassVar[str] = "alone"
+
+    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+        alone: Bools = nodes.cpu_free[rows] == nodes.cpu_total[rows]
+        return alone
+
+    def concerns(self, part: Part) -> bool:
+        return bool(part.datasets)
+
+    def explain(self, part: Part) -> str:
+        return "not alone"
+
+
+def test_who_is_refused_when_due_keeps_no_room_and_is_not_tried_again_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filters = (*PIPELINE.filters, Alone())
+    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE, filters=filters))
+    world.join("a")
+    there = world.submit(spec(1, time_limit_s=1000))
+    world.tick()
+    choosy = world.submit(spec(1, time_limit_s=100, datasets=("d",)))
+    behind = world.submit(spec(7, time_limit_s=100))
+    late = world.submit(spec(8, time_limit_s=100))
+    world.tick()
+    assert (world.nodes_of(choosy), world.nodes_of(behind)) == ([], ["a"])
+    looked: list[float] = []
+    first_start = Timeline.first_start
+    monkeypatch.setattr(
+        Timeline, "first_start", lambda line, *how: looked.append(how[-1]) or first_start(line, *how)
+    )
+    world.tick_at(world.now + 1)
+    assert looked == []
+    world.exit(behind)
+    world.exit(there)
+    world.tick()
+    assert (world.nodes_of(choosy), world.nodes_of(late)) == (["a"], [])
+    assert looked
+
+
+def test_what_an_elastic_job_has_grown_to_is_promised_to_nobody() -> None:
+    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE))
+    for name in "ab":
+        world.join(name)
+    world.tell_drain("b")
+    grown = world.submit(spec(16, nodes=2, gang=Gang(1, elastic=True), time_limit_s=1000))
+    world.tick()
+    world.start(grown)
+    small = world.submit(spec(1, time_limit_s=10))
+    world.tick()
+    world.tell(Cancel(small, "ada"))
+    world.tell(Resume("b", "root"))
+    world.tick()
+    assert world.nodes_of(grown) == ["a", "b"]
+    other = world.submit(spec(8, time_limit_s=100))
+    world.tick()
+    plan = world.engine.cycle.plan
+    assert plan.promises[other].start == world.now + 1000
+    assert not plan.refused

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.plugin import Guards, Pipeline
+from controller.core.plugin import Backfill, Guards, Pipeline
 from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, default_pipeline, spec
 from wire.company import job_term_of
@@ -253,3 +253,50 @@ def test_room_that_is_made_is_kept_from_the_wrong_company() -> None:
     world.exit(low, why="preempted")
     world.tick()
     assert (world.nodes_of(high), world.nodes_of(other)) == (["a"], [])
+
+
+# Conservative backfill, two nodes of two GPUs. What runs, who comes, and the nodes they get in one cycle.
+AT_ONCE: list[tuple[str, list[JobSpec], list[JobSpec], str]] = [
+    (
+        "who may be nowhere leaves the room to those behind",
+        [at("a", "app=x"), at("b", "app=x")],
+        [job(apart="app=x on node"), job(), job()],
+        "-ab",
+    ),
+    (
+        "two that are apart from each other are not promised the same node",
+        [],
+        [job("app=w", apart="app=w on node") for _ in range(3)],
+        "ab-",
+    ),
+    ("near: who comes with it starts with it", [], [job("app=ps"), job(near="app=ps on node")], "aa"),
+    (
+        "near: when the other comes behind it, too",
+        [],
+        [job(near="app=ps on node"), job("app=ps")],
+        "aa",
+    ),
+    (
+        "nobody is promised a place beside one who refuses him",
+        [],
+        [job(apart="app=x on node", gpus=1), job("app=x"), job("app=x"), job("app=x")],
+        "abb-",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("running", "coming", "nodes"), [row[1:] for row in AT_ONCE], ids=[row[0] for row in AT_ONCE]
+)
+def test_what_starts_at_once_under_conservative_backfill(
+    running: list[JobSpec], coming: list[JobSpec], nodes: str
+) -> None:
+    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE))
+    for name in "ab":
+        world.join(name, gpus=2)
+    for each in running:
+        world.submit(each)
+    world.tick()
+    came = [world.submit(replace(each, time_limit_s=100.0)) for each in coming]
+    world.tick()
+    assert "".join(world.nodes_of(each)[0] if world.nodes_of(each) else "-" for each in came) == nodes
