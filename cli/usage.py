@@ -12,7 +12,8 @@ from cli import units
 from cli.commands import application, examples
 from cli.exits import Mistake
 from cli.output import Column, Format, Output, Table
-from wire.api import UsageView
+from cli.tables import clock
+from wire.api import StintView, UsageView
 from wire.client import Client
 from wire.text import memory
 
@@ -34,19 +35,28 @@ app = application()
         "corral usage                        GPU-hours of the last week, by user",
         "corral usage --by project --since 30d",
         "corral usage --by job --since 1d -o csv",
+        "corral usage --off-queue --since 1d  who used GPUs past the queue",
     )
 )
 def usage(
     by: Annotated[By, typer.Option("--by", help="Whose use is added up.")] = By.USER,
     since: Annotated[str, typer.Option("--since", metavar="AGO", help="From so long ago.")] = "7d",
     until: Annotated[str, typer.Option("--until", metavar="AGO", help="Up to so long ago.")] = "",
+    off_queue: Annotated[
+        bool, typer.Option("--off-queue", help="Who used GPUs past the queue, instead.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Show GPU-hours, how well the GPUs were used, peak memory and energy."""
     now = time.time()
     begin = now - _ago("--since", since)
     end = now - _ago("--until", until) if until else None
-    body = Client().usage(by.value, max(0, int(begin)), None if end is None else int(end))
+    window = max(0, int(begin)), None if end is None else int(end)
+    if off_queue:
+        found = Client().stints(*window)
+        stint_table().show(output, found.stints, found)
+        return 0
+    body = Client().usage(by.value, *window)
     usage_table(by.value).show(output, body.usage, body)
     return 0
 
@@ -72,6 +82,24 @@ def usage_table(by: str) -> Table[UsageView]:
             Column("CPU-HOURS", lambda each: f"{each.cpu_hours:.2f}", keep=6, right=True, wide=True),
         ],
         name=lambda each: each.name,
+    )
+
+
+def stint_table() -> Table[StintView]:
+    """One line for each user on each GPU."""
+    return Table(
+        [
+            Column("USER", lambda each: each.user, least=6),
+            Column("NODE", lambda each: each.node, least=6),
+            Column("GPU", lambda each: str(each.gpu) if each.gpu >= 0 else "-", right=True),
+            Column("SINCE", lambda each: clock(each.since), keep=1),
+            Column("UNTIL", lambda each: clock(each.until) if each.until else "now", keep=2),
+            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
+            Column("CHARGED", lambda each: f"{each.units:.2f}" if each.units else "-", keep=3, right=True),
+            Column("PID", lambda each: str(each.pid), keep=5, right=True),
+            Column("COMMAND", lambda each: each.command, keep=4, least=12),
+        ],
+        name=lambda each: f"{each.user}@{each.node}:{each.gpu}",
     )
 
 

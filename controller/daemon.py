@@ -26,6 +26,7 @@ from controller.core.rebalancing import AUTO
 from controller.core.records import restore, touched
 from controller.core.rows import Batch, Entry
 from controller.core.state import State
+from controller.core.strangers import news_of
 from controller.data import DataWatch
 from controller.feed import Commit, Feed, Subscription
 from controller.hooks import Hooks
@@ -230,6 +231,8 @@ class Daemon:
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
             case GpuProcesses(processes):
                 self.processes[node] = processes
+                for given in news_of(node, processes, self.state.offqueue):
+                    self.tell(given)
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
     def _jobs(self) -> Iterable[Job]:

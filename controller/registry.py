@@ -180,6 +180,7 @@ def _sharing(section: FairShareSection) -> Sharing:
         section.weights,
         section.soft_limits,
         section.hard_limits,
+        section.off_queue,
     )
 
 

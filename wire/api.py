@@ -733,6 +733,31 @@ class EstimateReport:
 
 
 @dataclass(frozen=True)
+class StintView:
+    """A user on a GPU past the queue; `until` is None while he is there, `units` is what it cost him."""
+
+    user: str
+    node: str
+    gpu: int
+    uuid: str
+    pid: int
+    command: str
+    since: float
+    until: Optional[float]
+    gpu_hours: float
+    units: float = 0.0
+
+
+@dataclass(frozen=True)
+class StintList:
+    """Who worked past the queue in a window, the newest first; the GPU counts whole."""
+
+    stints: tuple[StintView, ...]
+    since: float
+    until: float
+
+
+@dataclass(frozen=True)
 class EventView:
     """One fact of the journal, with a sentence for people."""
 

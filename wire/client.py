@@ -46,6 +46,7 @@ from wire.api import (
     ShellRequest,
     ShellSaid,
     SignalRequest,
+    StintList,
     StreamBatch,
     SubmitRequest,
     Submitted,
@@ -288,6 +289,11 @@ class Client:
         """What jobs made of GPUs in a window, by user, project, queue or job."""
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
+
+    def stints(self, since: int, until: Optional[int] = None) -> StintList:
+        """Who worked on GPUs past the queue in a window."""
+        window = [("since", since)] + ([("until", until)] if until is not None else [])
+        return self._get(StintList, "/v1/usage/off-queue", window)
 
     def estimates(self) -> EstimateReport:
         """How good the estimates of run times were."""

@@ -66,6 +66,7 @@ from wire.api import (
     ShellOpened,
     ShellRequest,
     SignalRequest,
+    StintList,
     SubmitRequest,
     Submitted,
     UsageList,
@@ -220,6 +221,16 @@ ROUTES = (
         UsageList,
         query=(
             choice("by", "Whose use is added up; users' if left out.", tuple(usage.BY)),
+            whole("since", "From this moment on, in seconds since 1970.", 0, MOST, 0),
+            whole("until", "Up to this moment; now if left out.", 0, MOST),
+        ),
+    ),
+    Route(
+        "GET",
+        "/v1/usage/off-queue",
+        usage.off_queue,
+        StintList,
+        query=(
             whole("since", "From this moment on, in seconds since 1970.", 0, MOST, 0),
             whole("until", "Up to this moment; now if left out.", 0, MOST),
         ),

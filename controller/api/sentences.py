@@ -278,6 +278,13 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
         + (" - it is asked no more until the controller starts anew" if facts["given_up"] else "")
     ),
+    "StrangerCame": lambda facts: (
+        f"{facts['user']} uses GPU {facts['uuid']} of node {facts['node']} past the queue: {facts['command']}"
+    ),
+    "StrangerLeft": lambda facts: (
+        f"{facts['user']} has left GPU {facts['uuid']} of node {facts['node']} after "
+        f"{duration(facts['at'] - facts['since'])} past the queue"
+    ),
     "HostKeyPinned": lambda facts: (
         f"{facts['by']} pinned the host key {_fingerprint(facts['key'])} of node {facts['node']}"
     ),

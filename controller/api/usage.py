@@ -11,7 +11,7 @@ from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
-from wire.api import UsageList, UsageView
+from wire.api import StintList, StintView, UsageList, UsageView
 
 PAGE = 1_000
 BY: dict[str, Callable[[Job], str]] = {
@@ -69,10 +69,7 @@ class Sum:
 
 async def show(call: Call) -> UsageList:
     """GPU-hours, utilisation, memory and energy, the greatest first."""
-    since, until = float(call.query["since"]), call.query["until"]
-    until = call.daemon.now() if until is None else float(until)
-    if since >= until:
-        raise Rejected(Refusal("invalid", "must be before until", "since"))
+    since, until = _window(call)
     key = BY[call.query["by"][0] if call.query["by"] else "user"]
     sums: dict[str, Sum] = {}
     for job in await _jobs(call, since):
@@ -81,6 +78,40 @@ async def show(call: Call) -> UsageList:
     views = [each.view(name) for name, each in sums.items()]
     ordered = sorted(views, key=lambda each: (-each.gpu_hours, each.name))
     return UsageList(tuple(ordered), since, until)
+
+
+def _window(call: Call) -> tuple[float, float]:
+    since, until = float(call.query["since"]), call.query["until"]
+    until = call.daemon.now() if until is None else float(until)
+    if since >= until:
+        raise Rejected(Refusal("invalid", "must be before until", "since"))
+    return since, until
+
+
+async def off_queue(call: Call) -> StintList:
+    """Who worked on GPUs past the queue, since when and until when."""
+    since, until = _window(call)
+    await call.daemon.settled()
+    state = call.daemon.state
+    index = {gpu.uuid: gpu.index for node in state.nodes for gpu in node.facts.gpus}
+    views = []
+    for stint in state.offqueue.within(since, until):
+        hours = stint.gpu_hours(since, until)
+        views.append(
+            StintView(
+                stint.user,
+                stint.node,
+                index.get(stint.uuid, -1),
+                stint.uuid,
+                stint.pid,
+                stint.command,
+                stint.since,
+                stint.until,
+                round(hours, 4),
+                round(hours * stint.rate, 4),
+            )
+        )
+    return StintList(tuple(views), since, until)
 
 
 async def _jobs(call: Call, since: float) -> Iterable[Job]:

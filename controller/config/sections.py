@@ -198,6 +198,7 @@ class FairShareSection(Section):
     weights: dict[Name, Weight] = {}
     soft_limits: dict[Name, Billing] = {}
     hard_limits: dict[Name, Billing] = {}
+    off_queue: str = ""
 
     @field_validator("organisations")
     @classmethod

@@ -14,6 +14,7 @@ from controller.core.jobs import Job, Member, Move, newest
 from controller.core.licences import holds
 from controller.core.marks import Marks
 from controller.core.nodes import Node
+from controller.core.offqueue import Stint
 from controller.core.requests import relaxed
 from controller.core.reservations import Reservation
 from controller.core.state import State
@@ -442,6 +443,16 @@ def _node_marked(state: State, event: events.NodeMarked) -> None:
 def _node_removed(state: State, event: events.NodeRemoved) -> None:
     state.nodes.remove(state.nodes.by_name[event.node])
     state.host_keys.pop(event.node, None)
+    state.offqueue.leave(event.node, event.at, state.shares)
+
+
+def _stranger_came(state: State, event: events.StrangerCame) -> None:
+    stint = Stint(event.node, event.uuid, event.user, event.pid, event.command, event.at, event.rate)
+    state.offqueue.begin(stint, state.shares)
+
+
+def _stranger_left(state: State, event: events.StrangerLeft) -> None:
+    state.offqueue.end((event.node, event.uuid, event.user), event.at, state.shares)
 
 
 def _host_key_pinned(state: State, event: events.HostKeyPinned) -> None:
@@ -464,6 +475,7 @@ def _node_went_away(state: State, event: events.NodeWentAway) -> None:
     node.up, node.since = False, event.at
     if not node.drained:
         node.why = event.why
+    state.offqueue.leave(event.node, event.at, state.shares)
     state.nodes.refresh(node)
 
 
@@ -570,6 +582,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.NodeAdded: _node_added,
     events.NodeRemoved: _node_removed,
     events.HostKeyPinned: _host_key_pinned,
+    events.StrangerCame: _stranger_came,
+    events.StrangerLeft: _stranger_left,
     events.NodeMarked: _node_marked,
     events.NodeJoined: _node_joined,
     events.NodeWentAway: _node_went_away,

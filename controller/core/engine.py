@@ -25,6 +25,7 @@ from controller.core.launch import Launch, starts_of
 from controller.core.licences import unobtainable
 from controller.core.marks import mark_problem
 from controller.core.nodes import JUST_STARTED
+from controller.core.offqueue import rate_of
 from controller.core.outcome import PREEMPTED, SHRUNK, goes_on, outcome_of, was_preempted
 from controller.core.placement import Placer
 from controller.core.plugin import Pipeline
@@ -532,6 +533,23 @@ class Engine:
     def _gpu_was_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
         return self.doctor.was_reset(given, now)
 
+    def _stranger_seen(self, given: inputs.StrangerSeen, now: float) -> Reply:
+        node = self.state.nodes.get(given.node)
+        known = (given.node, given.uuid, given.user) in self.state.offqueue.open
+        if node is not None and node.up and not known:
+            models = self.state.nodes.models(given.node)
+            rate = rate_of(self.state.shares.sharing, models.get(given.uuid, ""))
+            self._record(
+                events.StrangerCame(now, given.node, given.uuid, given.user, given.pid, given.command, rate)
+            )
+        return Accepted()
+
+    def _stranger_gone(self, given: inputs.StrangerGone, now: float) -> Reply:
+        stint = self.state.offqueue.open.get((given.node, given.uuid, given.user))
+        if stint is not None:
+            self._record(events.StrangerLeft(now, given.node, given.uuid, given.user, stint.since))
+        return Accepted()
+
     def _cordon_gpu(self, given: inputs.CordonGpu, now: float) -> Reply:
         return self.doctor.cordon(given, now)
 
@@ -694,6 +712,8 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.GpuTroubled: Engine._gpu_troubled,
     inputs.GpuLooked: Engine._gpu_looked,
     inputs.GpuWasReset: Engine._gpu_was_reset,
+    inputs.StrangerSeen: Engine._stranger_seen,
+    inputs.StrangerGone: Engine._stranger_gone,
     inputs.CordonGpu: Engine._cordon_gpu,
     inputs.ResumeGpu: Engine._resume_gpu,
     inputs.LinkWentDown: Engine._link_went_down,

@@ -496,6 +496,28 @@ class GpuHealthRecorded(NodeEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class StrangerCame(ClusterEvent):
+    """Somebody works on a GPU past the queue; `rate` is what that costs him, in units per hour."""
+
+    node: str
+    uuid: str
+    user: str
+    pid: int
+    command: str
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StrangerLeft(ClusterEvent):
+    """He does not any more."""
+
+    node: str
+    uuid: str
+    user: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class HostKeyPinned(ClusterEvent):
     """A node's host has this key from now on, and no other; forgotten when the node is removed."""
 
@@ -634,6 +656,8 @@ Event = (
     | NodeDrained
     | NodeResumed
     | GpuHealthRecorded
+    | StrangerCame
+    | StrangerLeft
     | HostKeyPinned
     | QuotaSet
     | QuotaUnset

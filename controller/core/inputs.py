@@ -243,6 +243,26 @@ class GpuWasReset:
 
 
 @dataclass(frozen=True, slots=True)
+class StrangerSeen:
+    """A user has a process on a GPU past the queue; the first of his that was seen."""
+
+    node: str
+    uuid: str
+    user: str
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrangerGone:
+    """He has none there any more."""
+
+    node: str
+    uuid: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class CordonGpu:
     """Give one GPU, by its index, no new work."""
 
@@ -360,6 +380,8 @@ Input = (
     | GpuTroubled
     | GpuLooked
     | GpuWasReset
+    | StrangerSeen
+    | StrangerGone
     | CordonGpu
     | ResumeGpu
     | LinkWentDown

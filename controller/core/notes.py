@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from controller.core.accounts import Key
 from controller.core.estimates import Kind, Score
@@ -25,6 +25,7 @@ from controller.core.events import (
     ReservationMade,
     ShareSet,
 )
+from controller.core.offqueue import Stint
 from controller.core.reservations import Reservation
 from controller.core.rows import NoteRow
 from controller.core.shares import Path
@@ -34,7 +35,7 @@ from wire.quota import Quota
 from wire.reservation import ReservationSpec
 
 QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
-HOST_KEY = "host-key"
+HOST_KEY, STRANGERS, STINT = "host-key", "strangers", "stint"
 SHARE_LIMITS = "share-limits"
 RUNS, SCORE = "runs", "score"
 
@@ -69,6 +70,12 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     keyed = dict.fromkeys(event.node for event in events if isinstance(event, HostKeyPinned | NodeRemoved))
     used = dict.fromkeys(path for event in events for path in _used(state, event))
     used.update(dict.fromkeys(state.shares.fresh))
+    offqueue = state.offqueue
+    used.update(offqueue.charged)
+    strangers = [_strangers_note(state, node) for node in offqueue.touched]
+    stints = [_stint_note(state, number) for number in offqueue.ended]
+    for changes in (offqueue.charged, offqueue.touched, offqueue.ended):
+        changes.clear()
     state.shares.fresh.clear()
     runs, scored = [*state.estimates.changed], dict.fromkeys(kind[0] for kind in state.estimates.changed)
     state.estimates.changed.clear()
@@ -83,6 +90,8 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
         *(_share_limits_note(state, name) for name in limited),
         *(_usage_note(state, path) for path in used),
         *(_host_key_note(state, node) for node in keyed),
+        *strangers,
+        *stints,
         *(_runs_note(state, kind) for kind in runs),
         *(_score_note(state, user) for user in scored if user in state.estimates.scores),
     ]
@@ -101,6 +110,8 @@ def notes_of(state: State, *, learnt: bool = True) -> list[NoteRow]:
         *(_score_note(state, user) for user in state.estimates.scores if learnt),
         *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
         *(_host_key_note(state, node) for node in state.host_keys),
+        *(_strangers_note(state, node) for node in dict.fromkeys(key[0] for key in state.offqueue.open)),
+        *(_stint_note(state, number) for number in state.offqueue.over),
     ]
 
 
@@ -108,6 +119,7 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
     """Fill a state from notes; kinds of other versions are passed over."""
     seen: set[Path] = set()
     runs = []
+    over: dict[int, Stint] = {}
     # Weights first: accounts open with theirs.
     for note in sorted(notes, key=lambda note: note.kind != SHARE):
         scope, _, name = note.name.partition("/")
@@ -129,11 +141,18 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             state.estimates.scores[note.name] = Score(*body)
         elif note.kind == HOST_KEY and body is not None:
             state.host_keys[note.name] = body
+        elif note.kind == STRANGERS and body is not None:
+            stints = [Stint(*each) for each in body]
+            state.offqueue.open.update(((each.node, each.uuid, each.user), each) for each in stints)
+        elif note.kind == STINT and body is not None:
+            over[int(note.name)] = Stint(*body)
         elif note.kind == USAGE:
             path = tuple(json.loads(note.name))
             state.shares.open(path)
             state.shares.accounts[path].usage.load(body)
             seen.add(path)
+    state.offqueue.over.update(sorted(over.items()))
+    state.offqueue.next = max(state.offqueue.next, *(number + 1 for number in over), 1)
     for at, kind, came in sorted(runs):
         state.estimates.recall(kind, at, came)
     state.shares.fresh = [path for path in state.shares.accounts if path and path not in seen]
@@ -142,6 +161,16 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
 def _host_key_note(state: State, node: str) -> NoteRow:
     key = state.host_keys.get(node)
     return NoteRow(HOST_KEY, node, None if key is None else dumps(key))
+
+
+def _strangers_note(state: State, node: str) -> NoteRow:
+    there = [astuple(state.offqueue.open[key]) for key in state.offqueue.on(node)]
+    return NoteRow(STRANGERS, node, dumps(there) if there else None)
+
+
+def _stint_note(state: State, number: int) -> NoteRow:
+    stint = state.offqueue.over.get(number)
+    return NoteRow(STINT, str(number), None if stint is None else dumps(astuple(stint)))
 
 
 def _quota_note(state: State, key: Key) -> NoteRow:

@@ -46,6 +46,8 @@ class Sharing:
     """Units beyond which a tenant's jobs come after everybody else's."""
     hard: Mapping[str, float] = field(default_factory=dict)
     """Units from which on nothing of a tenant starts."""
+    off_queue: str = ""
+    """The project whose users are charged for GPUs that they use past the queue; nobody if empty."""
 
     @property
     def by_model(self) -> bool:

@@ -15,6 +15,7 @@ from controller.core.jobs import Job
 from controller.core.licences import Licences
 from controller.core.needs import needs_of
 from controller.core.nodes import Nodes
+from controller.core.offqueue import OffQueue
 from controller.core.plugin import Order
 from controller.core.queue import Queue
 from controller.core.quotas import Over, Quotas, Rules
@@ -58,6 +59,7 @@ class State:
         """Jobs by (array, index)."""
         self.accounts = Accounts()
         self.quotas = Quotas(self.accounts)
+        self.offqueue = OffQueue()
         self.host_keys: dict[str, str] = {}
         """What is pinned, by node."""
         self.licences = Licences()

@@ -208,3 +208,23 @@ def test_a_gpu_that_needs_a_reset_gets_it_when_its_job_has_ended(
     corral(system, "job", "cancel", str(job))
     system.until(lambda: gpu(system, held).health is GpuHealth.OK, "it is well again")
     assert log.read_text() == f"-i {uuid(held)}\n"
+
+
+def test_who_came_past_the_queue_stays_in_the_ledger(
+    build: Callable[..., System], rig: Rig, tmp_path: Path
+) -> None:
+    system = build("gpu01")
+    system.sections["fair_share"] = {"off_queue": "strays"}
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.start()
+    me = pwd.getpwuid(os.getuid()).pw_name
+    rig.say(1, processes=f"{os.getpid()}:8192")
+    system.until(lambda: me in corral(system, "usage", "--off-queue"), "it is seen")
+    assert "now" in corral(system, "usage", "--off-queue")
+    assert "strays" in corral(system, "shares")
+    rig.say(1, processes=None)
+    system.until(lambda: " now " not in corral(system, "usage", "--off-queue"), "it is over")
+    system.stop()
+    system.start()
+    assert me in corral(system, "usage", "--off-queue")
+    assert "past the queue" in corral(system, "events", "-n", "500")

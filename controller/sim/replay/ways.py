@@ -242,6 +242,20 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
     inputs.GpuTroubled: (),
     inputs.GpuLooked: (),
     inputs.GpuWasReset: (),
+    inputs.StrangerSeen: (
+        Trace(
+            events.StrangerCame,
+            lambda event, _: inputs.StrangerSeen(
+                event.node, event.uuid, event.user, event.pid, event.command
+            ),
+        ),
+    ),
+    inputs.StrangerGone: (
+        Trace(
+            events.StrangerLeft,
+            lambda event, _: inputs.StrangerGone(event.node, event.uuid, event.user),
+        ),
+    ),
     inputs.CordonGpu: (),
     inputs.ResumeGpu: (),
     inputs.LinkWentDown: (

@@ -74,6 +74,14 @@ TOLD: list[tuple[Event, str]] = [
         events.HostKeyPinned(1.0, "a", "ssh-ed25519 AAAA", "ada"),
         "ada pinned the host key SHA256:cJ6AyISHokEeHuTfufIqhhSS0gxHZRUMDHlKvXD4FHw of node a",
     ),
+    (
+        events.StrangerCame(1.0, "a", "GPU-1", "eve", 99, "python x.py"),
+        "eve uses GPU GPU-1 of node a past the queue: python x.py",
+    ),
+    (
+        events.StrangerLeft(61.0, "a", "GPU-1", "eve", 1.0),
+        "eve has left GPU GPU-1 of node a after 1m00s past the queue",
+    ),
     (events.IdleEnded(7, 1.0, 1), "the GPUs of job 7 work again"),
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
     (events.AttemptExited(7, 1.0, 1, "a", None, 9), "job 7 ended on a: signal 9"),
