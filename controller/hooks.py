@@ -25,7 +25,7 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
         self._waiting: queue.Queue[Placed | None] = queue.Queue(MOST_WAITING)
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self._behind = False
 
     def tell(self, events: Iterable[Event], state: State) -> None:
@@ -38,19 +38,19 @@ class Hooks:
 
     def close(self) -> None:
         """Tell no more; what is being told may finish."""
-        if self._thread is not None:
+        if self.thread is not None:
             while True:
                 try:
                     self._waiting.put_nowait(None)
                     break
                 except queue.Full:
                     self._waiting.get_nowait()
-            self._thread.join(END_S)
+            self.thread.join(END_S)
 
     def _put(self, placed: Placed) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
-            self._thread.start()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="hooks", daemon=True)
+            self.thread.start()
         try:
             self._waiting.put_nowait(placed)
             self._behind = False

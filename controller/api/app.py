@@ -23,7 +23,7 @@ from controller.daemon import Daemon
 BODY_S = 10.0
 """So long a body may take to arrive."""
 
-ROUTE = "route"
+ROUTE = web.RequestKey("route", tuple[str, str])
 """Under this a request remembers which it took."""
 
 GRACE_S = 1.0

@@ -30,7 +30,7 @@ async def explain(call: Call) -> Explanation:
     job = await call.job()
     engine, now = call.daemon.engine, call.daemon.now()
     view, why = job_view(engine, job), engine.explain(job, now)
-    if job.state is not JobState.QUEUED or job.held or len(engine.state.jobs) > MOST_LIVE:
+    if job.state is not JobState.QUEUED or job.held or _too_many(engine):
         return Explanation(view, why, predicted_s=engine.predicted(job))
     ahead = fork(engine)
     likely = expecting(fork(engine), predicted=True) if engine.state.estimates.runs else None
@@ -66,7 +66,7 @@ async def what_if(call: Call) -> WhatIfAnswer:
         call.need_operator("ask about another configuration")
     await call.daemon.settled()
     engine, now = call.daemon.engine, call.daemon.now()
-    if sum(1 for _ in engine.state.live()) > MOST_LIVE:
+    if _too_many(engine):
         refusal = Refusal("conflict", f"more than {MOST_LIVE} jobs are queued or running: too many to copy")
         raise Rejected(refusal)
     try:
@@ -100,6 +100,10 @@ def _why_not_at_once(
         return None, ()
     eased = easings(ahead, first, now)
     return passed.explain(job, now), tuple(Easing(each.sentence, each.changes) for each in eased)
+
+
+def _too_many(engine: Engine) -> bool:
+    return sum(1 for _ in engine.state.live()) > MOST_LIVE
 
 
 def _waiting(engine: Engine) -> list[Job]:

@@ -15,12 +15,14 @@ from controller.core.easing import Eased, Trial, easings
 from controller.core.forecast import fork
 from controller.core.inputs import Accepted
 from controller.core.plugin import Backfill, Pipeline
+from controller.plugins.orders.fair import Fair
 from controller.plugins.preemption.priority import Priority
 from tests.worlds import World, default_pipeline, spec
 from wire.affinity import term_of
 from wire.company import job_term_of
 from wire.gangs import Gang
 from wire.gpuwish import GpuWish, Topology
+from wire.quota import Limits, Quota
 from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.words import JobState
@@ -212,8 +214,8 @@ def test_only_so_many_copies_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PIPELINES = [
     replace(default_pipeline(), backfill=mode)
-    for mode in (Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE)
-] + [replace(default_pipeline(), strategies=(Priority(),))]
+    for mode in (Backfill.EASY, Backfill.CONSERVATIVE, Backfill.AGGRESSIVE, Backfill.NONE)
+] + [replace(default_pipeline(), strategies=(Priority(),)), replace(default_pipeline(), order=Fair())]
 JOBS = st.builds(
     spec,
     gpus=st.sampled_from([0, 0.5, 1, 2, 4, 6, 8]),
@@ -239,14 +241,19 @@ JOBS = st.builds(
     pipeline=st.sampled_from(PIPELINES),
     jobs=st.lists(JOBS, min_size=2, max_size=14),
     ended=st.lists(st.integers(0, 13), max_size=4),
+    limit=st.sampled_from([None, None, 6, 12]),
     which=st.integers(0, 13),
 )
-def test_what_is_told_starts(pipeline: Pipeline, jobs: list[JobSpec], ended: list[int], which: int) -> None:
+def test_what_is_told_starts(
+    pipeline: Pipeline, jobs: list[JobSpec], ended: list[int], limit: int | None, which: int
+) -> None:
     """Whatever runs and waits: the change is accepted, and the job starts in the very next cycle."""
     world = world_of(
         {"labels": RACKS[0]}, {"labels": RACKS[1]}, {"labels": RACKS[1], "model": "A100"}, pipeline=pipeline
     )
-    ids = [world.submit(each) for each in jobs]
+    ids = [world.submit(each, "abc"[at % 3]) for at, each in enumerate(jobs)]
+    if limit is not None:
+        world.tell(inputs.SetQuota("user", "a", Quota(Limits(gpus=limit)), "root"))
     world.tick()
     for job in ids:
         world.start(job)
