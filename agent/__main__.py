@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import cgroups, checkup, containers, host, lease, tree
+from agent import cgroups, checkup, containers, host, lease, scratch, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
 from agent.node import Node
 from agent.nvml import NoNvml, NvmlGpus
 from agent.orders import Accounts
 from agent.simulated import SimulatedGpus
-from agent.spool import Spool, SpoolUnusable
+from agent.spool import Spool, SpoolUnusable, name_of
 from wire import VERSION
 from wire.codec import decode
 from wire.frames import Hello, NodeFacts
@@ -51,12 +51,17 @@ def main() -> int:
     accounts, policy, offered = Accounts(options.run_as_self), options.jobs, options.cpus or found.cpus
     groups = cgroups.find(policy.limits, cgroups.tag_of(options.name, spool.root))
     runtime = containers.find(policy, gpus.real)
-    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime)
+    area = scratch.Area(options.scratch_dir, cgroups.tag_of(options.name, spool.root), options.scratch)
+    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime, area)
     try:
         node.adopt()
     except OSError as error:
         print(f"agent: the spool directory {spool.root} cannot be used: {error}", file=sys.stderr)
         return 1
+    unsettled = node.unsettled()
+    running = [name_of((status.job, status.attempt)) for status in unsettled]
+    scratch.sweep(area.leftovers(running))
+    storage_mib = area.mib(spool.place((status.job, status.attempt)) for status in unsettled)
     facts = NodeFacts(
         cpu_milli=offered * 1000,
         memory_mib=options.memory or found.memory_mib,
@@ -64,6 +69,7 @@ def main() -> int:
         numa_nodes=gpus.numa_nodes or max(1, len(found.numa)),
         labels=dict(options.label),
         address=options.address,
+        storage_mib=storage_mib,
         driver=gpus.driver,
         cuda=gpus.cuda,
         numa=found.nodes,
@@ -72,6 +78,7 @@ def main() -> int:
             "limits": groups.describe(),
             "end": groups.describe_end(),
             "binding": node.cores.describe(),
+            "scratch": area.describe(storage_mib),
             "containers": str(runtime or "none: neither podman, docker nor apptainer works here"),
         },
         runtime="" if runtime is None else str(runtime),
@@ -82,7 +89,7 @@ def main() -> int:
         spool.boot_id,
         uuid.uuid4().hex,
         facts,
-        node.unsettled(),
+        unsettled,
         lease.clock(),
     )
     with suppress(KeyboardInterrupt):  # somebody tries it by hand
@@ -111,6 +118,8 @@ def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--gpus", default="auto", help="auto, nvml, none, or simulated:8xH100")
     parser.add_argument("--cpus", type=int, help="cores to offer instead of those found")
     parser.add_argument("--memory", type=_mib, help="memory to offer instead of what is found, such as 512G")
+    parser.add_argument("--scratch-dir", default="", metavar="DIR", help="where scratch lies; else /var/tmp")
+    parser.add_argument("--scratch", type=_mib, help="scratch to offer instead of what is free, such as 2T")
     parser.add_argument("--label", action="append", default=[], type=_label, metavar="KEY=VALUE")
     parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")

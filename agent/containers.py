@@ -172,7 +172,8 @@ class Runtime:
     def _mounts(self, launch: Launch, order: Start, shared: bool = False) -> list[Mount]:
         """What every job sees, then what the site and the job itself name; the last on a place counts."""
         places = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
-        places += [Mount(each, each) for each in (_place(launch), launch.checkpoint_dir) if each]
+        own = _place(launch), launch.checkpoint_dir, launch.scratch
+        places += [Mount(each, each) for each in own if each]
         places += map(mount_of, (*self.policy.containers.mounts, *order.mounts))
         return list({each.target: each for each in places}.values())
 

@@ -40,6 +40,9 @@ class Launch:
         checkpoint_keep: int = 0,
         lease_s: float | None = None,
         oom_score: int = 0,
+        scratch: str = "",
+        scratch_mib: int = 0,
+        scratch_end: bool = True,
         wraps: list[list[str]] | None = None,
         inside: list[str] | None = None,
         undo: list[list[str]] | None = None,
@@ -71,6 +74,9 @@ class Launch:
         self.checkpoint_keep = checkpoint_keep
         self.lease_s = lease_s
         self.oom_score = oom_score
+        self.scratch = scratch
+        self.scratch_mib = scratch_mib
+        self.scratch_end = scratch_end
         self.wraps = wraps or []
         """Of a job in a container: what stands before its command, for each task."""
         self.inside = inside or []

@@ -28,6 +28,7 @@ from agent.meter import Meter
 from agent.orders import Accounts, CannotRun, Preparation
 from agent.record import Unreadable
 from agent.saves import Saves
+from agent.scratch import Area
 from agent.shells import CannotOpen, Shells
 from agent.spool import Found, Key, Spool, key_of, name_of
 from agent.watched import PIDFD, Watched
@@ -83,6 +84,7 @@ class Node:
         cgroups: Cgroups,
         offered: int,
         runtime: Optional[Runtime] = None,
+        area: Optional[Area] = None,
     ) -> None:
         self.loop = Loop()
         self.spool = spool
@@ -92,7 +94,8 @@ class Node:
         self.meter = Meter(spool.place)
         self.proven: set[Key] = set()
         self.cores = Cores(host, policy.bind, offered, self.attempts.over)
-        self.preparation = Preparation(accounts, self.cores, cgroups, policy, runtime)
+        self.area = area or Area("", "none")
+        self.preparation = Preparation(accounts, self.cores, cgroups, policy, runtime, self.area)
         self.saves = Saves(self.loop, policy.checkpoint_look_s, self.attempts.keys, self._saving, self._saved)
         self.logs = Logs(spool, self.attempts.over, channel)
         self.shells = Shells(self.loop, channel, self._prepare_shell, self.attempts.over)

@@ -14,6 +14,7 @@ from agent.cgroups import Cgroups
 from agent.containers import CannotContain, Runtime
 from agent.cores import Cores
 from agent.launch import Launch
+from agent.scratch import Area
 from agent.spool import Key, name_of
 from wire.frames import Start
 from wire.policy import JobPolicy
@@ -88,6 +89,7 @@ class Preparation:
     cgroups: Cgroups
     policy: JobPolicy
     runtime: Optional[Runtime] = None
+    area: Area = field(default_factory=lambda: Area("", "none"))
 
     def launch(self, key: Key, place: str, order: Start | None) -> Launch:
         """Make ready for the nursery; without an order there is only something to end."""
@@ -102,10 +104,17 @@ class Preparation:
         policy = self.policy
         launch.prolog, launch.epilog, launch.hook_s = list(policy.prolog), list(policy.epilog), policy.hook_s
         launch.hook_env = environment.of_hooks(order, account, place)
+        launch.scratch_end = policy.scratch_overuse == "end"
+        self._give_scratch(launch, order)
         launch.barrier = order.barrier
         launch.log_bytes = policy.log_mib << 20
         self._contain(launch, order)
         return launch
+
+    def _give_scratch(self, launch: Launch, order: Start) -> None:
+        if order.scratch_mib:
+            launch.scratch, launch.scratch_mib = self.area.place(launch.key), order.scratch_mib
+            launch.env["CORRAL_SCRATCH"] = launch.hook_env["CORRAL_SCRATCH"] = launch.scratch
 
     def _contain(self, launch: Launch, order: Start) -> None:
         if not order.image:
@@ -131,6 +140,7 @@ class Preparation:
         launch.argv = list(command) or [account.shell or "/bin/sh", "-l"]
         if term:
             launch.env["TERM"] = term
+        self._give_scratch(launch, order)
         self._contain(launch, order)
         if self.runtime is not None and order.image:
             launch.argv = self.runtime.shell(launch, command, bool(term))

@@ -12,12 +12,13 @@ import signal
 import sys
 import time
 
-from agent import checkpoints, containment, hooks, lease, record, tree
+from agent import checkpoints, containment, hooks, lease, record, scratch, tree
 from agent.binding import bind
 from agent.group import Group
 from agent.job import NotStarted, complain, rehearse, start
 from agent.launch import Launch
 from agent.output import Output
+from agent.scratch import Measure
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
 _A_DAY = 86_400.0
@@ -49,6 +50,9 @@ class Supervisor:
         self.term_at: float | None = None
         self.kill_at: float | None = None
         self.look_at: float | None = None
+        self.measure = Measure(launch.scratch, launch.scratch_mib) if launch.scratch else None
+        self.measure_at: float | None = None
+        self.overfilled = False
         self.saver: int | None = None
         self.heard = False
         self.doubt: float | None = None
@@ -99,6 +103,11 @@ class Supervisor:
     def _prepare(self) -> None:
         """The site's prolog, which may also be stopped; what it leaves behind ends with the job."""
         launch = self.launch
+        if launch.scratch:
+            try:
+                scratch.make(launch.scratch, launch.user)
+            except scratch.Refused as error:
+                raise NotStarted(str(error)) from None
         wrong = hooks.run(
             "prolog", launch.prolog, launch.hook_env, launch.place, launch.hook_s, self._stop_came
         )
@@ -146,6 +155,7 @@ class Supervisor:
             if self.launch.warn:
                 self.warn_at = self.limit_at - self.launch.warn[1]
         self.look_at = time.monotonic()
+        self.measure_at = self.look_at if self.measure is not None else None
         started = record.line("started", first, tree.start_ticks(first), f"{time.time():.6f}")
         self._write(started)
         self._say(started)
@@ -184,6 +194,7 @@ class Supervisor:
             self.term_at,
             self.kill_at,
             self.look_at,
+            self.measure_at,
             retry_at,
         )
         moments = [moment for moment in planned if moment is not None]
@@ -200,6 +211,8 @@ class Supervisor:
         if self.look_at is not None and now >= self.look_at:
             pause = self.output.trim()
             self.look_at = None if pause is None else now + pause
+        if self.measure is not None and self.measure_at is not None and now >= self.measure_at:
+            self._look_at_scratch(self.measure, now)
         if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
             self.warn_at = None
             self._tell_listeners(self.launch.warn[0])
@@ -218,6 +231,22 @@ class Supervisor:
             tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
             self.kill_at = now + self.pause
             self.pause = min(self.pause * 2, _SWEEPS[1])
+
+    def _look_at_scratch(self, measure: Measure, now: float) -> None:
+        """Count some more of it; too much ends the job or is told, once."""
+        before = measure.size
+        self.measure_at = now + measure.step()
+        if measure.size != before:
+            scratch.note(self.launch.place, measure.size)
+        if not measure.over or self.overfilled:
+            return
+        self.overfilled = True
+        told = f"it filled more than the {self.launch.scratch_mib} MiB of scratch that it asked for"
+        if self.launch.scratch_end:
+            self.why = self.why or f"scratch_exceeded: {told}"
+            self._begin_ending(self.launch.grace_s)
+        else:
+            complain(self.launch.place, told)
 
     def _heed_lease(self) -> None:
         """Is the lease over, or when might it be? Renewals in between are found out then."""
@@ -346,6 +375,9 @@ class Supervisor:
             print(f"{launch.key}: {wrong}", file=sys.stderr)
         if launch.epilog:
             tree.send(tree.descendants(os.getpid()), signal.SIGKILL)
+        if launch.scratch and not scratch.remove(launch.scratch):
+            complain(launch.place, f"the scratch directory {launch.scratch} could not be removed")
+            print(f"{launch.key}: {launch.scratch} could not be removed", file=sys.stderr)
 
     def _saved(self) -> checkpoints.Saved | None:
         """What the job saved; if something had to be killed, only what is older than the wish to end it."""

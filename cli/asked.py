@@ -31,6 +31,9 @@ class Asked:
     ] = None
     cpus: Annotated[str | None, _option("--cpus", "CORES", "CPU cores per node: 4, 0.5.")] = None
     memory: Annotated[str | None, _option("--memory", "SIZE", "Memory per node: 512M, 16G.")] = None
+    scratch: Annotated[
+        str | None, _option("--scratch", "SIZE", "Local disk per node, in $CORRAL_SCRATCH: 100G.")
+    ] = None
     gpus: Annotated[
         str | None, _option("--gpus", "N", "GPUs over all nodes: 8, or a share of one such as 0.25.")
     ] = None

@@ -80,6 +80,7 @@ def of_spec(spec: JobSpec) -> Facts:
         ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
         ("cpus", f"{cores(spec.cpu_milli)} per node{_at_most(spec.cpu_limit_milli, cores)}"),
         ("memory", f"{memory(spec.memory_mib)} per node{_at_most(spec.memory_limit_mib, memory)}"),
+        ("scratch", f"{memory(spec.scratch_mib)} per node" if spec.scratch_mib else ""),
         ("service", qos_of(spec) if qos_of(spec) != "guaranteed" else ""),
         ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
         ("rather nodes", _lines(*spec.preferences)),
@@ -153,6 +154,7 @@ def of_node(node: NodeView) -> Facts:
         ("since", clock(node.since) if node.since else ""),
         ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
         ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
+        ("scratch", f"{memory(node.scratch_free_mib)} of {memory(node.scratch_mib)} free"),
         ("numa nodes", "\n".join(map(_numa, node.numa)) or str(node.numa_nodes)),
         ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
         ("labels", _pairs(node.labels)),
@@ -289,7 +291,8 @@ def _held(held: Held) -> str:
         f"{gpus_text(gpu.milli / WHOLE_GPU)} of {gpu.index}" for gpu in held.gpus if gpu.milli < WHOLE_GPU
     ]
     gpus = f"GPU {', '.join(whole + parts)}; " if held.gpus else ""
-    return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}"
+    scratch = f", {memory(held.scratch_mib)} of scratch" if held.scratch_mib else ""
+    return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}{scratch}"
 
 
 def _lines(*given: object) -> str:

@@ -12,7 +12,7 @@ from wire.hosts import HostSpec, host_problems, node_name
 
 MOST = 10_000
 _HINT = "Write NAME, NAME=ADDRESS or NAME ADDRESS, where ADDRESS is [user@]host[:port]."
-_KEYS = ("identity", "python", "spool", "address", "gpus", "memory")
+_KEYS = ("identity", "python", "spool", "address", "gpus", "memory", "scratch", "scratch_dir")
 
 
 def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[NodeRequest]:

@@ -68,6 +68,12 @@ def add(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="512G", help="Memory for jobs, if not all.")
     ] = None,
+    scratch: Annotated[
+        str | None, typer.Option("--scratch", metavar="2T", help="Local disk for jobs, if not what is free.")
+    ] = None,
+    scratch_dir: Annotated[
+        str, typer.Option("--scratch-dir", metavar="DIR", help="Where that lies there; otherwise /var/tmp.")
+    ] = "",
     label: Annotated[
         list[str], typer.Option("--label", metavar="KEY=VALUE", help="For --select; repeatable.")
     ] = [],  # noqa: B006
@@ -99,6 +105,8 @@ def add(
         memory,
         dict(_label(text) for text in label),
         run_as_self,
+        scratch,
+        scratch_dir,
     )
     wanted = requests(hosts, hosts_file, common)
     looked = _look(wanted, yes, fingerprint)

@@ -86,6 +86,7 @@ _OPTIONS: Mapping[str, Callable[[JobSpec], Iterator[Option]]] = {
     "nodes": lambda spec: iter([("--nodes", str(spec.nodes))] if spec.nodes else []),
     "cpu_milli": lambda spec: iter([("--cpus", f"{spec.cpu_milli / 1000:g}")]),
     "memory_mib": lambda spec: iter([("--memory", _size(spec.memory_mib))]),
+    "scratch_mib": lambda spec: iter([("--scratch", _size(spec.scratch_mib))] if spec.scratch_mib else []),
     "time_limit_s": lambda spec: iter([("--time", _time(spec.time_limit_s))] if spec.time_limit_s else []),
     "gpu_models": lambda spec: (("--gpu-model", model) for model in spec.gpu_models),
     "selector": lambda spec: (("--select", f"{key}={value}") for key, value in spec.selector.items()),
@@ -101,6 +102,7 @@ _CLEARED = {
     "selector": "select",
     "gpu": "numa",
     "licences": "licence",
+    "scratch_mib": "scratch",
     "topology": "same",
     "company": "near",
 }

@@ -179,6 +179,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--ntasks-per-node": _as("tasks_per_node"),
     "--partition": _as("queue"),
     "--time": _time,
+    "--tmp": lambda text: [("scratch", text + "M" if text.isdigit() else text)],
 }
 _LOGS = "Remove the line: Corral keeps the output itself, 'corral job logs' shows it."
 _INSTEAD = {

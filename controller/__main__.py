@@ -104,7 +104,13 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
     config, ping_s = daemon.config, daemon.config.scheduler.beat_s
     options = AgentOptions(
-        node.gpus, node.cpus, node.memory, run_as_self=node.run_as_self, jobs=config.jobs.policy
+        node.gpus,
+        node.cpus,
+        node.memory,
+        run_as_self=node.run_as_self,
+        jobs=config.jobs.policy,
+        scratch=node.scratch,
+        scratch_dir=node.scratch_dir,
     )
     return LocalLink(
         name, config.spool(name), python=node.python, agent=options, ping_s=ping_s, silence_s=3 * ping_s

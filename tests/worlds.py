@@ -82,6 +82,7 @@ def facts(
     mig: str = "",
     gpu_gib: int = 80,
     compute: str = "9.0",
+    scratch_gib: int = 100,
     runtime: str = "",
 ) -> NodeFacts:
     """A host; GPUs are linked in islands of `island` neighbours."""
@@ -106,6 +107,7 @@ def facts(
         ),
         numa_nodes=numa_nodes,
         labels=labels or {},
+        storage_mib=scratch_gib * 1024,
         runtime=runtime,
     )
 

@@ -159,6 +159,7 @@ class Held:
     cpu_milli: int
     memory_mib: int
     gpus: tuple[GpuShare, ...] = ()
+    scratch_mib: int = 0
 
 
 @dataclass(frozen=True)
@@ -600,6 +601,8 @@ class NodeView:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     taints: tuple[str, ...] = ()
+    scratch_mib: int = 0
+    scratch_free_mib: int = 0
 
 
 @dataclass(frozen=True)

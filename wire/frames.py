@@ -47,7 +47,7 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a host has; changes only by a new hello. `storage_mib` is local disk that jobs may fill."""
+    """What a host has; changes only by a new hello. `storage_mib` is local disk for jobs' scratch."""
 
     cpu_milli: int
     memory_mib: int
@@ -299,6 +299,7 @@ class Start:
     best_effort: bool = False
     image: str = ""
     mounts: tuple[str, ...] = ()
+    scratch_mib: int = 0
 
     @property
     def most_cpu_milli(self) -> Optional[int]:

@@ -33,6 +33,8 @@ class HostSpec:
     memory: Optional[str] = None
     labels: Mapping[str, str] = field(default_factory=dict)
     run_as_self: bool = False
+    scratch: Optional[str] = None
+    scratch_dir: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def host_problems(host: HostSpec) -> list[tuple[str, str]]:
         ("gpus", lambda: gpus(host.gpus)),
         ("memory", lambda: memory(host.memory or "1M")),
         ("cpus", lambda: _cpus(host.cpus)),
+        ("scratch", lambda: memory(host.scratch or "1M")),
+        ("scratch_dir", lambda: _absolute(host.scratch_dir)),
         ("labels", lambda: _labels(host.labels)),
         ("identity", lambda: _short(host.identity)),
         ("address", lambda: _short(host.address)),

@@ -25,6 +25,7 @@ class JobPolicy:
     epilog: tuple[str, ...] = ()
     hook_s: float = 60.0
     log_mib: int = 1_024
+    scratch_overuse: str = "end"
     checkpoint_look_s: float = 30.0
     containers: ContainerPolicy = field(default_factory=ContainerPolicy)
 

@@ -20,7 +20,7 @@ from wire.words import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 class JobSpec:
     """One job, or one array of jobs that differ only in their index.
 
-    `cpu_milli` and `memory_mib` are per node, `gpus` is the total over all nodes:
+    `cpu_milli`, `memory_mib` and `scratch_mib` are per node, `gpus` is the total over all nodes:
     a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
     nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
     could first have started. Of the things in `after`, `after_count` have to have happened, or all.
@@ -34,6 +34,7 @@ class JobSpec:
     priority: int = PRIORITIES["NORMAL"]
     cpu_milli: int = 1000
     memory_mib: int = 1024
+    scratch_mib: int = 0
     cpu_limit_milli: Optional[int] = None
     memory_limit_mib: Optional[int] = None
     best_effort: bool = False
@@ -135,6 +136,7 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
     )
     need(0 < spec.cpu_milli <= 10_000_000, "cpu_milli", "must be positive (1000 is one core)")
     need(0 < spec.memory_mib <= 1 << 30, "memory_mib", "must be positive")
+    need(0 <= spec.scratch_mib <= 1 << 40, "scratch_mib", "must not be negative")
     for where, request, limit in (
         ("cpu_limit_milli", spec.cpu_milli, spec.cpu_limit_milli),
         ("memory_limit_mib", spec.memory_mib, spec.memory_limit_mib),

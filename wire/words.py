@@ -49,6 +49,7 @@ class Reason(str, enum.Enum):
     NODE_LOST = "node_lost"
     SUPERVISOR_LOST = "supervisor_lost"
     OUT_OF_MEMORY = "out_of_memory"
+    SCRATCH_EXCEEDED = "scratch_exceeded"
     MEMBER_FAILED = "member_failed"
     GPU_FAILED = "gpu_failed"
     GPU_ERROR = "gpu_error"

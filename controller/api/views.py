@@ -118,6 +118,7 @@ def held_view(state: State, allocation: Allocation) -> Held:
         allocation.cpu_milli,
         allocation.memory_mib,
         tuple(GpuShare(index.get(gpu.uuid, -1), gpu.uuid, gpu.milli) for gpu in allocation.gpus),
+        allocation.scratch_mib,
     )
 
 
@@ -150,6 +151,8 @@ def node_view(
         cpu_free_milli=int(columns.cpu_free[row]),
         memory_mib=int(columns.memory_total[row]),
         memory_free_mib=int(columns.memory_free[row]),
+        scratch_mib=int(columns.scratch_total[row]),
+        scratch_free_mib=int(columns.scratch_free[row]),
         numa_nodes=node.facts.numa_nodes,
         labels=node.all_labels,
         taints=tuple(map(str, node.taints)),

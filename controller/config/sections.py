@@ -371,6 +371,7 @@ class JobsSection(Section):
     epilog: Hook = []
     hook_s: float = Field(60.0, gt=0, le=86_400)
     log_mib: int = Field(1_024, ge=0, le=1 << 30)
+    scratch_overuse: Literal["end", "flag"] = "end"
     checkpoint_look_s: float = Field(30.0, ge=0.1, le=86_400)
     containers: ContainersSection = ContainersSection()
 
@@ -417,6 +418,8 @@ class NodeSection(Section):
     run_as_self: bool = False
     python: AbsolutePath = ""
     spool: AbsolutePath = ""
+    scratch: Annotated[str, AfterValidator(hosts.memory)] | None = None
+    scratch_dir: AbsolutePath = ""
 
     @property
     def host(self) -> HostSpec | None:
@@ -434,6 +437,8 @@ class NodeSection(Section):
             self.memory,
             self.labels,
             self.run_as_self,
+            self.scratch,
+            self.scratch_dir,
         )
 
     @model_validator(mode="before")

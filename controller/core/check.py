@@ -115,6 +115,7 @@ def _check_gpus(state: State) -> list[str]:
 def _check_columns(state: State) -> list[str]:
     nodes, columns = state.nodes, state.nodes.columns
     kept = (columns.open.copy(), columns.cpu_free.copy(), columns.memory_free.copy(), columns.gpu_free.copy())
+    scratch = columns.scratch_free.copy()
     wrong = []
     if (kept[1] < 0).any() or (kept[2] < 0).any():
         wrong.append("more CPU or memory given out than a node has")
@@ -125,6 +126,8 @@ def _check_columns(state: State) -> list[str]:
     fresh = nodes.fresh_columns()
     gpu_free = np.full_like(kept[3], ABSENT)  # it grows with the widest node, and does not shrink again
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
+    if not np.array_equal(scratch, fresh.scratch_free):
+        wrong.append("column scratch_free is not what the allocations add up to")
     for name, old, new in zip(
         ("open", "cpu_free", "memory_free", "gpu_free"),
         kept,

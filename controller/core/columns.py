@@ -71,6 +71,8 @@ class Columns:
     cpu_free: Ints
     memory_total: Ints
     memory_free: Ints
+    scratch_total: Ints
+    scratch_free: Ints
     gpu_free: Ints
     gpu_model: Ints
     gpu_count: Ints
@@ -149,6 +151,8 @@ def empty_columns(height: int, width: int) -> Columns:
         cpu_free=np.zeros(height, dtype=np.int64),
         memory_total=np.zeros(height, dtype=np.int64),
         memory_free=np.zeros(height, dtype=np.int64),
+        scratch_total=np.zeros(height, dtype=np.int64),
+        scratch_free=np.zeros(height, dtype=np.int64),
         gpu_free=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_model=np.full((height, width), ABSENT, dtype=np.int64),
         gpu_count=np.zeros(height, dtype=np.int64),

@@ -43,6 +43,7 @@ def concessions(spec: JobSpec, placer: Placer) -> Iterator[Scale]:
     yield _spreads(spec, placer)
     yield _memory(spec, placer)
     yield _cpus(spec, placer)
+    yield _scratch(spec, placer)
     yield _limits(spec)
     yield _nodes(spec)
     yield _gpus(spec)
@@ -156,6 +157,19 @@ def _cpus(spec: JobSpec, placer: Placer) -> Scale:
             replace(spec, cpu_milli=milli),
         )
         for milli in _less(spec.cpu_milli, free, 1_000)
+    ]
+
+
+def _scratch(spec: JobSpec, placer: Placer) -> Scale:
+    if not spec.scratch_mib:
+        return ()
+    free = _free(replace(spec, scratch_mib=0), placer, placer.nodes.columns.scratch_free)
+    return [
+        Concession(
+            f"with {memory(mib)} of scratch instead of {memory(spec.scratch_mib)}",
+            replace(spec, scratch_mib=mib),
+        )
+        for mib in _less(spec.scratch_mib, free, GIB)
     ]
 
 

@@ -26,6 +26,7 @@ class Allocation:
     memory_mib: int
     gpus: tuple[GpuHold, ...] = ()
     numa: tuple[int, ...] = ()
+    scratch_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

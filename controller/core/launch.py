@@ -54,6 +54,7 @@ def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             user=job.user,
             cpu_milli=member.allocation.cpu_milli,
             memory_mib=member.allocation.memory_mib,
+            scratch_mib=member.allocation.scratch_mib,
             name=name,
             gpus=member.allocation.gpus,
             numa=member.allocation.numa,

@@ -92,6 +92,8 @@ def _free(state: State, favoured: Job | None, allocations: tuple[Allocation, ...
         node = nodes.by_name[each.node]
         if columns.cpu_free[node.row] < each.cpu_milli or columns.memory_free[node.row] < each.memory_mib:
             return False
+        if columns.scratch_free[node.row] < each.scratch_mib:
+            return False
         if any(columns.gpu_free[node.row, node.slots[hold.uuid]] < hold.milli for hold in each.gpus):
             return False
     return True

@@ -114,6 +114,7 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
         max(claim.cpu_milli, sum(each.cpu_milli for each in leaving)),
         max(claim.memory_mib, sum(each.memory_mib for each in leaving)),
         tuple(GpuHold(uuid, each) for uuid, each in milli.items()),
+        scratch_mib=max(claim.scratch_mib, sum(each.scratch_mib for each in leaving)),
     )
 
 
@@ -344,6 +345,8 @@ class Nodes:
             row = node.row
             cpu[row] += sign * allocation.cpu_milli
             memory[row] += sign * allocation.memory_mib
+            if allocation.scratch_mib:
+                self._columns.scratch_free[row] += sign * allocation.scratch_mib
             for gpu in allocation.gpus:
                 slot = node.slots.get(gpu.uuid)
                 if slot is not None and gpus[row, slot] != ABSENT:
@@ -404,6 +407,7 @@ class Nodes:
         cpu_milli, memory_mib = node.overcommit.of(facts)
         columns.cpu_total[row] = cpu_milli
         columns.memory_total[row] = memory_mib
+        columns.scratch_total[row] = columns.scratch_free[row] = facts.storage_mib
         columns.gpu_count[row] = len(facts.gpus)
         columns.gpu_free[row] = ABSENT
         columns.gpu_model[row] = ABSENT
@@ -420,6 +424,7 @@ class Nodes:
         for allocation in node.taken():
             columns.cpu_free[row] -= allocation.cpu_milli
             columns.memory_free[row] -= allocation.memory_mib
+            columns.scratch_free[row] -= allocation.scratch_mib
             for hold in allocation.gpus:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
@@ -482,6 +487,7 @@ class Nodes:
                 open=np.ones(columns.height, dtype=np.bool_),
                 cpu_free=columns.cpu_total,
                 memory_free=columns.memory_total,
+                scratch_free=columns.scratch_total,
                 gpu_free=np.where(columns.gpu_model == ABSENT, ABSENT, WHOLE_GPU),
             )
         return self._idle

@@ -15,6 +15,7 @@ _BY_WHY = {
     "node_lost": Reason.NODE_LOST,
     "supervisor_lost": Reason.SUPERVISOR_LOST,
     "out_of_memory": Reason.OUT_OF_MEMORY,
+    "scratch_exceeded": Reason.SCRATCH_EXCEEDED,
 }
 
 

@@ -377,7 +377,8 @@ class Placer:
                 columns,
                 partial(self.pipeline.picker.pick, part, columns, node.row),
             )
-        return Allocation(node.name, part.cpu_milli, part.memory_mib, choice.gpus, choice.numa), choice
+        gpus, numa = choice.gpus, choice.numa
+        return Allocation(node.name, part.cpu_milli, part.memory_mib, gpus, numa, part.scratch_mib), choice
 
     def settle(self, shape: Shape, rows: list[int]) -> Place:
         """The whole placement on these rows."""

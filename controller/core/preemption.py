@@ -322,15 +322,18 @@ class Search:
         """Do the filters keep the node when these have left? Asked of the columns as they would be then."""
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
         room = self._room(node, _at(node, leavers))
-        before = columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row].copy()
+        before = columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row]
+        gpus = columns.gpu_free[row].copy()
         columns.cpu_free[row], columns.memory_free[row] = room.cpu_milli, room.memory_mib
+        columns.scratch_free[row] = room.scratch_mib
         if room.gpus:
             columns.gpu_free[row] = room.gpus
         try:
             rows = np.array([row], dtype=np.intp)
             return bool(kept(part, columns, rows, concerned(part, self._placer.pipeline))[0])
         finally:
-            columns.cpu_free[row], columns.memory_free[row], columns.gpu_free[row] = before
+            columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row] = before
+            columns.gpu_free[row] = gpus
 
     def _leavers(self, chosen: list[Freed]) -> Leavers:
         """Who leaves which nodes: of an elastic job what can be spared, of any other all there is."""

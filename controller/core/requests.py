@@ -55,6 +55,7 @@ class Part(_Hashed):
     affinity: tuple[Term, ...] = ()
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    scratch_mib: int = 0
     contained: bool = False
     """It runs in an image, and needs something that can run images."""
 
@@ -73,6 +74,8 @@ class Part(_Hashed):
         if self.share:
             gpus = f"{gpus_text(self.share / WHOLE_GPU)} of a GPU"
         parts = [gpus, str(self.gpu or ""), counted(self.cpu_milli / 1000, "CPU"), memory(self.memory_mib)]
+        if self.scratch_mib:
+            parts.append(f"{memory(self.scratch_mib)} of scratch")
         return ", ".join(part for part in parts if part)
 
 
@@ -131,6 +134,7 @@ def ask_of(spec: JobSpec) -> Ask:
             affinity=spec.affinity,
             preferences=spec.preferences,
             tolerations=spec.tolerations,
+            scratch_mib=spec.scratch_mib,
             contained=bool(spec.image),
         ),
         nodes,

@@ -19,11 +19,13 @@ class Room:
     memory_mib: int
     gpus: list[int]
     models: list[int]
+    scratch_mib: int = 0
 
     def give(self, node: Node, allocation: Allocation, sign: int) -> None:
         """Put an allocation back (1) or take it out (-1)."""
         self.cpu_milli += sign * allocation.cpu_milli
         self.memory_mib += sign * allocation.memory_mib
+        self.scratch_mib += sign * allocation.scratch_mib
         for hold in allocation.gpus:
             slot = node.slots.get(hold.uuid)
             if slot is not None and self.gpus[slot] != ABSENT:
@@ -32,6 +34,8 @@ class Room:
     def holds(self, part: Part, needs: Needs, row: int) -> bool:
         """Does the part fit? `needs` are those of the part, `row` is the node's."""
         if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
+            return False
+        if part.scratch_mib > self.scratch_mib:
             return False
         return needs.met(self.gpus, self.models, row)
 
@@ -42,6 +46,7 @@ class Room:
             min(self.memory_mib, other.memory_mib),
             [min(pair) for pair in zip(self.gpus, other.gpus, strict=True)],
             self.models,
+            min(self.scratch_mib, other.scratch_mib),
         )
 
 
@@ -49,6 +54,7 @@ def room_of(nodes: Nodes, row: int) -> Room:
     """What the node in this row has free now."""
     columns = nodes.columns
     cpu, memory = columns.cpu_free.item(row), columns.memory_free.item(row)
+    scratch = columns.scratch_free.item(row)
     if not columns.gpu_count.item(row):
-        return Room(cpu, memory, [], [])
-    return Room(cpu, memory, columns.gpu_free[row].tolist(), columns.gpu_model[row].tolist())
+        return Room(cpu, memory, [], [], scratch)
+    return Room(cpu, memory, columns.gpu_free[row].tolist(), columns.gpu_model[row].tolist(), scratch)

@@ -42,7 +42,10 @@ class Shadow:
         self._possible: list[bool] = placer.possible(part).tolist()
         self._cpu: list[int] = columns.cpu_free.tolist()
         self._memory: list[int] = columns.memory_free.tolist()
+        self._scratch: list[int] = columns.scratch_free.tolist() if part.scratch_mib else []
         self._wants_gpus = part.wants_gpus
+        self._plain = not (part.wants_gpus or part.scratch_mib)
+        """CPU and memory alone are wanted."""
         self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
         self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
         self._needs = needs_of(part, columns)
@@ -86,7 +89,7 @@ class Shadow:
         if self._against:
             return self._advance_between(now)
         jobs = self._state.jobs
-        returns, release = self._state.returns, self._release_gpus if self._wants_gpus else self._release
+        returns, release = self._state.returns, self._release if self._plain else self._release_all
         for end, releases in groupby(self._state.releases, key=itemgetter(0)):
             for _, job in releases:
                 returned = returns(jobs[job])
@@ -114,7 +117,7 @@ class Shadow:
         for moment in heapq.merge([now], turns, (end for end, _ in self._state.releases)):
             while release is not None and release[0] <= moment:
                 returned = self._state.returns(self._state.jobs[release[1]])
-                (self._release_gpus if self._wants_gpus else self._release)(returned)
+                (self._release if self._plain else self._release_all)(returned)
                 self._lend(self._state.jobs[release[1]].ask.licences, -1)
                 if self._company is not None:
                     self._leaves(self._company, self._state.jobs[release[1]].ask.part, returned)
@@ -164,7 +167,7 @@ class Shadow:
             self._fitting = self._domains.relevant(self._fitting, self._shape.nodes)
 
     def _release(self, allocations: list[Allocation]) -> None:
-        """Where no GPUs are wanted. In a long queue nothing happens more often: it is all in one place."""
+        """Where CPU and memory alone are wanted. Nothing happens more often: it is all in one place."""
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
         for allocation in allocations:
@@ -175,7 +178,7 @@ class Shadow:
                 if cpu[row] >= part.cpu_milli and memory[row] >= part.memory_mib:
                     fitting.add(row)
 
-    def _release_gpus(self, allocations: list[Allocation]) -> None:
+    def _release_all(self, allocations: list[Allocation]) -> None:
         for allocation in allocations:
             row = self._state.nodes.by_name[allocation.node].row
             if self._possible[row]:
@@ -186,6 +189,8 @@ class Shadow:
     def _give(self, row: int, allocation: Allocation, sign: int) -> None:
         self._cpu[row] += sign * allocation.cpu_milli
         self._memory[row] += sign * allocation.memory_mib
+        if self._scratch:
+            self._scratch[row] += sign * allocation.scratch_mib
         if self._wants_gpus:
             gpus, slots = self._gpus[row], self._state.nodes.rows[row].slots
             for hold in allocation.gpus:
@@ -196,6 +201,8 @@ class Shadow:
     def _holds(self, row: int) -> bool:
         part = self._shape.part
         if self._cpu[row] < part.cpu_milli or self._memory[row] < part.memory_mib:
+            return False
+        if self._scratch and self._scratch[row] < part.scratch_mib:
             return False
         if not self._wants_gpus:
             return True
@@ -209,6 +216,7 @@ class Shadow:
         if (
             self._cpu[row] - part.cpu_milli < wanted.cpu_milli
             or self._memory[row] - part.memory_mib < wanted.memory_mib
+            or (self._scratch and self._scratch[row] - part.scratch_mib < wanted.scratch_mib)
         ):
             return True
         if not self._wants_gpus or not part.wants_gpus:
@@ -222,7 +230,7 @@ class Shadow:
     def spoilt(self, placer: Placer, part: Part, rows: list[int]) -> set[int]:
         """The nodes among these that the part would spoil."""
         fitting = self._fitting
-        if self._wants_gpus:
+        if not self._plain:
             return {row for row in rows if row in fitting and self.spoils(placer, part, row)}
         cpu, memory, wanted = self._cpu, self._memory, self._shape.part
         cpu_milli, memory_mib = part.cpu_milli + wanted.cpu_milli, part.memory_mib + wanted.memory_mib

@@ -20,11 +20,20 @@ class AgentOptions:
     keep: int | None = None
     run_as_self: bool = False
     jobs: JobPolicy = USUAL
+    scratch: str | None = None
+    scratch_dir: str = ""
 
     def arguments(self, name: str, spool: str) -> list[str]:
         """The agent's command line."""
         made = ["--name", name, "--spool", spool, "--gpus", self.gpus]
-        for option, value in (("--cpus", self.cpus), ("--memory", self.memory), ("--keep", self.keep)):
+        said = {
+            "--cpus": self.cpus,
+            "--memory": self.memory,
+            "--keep": self.keep,
+            "--scratch": self.scratch,
+            "--scratch-dir": self.scratch_dir or None,
+        }
+        for option, value in said.items():
             if value is not None:
                 made += [option, str(value)]
         if self.jobs != USUAL:

@@ -43,5 +43,13 @@ def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:
         host.python or "python3",
         host.spool,
         host.address,
-        AgentOptions(host.gpus, host.cpus, host.memory, run_as_self=host.run_as_self, jobs=jobs),
+        AgentOptions(
+            host.gpus,
+            host.cpus,
+            host.memory,
+            run_as_self=host.run_as_self,
+            jobs=jobs,
+            scratch=host.scratch,
+            scratch_dir=host.scratch_dir,
+        ),
     )

@@ -30,6 +30,7 @@ SPEC = JobSpec(("true",))
         ({"memory_mib": 112 * 1024}, "--memory 112G"),
         ({"memory_mib": 1500}, "--memory 1500M"),
         ({"cpu_milli": 500}, "--cpus 0.5"),
+        ({"scratch_mib": 10 * 1024}, "--scratch 10G"),
         ({"time_limit_s": 5_400.0}, "--time 90m"),
         ({"time_limit_s": 7_200.0}, "--time 2h"),
         ({"gpu_models": ("H100", "A100 80GB")}, "--gpu-model H100 --gpu-model A100 80GB"),

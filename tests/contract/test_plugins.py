@@ -122,6 +122,8 @@ def clusters(draw: st.DrawFn) -> Columns:
         cpu_free=cpu_free,
         memory_total=memory_total,
         memory_free=memory_free,
+        scratch_total=cpu_total,
+        scratch_free=cpu_free,
         gpu_free=free,
         gpu_model=model,
         gpu_count=np.array(counts, dtype=np.int64),

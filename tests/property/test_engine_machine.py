@@ -60,6 +60,7 @@ SPECS = (
         gpus=st.sampled_from([0, 0.25, 0.5, 1, 2, 3, 4, 6, 8]),
         nodes=st.sampled_from([None, 1]),
         cpu_milli=st.sampled_from([500, 1000, 30_000]),
+        scratch_mib=st.sampled_from([0, 0, 40 * 1024]),
         priority=st.sampled_from([0, 50, 75]),
         hold=st.booleans(),
         tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),

@@ -94,7 +94,7 @@ LEFT_TO_THE_COMMAND = """
     checkpoint_keep checkpoint_s checkpoint_signal company cpu_limit_milli datasets deadline_at gang
     gpu grace_s hold image labels lease_s licences memory_limit_mib min_runtime_s mounts on_node_lost
     preemptible
-    preferences relax relax_after_s restart start_within_s tasks_per_node tolerations topology
+    preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     warn_s warn_signal
 """
 """The form has what most jobs need; a new field of a job gets a line in it, or its name here."""

@@ -1,4 +1,4 @@
-"""Nodes with the CPU and memory free."""
+"""Nodes with the CPU, memory and scratch free."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from wire.text import counted, memory
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Keeps nodes with enough free CPU and memory."""
+    """Keeps nodes with enough free CPU and memory, and scratch where that is asked for."""
 
     name: ClassVar[str] = "capacity"
 
     def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
-        """True where both fit."""
-        return (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
+        """True where all of it fits."""
+        fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
+        return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
 
     def concerns(self, part: Part) -> bool:
         """Whether the part asks for any of this."""
@@ -26,6 +27,8 @@ class Capacity:
 
     def explain(self, part: Part) -> str:
         """What is wrong with a lost node."""
+        scratch = f" or {memory(part.scratch_mib)} of scratch" if part.scratch_mib else ""
         return (
-            f"less than {counted(part.cpu_milli / 1000, 'CPU')} or {memory(part.memory_mib)} of memory free"
+            f"less than {counted(part.cpu_milli / 1000, 'CPU')} or {memory(part.memory_mib)} of memory"
+            f"{scratch} free"
         )
