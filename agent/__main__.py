@@ -37,7 +37,7 @@ def main() -> int:
     found = host.look()
     if options.check:
         sought = partial(_find_gpus, options.gpus, options.name)
-        print(checkup.report(options.spool, found, sought, options.run_as_self, options.jobs))
+        print(checkup.report(options.spool, found, sought, options.run_as_self, options.jobs, options.shared))
         return 0
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
@@ -125,6 +125,9 @@ def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
     parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
+    parser.add_argument(
+        "--shared", action="append", default=[], metavar="FILE", help="look for it in a check"
+    )
     parser.add_argument("--check", action="store_true", help="tell what this host is like, as JSON")
     parser.add_argument("--jobs", default=USUAL, type=_policy, metavar="JSON", help="how to run jobs")
     return parser.parse_args(told)

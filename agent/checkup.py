@@ -14,7 +14,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Sequence
 
 from agent import containers
 from agent.gpus import Gpus, UnknownGpus
@@ -38,7 +38,12 @@ class Check:
 
 
 def report(
-    spool: Path, host: Host, find_gpus: Callable[[], Gpus], run_as_self: bool, policy: JobPolicy = USUAL
+    spool: Path,
+    host: Host,
+    find_gpus: Callable[[], Gpus],
+    run_as_self: bool,
+    policy: JobPolicy = USUAL,
+    shared: Sequence[str] = (),
 ) -> str:
     """Everything as JSON, with the host's clock."""
     checks = [
@@ -50,6 +55,7 @@ def report(
         *_gpus(find_gpus),
         _cgroups(),
         _containers(policy),
+        *map(_shared, shared),
     ]
     return json.dumps({"now": time.time(), "checks": [asdict(check) for check in checks]})
 
@@ -172,3 +178,19 @@ def _containers(policy: JobPolicy) -> Check:
             "containers", NOTE, "none", "For jobs with an image: install podman, docker or apptainer."
         )
     return Check("containers", OK, str(found))
+
+
+def _shared(marker: str) -> Check:
+    """The controller has left a file in a directory of its own: is that directory the same here?"""
+    folder = os.path.dirname(marker)
+    try:
+        os.stat(marker)
+    except FileNotFoundError:
+        if os.path.isdir(folder):
+            remedy = "Mount the same file system there: jobs would not find what people see."
+            return Check("shared", NOTE, f"{folder} is another directory than the controller's", remedy)
+        remedy = f"Mount {folder} as on the controller's machine: jobs that name paths in it fail here."
+        return Check("shared", NOTE, f"{folder} is not there", remedy)
+    except OSError as error:
+        return Check("shared", NOTE, f"{folder}: {error.strerror}", "Let the user of the agent look into it.")
+    return Check("shared", OK, f"{folder} ({_file_system(Path(folder))}) is the controller's")

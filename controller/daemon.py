@@ -76,7 +76,9 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
-        self.hosts = Hosts(lambda: self.state.host_keys, config.jobs.policy, config.scheduler.beat_s)
+        self.hosts = Hosts(
+            lambda: self.state.host_keys, config.jobs.policy, config.scheduler.beat_s, config.cluster.shared
+        )
         self._silent: dict[str, float] = {}
         """Since when a node has not been heard of, by the clock that nobody sets."""
         self._counting: asyncio.TimerHandle | None = None

@@ -100,9 +100,10 @@ class Section(BaseModel):
 
 
 class ClusterSection(Section):
-    """What this cluster is called."""
+    """What this cluster is called, and what its machines have in common."""
 
     name: Name = "corral"
+    shared: list[PlainPath] = []
 
 
 class ControllerSection(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from controller.nodes.arguments import AgentOptions
 from controller.nodes.knownhosts import KnownHosts
@@ -18,10 +18,15 @@ class Hosts:
     """One per controller."""
 
     def __init__(
-        self, pinned: Callable[[], Mapping[str, str]], jobs: JobPolicy = USUAL, heartbeat_s: float = 5.0
+        self,
+        pinned: Callable[[], Mapping[str, str]],
+        jobs: JobPolicy = USUAL,
+        heartbeat_s: float = 5.0,
+        shared: Sequence[str] = (),
     ) -> None:
         self.jobs = jobs
         self._heartbeat_s = heartbeat_s
+        self._shared = shared
         self.known = KnownHosts(pinned)
         self.connector = SshConnector(self.known)
 
@@ -32,7 +37,7 @@ class Hosts:
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Ask a host everything; nothing is pinned."""
-        return await preflight(name, read_host(host), self.connector, host_key)
+        return await preflight(name, read_host(host), self.connector, host_key, self._shared)
 
 
 def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import asyncssh
@@ -14,6 +15,7 @@ import asyncssh
 from controller.nodes.bundle import bundle
 from controller.nodes.knownhosts import fingerprint, written
 from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.sharing import markers
 from controller.nodes.ssh import HOME, SshHost, files, push
 from controller.nodes.sshconnector import HostKeyChanged, HostKeyUnknown, SshConnector, sentence
 from wire.api import Check, Preflight
@@ -26,8 +28,13 @@ _RUN_S = 60.0
 _VERSION = "import sys; print('python %d.%d' % sys.version_info[:2])"
 
 
-async def preflight(name: str, host: SshHost, connector: SshConnector, trusted: str = "") -> Preflight:
-    """Ask a host everything; `trusted` is a key to take for its own instead of the pinned one."""
+async def preflight(
+    name: str, host: SshHost, connector: SshConnector, trusted: str = "", shared: Sequence[str] = ()
+) -> Preflight:
+    """Ask a host everything; `trusted` is a key to take for its own instead of the pinned one.
+
+    `shared` are directories that should be the same there as here.
+    """
     checks: list[Check] = []
     key: asyncssh.SSHKey | None = None
     try:
@@ -39,7 +46,8 @@ async def preflight(name: str, host: SshHost, connector: SshConnector, trusted: 
                 checks.append(_reachable(connection))
                 checks.append(Check("host key", "ok", fingerprint(key)))
                 checks.append(Check("login", "ok", f"as {connection.get_extra_info('username')}"))
-                checks += await _ask(name, host, connection)
+                with markers(shared) as (marked, lacking):
+                    checks += [*await _ask(name, host, connection, marked), *lacking]
     except HostKeyUnknown as unknown:
         key = unknown.key
         checks.append(Check("reachable", "ok", "it answers"))
@@ -76,7 +84,9 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
     return Check("reachable", "ok", plain(str(version), 80))
 
 
-async def _ask(name: str, host: SshHost, connection: asyncssh.SSHClientConnection) -> list[Check]:
+async def _ask(
+    name: str, host: SshHost, connection: asyncssh.SSHClientConnection, marked: Sequence[str]
+) -> list[Check]:
     """What can be found out once we are in; ends with the first that makes the rest impossible."""
     fault = await _python(host, connection)
     if fault is not None:
@@ -90,6 +100,7 @@ async def _ask(name: str, host: SshHost, connection: asyncssh.SSHClientConnectio
         why = str(error) if isinstance(error, CannotConnect) else sentence(error)
         return [Check("files", "failed", why, "Is there room in the home directory there?")]
     arguments = host.agent.arguments(name, host.spool or str(home / "nodes" / name))
+    arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
     done = await connection.run(
         f"exec {host.python} -I -S -X utf8 {home}/agents/{made.name} -",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -169,3 +170,30 @@ def test_keys_outlive_the_controller_and_those_in_an_older_ones_file_are_taken_o
     assert "long-gone" not in told
     assert not (cluster.state / "known_hosts").exists()
     assert (cluster.state / "known_hosts.imported").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_what_all_hosts_should_share_is_looked_at(
+    cluster: System, far: Sshd, corral: Corral, tmp_path: Path
+) -> None:
+    for name in ("same", "other"):
+        (tmp_path / name).mkdir()
+    missing = tmp_path / "missing"
+    # Its agent lives in a mount namespace of its own, where one of them is another directory.
+    python = tmp_path / "python"
+    hide = f"mount -t tmpfs none {tmp_path}/other"
+    python.write_text(f'#!/bin/sh\nexec unshare -m sh -c \'{hide}; exec {sys.executable} "$@"\' sh "$@"\n')
+    python.chmod(0o755)
+    shared = [str(tmp_path / "same"), str(tmp_path / "other"), str(missing)]
+    cluster.stop()
+    cluster.sections["cluster"] = {"shared": shared}
+    cluster.start()
+    words = [*options(far)[:-1], str(python)]
+    looked = corral("nodes", "add", "gpu02", at(far), *words, "--yes").stdout
+    assert re.search(rf"ok +shared +{shared[0]} \(.*\) is the controller's", looked)
+    assert re.search(rf"note +shared +{shared[1]} is another directory than the controller's", looked)
+    assert "Mount the same file system there" in looked
+    assert re.search(
+        rf"note +shared +{missing} cannot be compared: the controller cannot write there", looked
+    )
+    assert list((tmp_path / "same").iterdir()) == list((tmp_path / "other").iterdir()) == []
