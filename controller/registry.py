@@ -34,7 +34,7 @@ from controller.core.health import Action, Care
 from controller.core.idling import Idling, Reclaim
 from controller.core.losses import Losses
 from controller.core.outlets import Hook
-from controller.core.plugin import Backfill, Guards, Pipeline, Weighted
+from controller.core.plugin import Backfill, Deadlines, Guards, Pipeline, Weighted
 from controller.core.proposals import RebalanceRules
 from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
@@ -103,6 +103,7 @@ def build_pipeline(config: Config) -> Pipeline:
         picker=make("picker", section.picker.name, section.picker.options, *here, "picker"),
         backfill=Backfill(section.backfill),
         max_delay_s=section.backfill_delay_s,
+        deadlines=Deadlines(config.backfill.deadlines),
         estimating=Estimating(
             config.backfill.estimate == "predicted", config.backfill.quantile, config.backfill.least_runs
         ),

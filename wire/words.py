@@ -39,6 +39,7 @@ class Reason(str, enum.Enum):
     LICENCE = "licence"
     RESERVATION = "reservation"
     PRIORITY = "priority"
+    OTHERS_DEADLINE = "others_deadline"
     STARTING = "starting"
     CANCELLING = "cancelling"
     USER = "user"

@@ -217,6 +217,11 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobPromoted": lambda facts: (
         f"job {facts['job']} waited long enough for a priority of {facts['priority']}"
     ),
+    "DeadlineDoubted": lambda facts: (
+        f"job {facts['job']} can no longer keep its deadline as things stand: its room comes free too late"
+        if facts["doubted"]
+        else f"job {facts['job']} can keep its deadline after all"
+    ),
     "PriorityInherited": lambda facts: (
         f"job {facts['job']} inherited priority {facts['priority']} from job {facts['heir']}"
         if facts["heir"]

@@ -260,11 +260,12 @@ class SchedulerSection(Section):
 
 
 class BackfillSection(Section):
-    """How long jobs are taken to run where plans count on their end."""
+    """How long jobs are taken to run where plans count on their end, and what deadlines may count on."""
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
     least_runs: int = Field(5, ge=1, le=32)
+    deadlines: Literal["none", "guard", "lift"] = "none"
 
 
 class OvercommitSection(Section):

@@ -125,6 +125,11 @@ def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
         state.enqueue(job)
 
 
+def _deadline_doubted(state: State, event: events.DeadlineDoubted) -> None:
+    job = state.jobs[event.job]
+    job.wait = replace(job.wait, doubted=event.doubted)
+
+
 def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
     job = state.jobs[event.job]
     if event.met:
@@ -556,6 +561,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobEdited: _job_edited,
     events.JobRelaxed: _job_relaxed,
     events.JobPromoted: _job_promoted,
+    events.DeadlineDoubted: _deadline_doubted,
     events.PriorityInherited: _priority_inherited,
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
 from controller.core.allowance import Allowance
+from controller.core.columns import Bools
+from controller.core.deadlines import Guarded
 from controller.core.estimates import outlived
 from controller.core.events import (
+    DeadlineDoubted,
     JobGrew,
     JobPlaced,
     MoveUndone,
@@ -22,7 +25,7 @@ from controller.core.moving import undone
 from controller.core.passing import Walk
 from controller.core.placement import Place, Placer, Shape
 from controller.core.plan import Plan
-from controller.core.plugin import Backfill
+from controller.core.plugin import Backfill, Deadlines
 from controller.core.preemption import Preemption
 from controller.core.queue import Entry, Lane, Placing
 from controller.core.quotas import Over
@@ -32,7 +35,15 @@ from controller.core.standing import placing
 from controller.core.state import State
 from wire.words import Reason
 
-Step = JobPlaced | PredictionOutlived | JobGrew | PreemptionPlanned | PreemptionDropped | MoveUndone
+Step = (
+    JobPlaced
+    | PredictionOutlived
+    | DeadlineDoubted
+    | JobGrew
+    | PreemptionPlanned
+    | PreemptionDropped
+    | MoveUndone
+)
 
 
 class Cycle:
@@ -51,6 +62,7 @@ class Cycle:
         self.estimating = pipeline.estimating
         self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
         self.allowance = Allowance(state, placer)
+        self.guarded = Guarded(state, placer, self.allowance)
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
         self.plan = Plan(state, placer, self.lasts)
@@ -59,6 +71,7 @@ class Cycle:
         self._cast = False
         self._ripe_at = NEVER
         """When the next gang has waited long enough to start on fewer nodes."""
+        self._now = 0.0
         self._latest = (0, NEVER)
         """The first waiting job, and the latest start ever promised to it."""
 
@@ -72,10 +85,13 @@ class Cycle:
     def run(self, now: float) -> Iterator[Step]:
         """Yield what is decided one by one; the caller makes each true before asking for the next."""
         queue = self.state.queue
+        self.guarded.begin()
         late = list(self._outlived(now))
         yield from late
         yield from self._claimed(now)
         due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now) | bool(late)
+        due |= self.lifts and bool(self.guarded.urgent(now))
+        self._now = now
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
         queue.fresh.clear()
         if not len(queue):
@@ -97,17 +113,31 @@ class Cycle:
         else:
             self.head, self._shadow, self._cast = None, None, False
             queue.forget_kept_out()
+            yield from self._lift_urgent(now)
             yield from self._in_order(now)
             self._seen = self._sight()
             if self.head is not None:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
+            if self.guards:
+                yield from self.guarded.warnings(now)
         if not len(queue):
             yield from self._grow(now)
 
     @property
     def again_at(self) -> float:
         """When somebody may start who cannot now, if nothing but time passes."""
-        return min(self.preemption.again_at, self.allowance.again_at, self._ripe_at)
+        urgent_at = self.guarded.again_at(self._now) if self.lifts else NEVER
+        return min(self.preemption.again_at, self.allowance.again_at, self._ripe_at, urgent_at)
+
+    @property
+    def guards(self) -> bool:
+        """Is anything promised to those with deadlines?"""
+        return self.placer.pipeline.deadlines is not Deadlines.NONE
+
+    @property
+    def lifts(self) -> bool:
+        """Do they get it before those whose turn it is?"""
+        return self.placer.pipeline.deadlines is Deadlines.LIFT
 
     def _ripe(self, now: float) -> bool:
         ripe = self._ripe_at <= now
@@ -313,6 +343,9 @@ class Cycle:
         heapq.heapify(heads)
         while heads:
             standing, head = heads[0]
+            if head[1] not in self.state.queue:  # it was lifted
+                self._pass_over(heads, lanes, lanes.pop(head[1]), head)
+                continue
             if self.placing is not None and (standing := self.placing(head)) > heads[0][0]:
                 heapq.heapreplace(heads, (standing, head))  # others of its tenant have started meanwhile
                 continue
@@ -325,13 +358,40 @@ class Cycle:
                 goes_on = fewer is not None or over.alone
                 self._pass_over(heads, lanes, lane, head if goes_on else None)
                 continue
-            place = self.find(lane, head[1], now)
-            step = self._otherwise(head[1], now) if place is None else self.placed(head[1], place, now)
+            first = self._whose_turn(head[1], now)
+            place = self.find(self.state.queue.lane(first) or lane, first, now, guarded=self.lifts)
+            step = self._otherwise(first, now) if place is None else self.placed(first, place, now)
             if step is None:
-                self.head = head
+                self.head = self.state.queue.entry(first)
                 return
             yield step
+            if first != head[1]:
+                lanes[head[1]] = lane
+                continue
             self._pass_over(heads, lanes, lane, head)
+
+    def _lift_urgent(self, now: float) -> Iterator[JobPlaced]:
+        """Those who start now or never come before all others."""
+        for job in self.guarded.urgent(now) if self.lifts else ():
+            lane = self.state.queue.lane(job)
+            if lane is None or (not self.allowance.silent and self.over(lane, job, now) is not None):
+                continue
+            place = self.find(lane, job, now, guarded=True)
+            if place is not None:
+                yield self.placed(job, place, now)
+
+    def _whose_turn(self, number: int, now: float) -> int:
+        """The job itself; or whose deadline could no longer be met if this one took the only room for it."""
+        while self.lifts:
+            job = self.state.jobs[number]
+            shape, barred = self.placer.shape(job.ask), self.state.barred(job, now)
+            broken = self.guarded.against(job, now) if shape is not None else []
+            if not broken or shape is None or self.placer.find(job.ask, barred) is None:
+                break
+            if self.placer.find(job.ask, self.guarded.kept_from(job, shape, barred, now)) is not None:
+                break
+            number = broken[0].job
+        return number
 
     def _pass_over(
         self,
@@ -402,12 +462,26 @@ class Cycle:
             else:
                 heapq.heapreplace(waiting, (key, number, walk))
 
-    def find(self, lane: Lane, job: int, now: float) -> Place | None:
+    def barred(self, number: int, now: float) -> Bools | None:
+        """Where a job may not start because of reservations, or because others need the room in the end."""
+        job = self.state.jobs[number]
+        barred = self.state.barred(job, now)
+        shape = self.placer.shape(job.ask) if self.guards else None
+        return barred if shape is None else self.guarded.kept_from(job, shape, barred, now)
+
+    def keep_out(self, number: int, now: float) -> None:
+        """There is room for the job, but not where it may start."""
+        job = self.state.jobs[number]
+        barred = self.state.barred(job, now)
+        reserved = barred is not None and self.placer.find(job.ask, barred) is None
+        self.state.queue.kept_out[number] = Reason.RESERVATION if reserved else Reason.OTHERS_DEADLINE
+
+    def find(self, lane: Lane, job: int, now: float, *, guarded: bool = False) -> Place | None:
         """A place for a job of a class; if it lacks room or licences it is blocked until some come free."""
-        barred = self.state.barred(self.state.jobs[job], now)
+        barred = self.barred(job, now) if guarded else self.state.barred(self.state.jobs[job], now)
         place = self.placer.find(lane.ask, barred)
         if place is None and barred is not None and self.placer.fits(lane.ask):
-            self.state.queue.kept_out[job] = Reason.RESERVATION
+            self.keep_out(job, now)
         elif place is None:
             lane.hope.block(self.state.nodes.gains)
         elif self.state.licences.short(lane.ask.licences):
@@ -418,6 +492,8 @@ class Cycle:
     def placed(self, number: int, place: Place, now: float) -> JobPlaced:
         """The fact, with how long the job is likely to run."""
         job = self.state.jobs[number]
+        if self.guards and (shape := self.placer.shape(job.ask)) is not None:
+            self.guarded.take(job, shape, place, now)
         predicted = self.state.estimates.predict(job, self.estimating)
         planned = predicted if self.estimating.predicted else None
         return JobPlaced(number, now, job.attempt + 1, place.allocations, place.quality, predicted, planned)

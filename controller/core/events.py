@@ -121,6 +121,13 @@ class PriorityInherited(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineDoubted(JobEvent):
+    """When a waiting job has to start there will be no room for it, as far as can be told; or there will."""
+
+    doubted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
     """One of the things the job waits for, by its place in the spec, has happened, or never will."""
 
@@ -623,6 +630,7 @@ Event = (
     | JobRelaxed
     | JobPromoted
     | PriorityInherited
+    | DeadlineDoubted
     | DependencyDecided
     | GateClosed
     | GateOpened

@@ -14,7 +14,7 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
-from controller.core.obstacles import fewer_do, kept_away, lacking, limited
+from controller.core.obstacles import due_told, fewer_do, kept_away, lacking, limited, spared_for
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.shadow import Shadow
@@ -41,7 +41,10 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, promise, job, now)
     position = state.queue.ahead(job.id, placing(state, now)) + 1
-    sentence = "; ".join((why.sentence, *waited_for(state, job)))
+    if job.wait.doubted:
+        why = replace(why, reason=Reason.DEADLINE)
+    due = due_told(state, placer, job, now)
+    sentence = "; ".join((why.sentence, *due, *waited_for(state, job)))
     return replace(why, sentence=sentence, position=position, receipt=_receipt(state, job, now))
 
 
@@ -77,6 +80,9 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
         lack = lacking(state, job)
         if lack:
             return Why(Reason.LICENCE, lack, found, fitting=fitting)
+        spared = spared_for(state, placer, job, now)
+        if spared:
+            return Why(Reason.OTHERS_DEADLINE, spared, found, fitting=fitting)
         return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
@@ -98,6 +104,8 @@ def reason_of(state: State, job: Job) -> Reason:
         return Reason.NO_NODES
     if job.id in state.queue.fresh:
         return job.reason
+    if job.wait.doubted:
+        return Reason.DEADLINE
     lane = state.queue.lane(job.id)
     found = lane.kept_out if lane is not None and lane.kept_out else state.queue.kept_out.get(job.id)
     if found is not None:

@@ -30,6 +30,8 @@ class Wait:
     promoted: int = 0
     """By how much its priority was raised for its waiting."""
     promoted_at: float | None = None
+    doubted: bool = False
+    """Its deadline can no longer be met, as far as can be told."""
     inherited: int = 0
     """The highest priority of those that wait for the job, if its own is lower."""
 

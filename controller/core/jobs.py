@@ -175,6 +175,12 @@ class Job:
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
+    def latest_start(self) -> float:
+        """The last moment at which it can start and still keep its deadline, if it runs as long as it may."""
+        deadline = self.spec.deadline_at
+        return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
+
+    @property
     def limit(self) -> float:
         """How long the job may run, in seconds."""
         return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s

@@ -257,7 +257,7 @@ class Keeper:
         while self.next_at <= now:
             at, number = heapq.heappop(self._heap)
             job = self._state.jobs[number]
-            if job.ready and at == now and now in (latest_start(job), _patience(job)):
+            if job.ready and at == now and now in (job.latest_start, _patience(job)):
                 last_chances.append((at, number))
             else:
                 self._act(job, now)
@@ -297,7 +297,7 @@ class Keeper:
         del self._due[job.id]
         if job.state in HOLDING:
             self._stop(job, Reason.DEADLINE, "its deadline", now)
-        elif now >= latest_start(job):
+        elif now >= job.latest_start:
             self._end(job, Reason.DEADLINE, _too_late(job), now)
         elif job.ready and now >= _patience(job):
             waited = duration(job.spec.start_within_s)
@@ -322,12 +322,6 @@ class Keeper:
         if job.claim:
             self._record(events.PreemptionDropped(job.id, now, f"given up: {detail}"))
         self._record(events.JobEnded(job.id, now, state, reason, detail))
-
-
-def latest_start(job: Job) -> float:
-    """The last moment at which the job can start and still keep its deadline."""
-    deadline = job.spec.deadline_at
-    return NEVER if deadline is None else deadline - (job.spec.time_limit_s or 0.0)
 
 
 def _patience(job: Job) -> float:
@@ -356,7 +350,7 @@ def _next_of(job: Job) -> float:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:
         return NEVER
-    at = latest_start(job)
+    at = job.latest_start
     if job.ready:
         return min(at, _patience(job), _relaxes_at(job))
     for gate in job.wait.gates:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.allowance import Allowance
+from controller.core.deadlines import Guarded, promised
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
 from controller.core.licences import Lack, holds
 from controller.core.placement import Placer
+from controller.core.plugin import Deadlines
 from controller.core.requests import Part
-from controller.core.shadow import Shadow
+from controller.core.shadow import Shadow, cast_shadow
 from controller.core.shares import Stopped
 from controller.core.state import State
 from wire.text import counted, duration, plain
@@ -114,3 +116,30 @@ def kept_away(state: State, placer: Placer, part: Part, need: int, job: Job, now
     if job.limit == NEVER:
         return counts + f"{begins}, and the job has no time limit"
     return counts + f"{begins}, and the job may hold them for {duration(job.span)}"
+
+
+def spared_for(state: State, placer: Placer, job: Job, now: float) -> str:
+    """Whose deadline keeps a job waiting that would fit; empty if nobody's does."""
+    shape = placer.shape(job.ask)
+    if placer.pipeline.deadlines is Deadlines.NONE or shape is None:
+        return ""
+    guarded, barred = Guarded(state, placer, Allowance(state, placer)), state.barred(job, now)
+    against = guarded.against(job, now)
+    if not against or placer.find(job.ask, guarded.kept_from(job, shape, barred, now)) is not None:
+        return ""
+    other, start = state.jobs[against[0].job].label, duration(against[0].at - now)
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    return f"fits now, but {limit} in room that job {other} needs within {start} to keep its deadline"
+
+
+def due_told(state: State, placer: Placer, job: Job, now: float) -> list[str]:
+    """What a waiting job's deadline demands, and whether it can be kept as things stand."""
+    if job.latest_start == NEVER:
+        return []
+    told = f"has to start within {duration(job.latest_start - now)} to keep its deadline"
+    if placer.fits(job.ask) or promised(state, placer, job, job.latest_start) is not None:
+        return [told]
+    free = cast_shadow(state, placer, job.ask, job.id, now)
+    if free is None or free.at == NEVER:
+        return [f"{told}, and what runs there may run for ever"]
+    return [f"{told}, and room for it may come free only in {duration(free.at - now)}"]

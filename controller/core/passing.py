@@ -91,16 +91,16 @@ class Walk:
             return None
         wanted = self._lane.ask.licences
         if promise is None or not self._long or cycle.state.licences.short(wanted):
-            place = cycle.find(self._lane, self._entry[1], self._now)
+            place = cycle.find(self._lane, self._entry[1], self._now, guarded=cycle.guards)
         elif shape is None or not promise.lends(wanted):
             place, self._too_long = None, True
         else:
-            barred = cycle.state.barred(cycle.state.jobs[self._entry[1]], self._now)
+            barred = cycle.barred(self._entry[1], self._now)
             place = find_beside(cycle.placer, shape, promise, barred)
             if place is None:
                 self._too_long = barred is None
                 if barred is not None and cycle.placer.fits(self._lane.ask):
-                    cycle.state.queue.kept_out[self._entry[1]] = Reason.RESERVATION
+                    cycle.keep_out(self._entry[1], self._now)
             else:
                 promise.take(cycle.placer, shape.part, place)
                 promise.lend(wanted)

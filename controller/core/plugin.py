@@ -125,6 +125,17 @@ class Backfill(enum.Enum):
     """Whatever fits: a big job may wait for ever behind small ones."""
 
 
+class Deadlines(enum.Enum):
+    """What waiting jobs with a deadline may count on."""
+
+    NONE = "none"
+    """Their place in the queue, like all others."""
+    GUARD = "guard"
+    """Nobody passes others in the room that they need in the end."""
+    LIFT = "lift"
+    """Nor whose turn it is gets that room: it is theirs then, and at their last moment in any case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """A scorer and how much it counts."""
@@ -143,6 +154,8 @@ class Pipeline:
     picker: Picker
     backfill: Backfill = Backfill.EASY
     max_delay_s: float = 0.0
+    deadlines: Deadlines = Deadlines.NONE
+    """What waiting jobs with a deadline may count on."""
     estimating: Estimating = BY_LIMIT
     """What plans count on: limits, or predictions."""
     watch: Watch = field(default_factory=Watch)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from controller.core.requests import Ask
 from wire.words import Reason
 
+NO_END = float("inf")
 Rank = tuple[float, ...]
 Entry = tuple[Rank, int]
 Group = tuple[Hashable, ...]
@@ -111,6 +112,9 @@ class Queue:
         self.kept_out: dict[int, Reason] = {}
         """Jobs that there is room for, and what kept them waiting all the same in the last whole pass."""
         self._lane_of: dict[int, Lane] = {}
+        self.dated: list[tuple[float, int]] = []
+        """Jobs with a deadline by the last moment at which they can start."""
+        self._latest: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._lane_of)
@@ -121,8 +125,11 @@ class Queue:
     def __iter__(self) -> Iterator[Lane]:
         return iter(self.lanes.values())
 
-    def add(self, job: int, ask: Ask, rank: Rank, group: Group = ()) -> None:
+    def add(self, job: int, ask: Ask, rank: Rank, group: Group = (), latest_start: float = NO_END) -> None:
         """The job waits from now on."""
+        if latest_start < NO_END:
+            insort(self.dated, (latest_start, job))
+            self._latest[job] = latest_start
         lane = self.lanes.get((ask, group))
         if lane is None:
             hope = self._hopes.setdefault(ask, Hope())
@@ -135,6 +142,9 @@ class Queue:
     def remove(self, job: int) -> None:
         """The job waits no longer; a job that does not wait is left alone."""
         self.kept_out.pop(job, None)
+        latest_start = self._latest.pop(job, None) if self._latest else None
+        if latest_start is not None:
+            del self.dated[bisect_left(self.dated, (latest_start, job))]
         lane = self._lane_of.pop(job, None)
         if lane is None:
             return

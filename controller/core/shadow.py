@@ -138,6 +138,29 @@ class Shadow:
                 return True
         return False
 
+    def stand_at(self, moment: float) -> bool:
+        """Go to that moment; False if the job does not fit then."""
+        state = self._state
+        for end, job in state.releases:
+            if end > moment:
+                break
+            returned = state.returns(state.jobs[job])
+            (self._release if self._plain else self._release_all)(returned)
+            if self._company is not None:
+                self._leaves(self._company, state.jobs[job].ask.part, returned)
+            if self._wanted:
+                self._lend(state.jobs[job].ask.licences, -1)
+        barred = {
+            row
+            for each in self._against
+            if each.meets(moment, moment + self._length)
+            for row in state.reservations.rows(state.nodes, each)
+        }
+        self._fitting = self._suited() - barred
+        self.spare, self.at = self._count_spare(self._fitting), moment
+        self._count_relevant()
+        return self.spare >= 0 and self.lends()
+
     def lends(self, wanted: Wanted = ()) -> bool:
         """Are there licences enough for the promised job then, beside one that wants these?"""
         free = self._licences

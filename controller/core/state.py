@@ -82,7 +82,7 @@ class State:
         group = () if self.moving is None else self.moving.group(job, self.tenant(job))
         if self.limited:  # whoever is at a limit is passed over as a whole
             group = (*group, job.user, job.spec.project, job.spec.queue)
-        self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group)
+        self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group, job.latest_start)
 
     def tier(self, job: Job) -> tuple[float, ...]:
         """What the job's queue puts before every order; nothing where queues are alike."""

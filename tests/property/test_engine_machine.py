@@ -21,6 +21,7 @@ from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
 from controller.core.notes import notes_of
+from controller.core.plugin import Deadlines
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE as PLAIN
@@ -38,6 +39,7 @@ from wire.words import JobState, TroubleKind
 PIPELINE = replace(
     PLAIN,
     waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20),
+    deadlines=Deadlines.LIFT,
     estimating=Estimating(predicted=True, quantile=0.5, least=1),
 )
 NODES = ("a", "b", "c")

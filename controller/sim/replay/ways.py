@@ -287,6 +287,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.PluginFailed,
         events.PredictionOutlived,
         events.PriorityInherited,
+        events.DeadlineDoubted,
         events.PreemptionDropped,
         events.PreemptionPlanned,
         events.ReservationBegan,

@@ -46,6 +46,11 @@ TOLD: list[tuple[Event, str]] = [
         events.PriorityInherited(7, 1.0, 90, "17_2"),
         "job 7 inherited priority 90 from job 17_2",
     ),
+    (
+        events.DeadlineDoubted(7, 1.0, True),
+        "job 7 can no longer keep its deadline as things stand: its room comes free too late",
+    ),
+    (events.DeadlineDoubted(7, 1.0, False), "job 7 can keep its deadline after all"),
     (events.PriorityInherited(7, 1.0, 0, ""), "job 7 inherits no priority any more"),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
     (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 has a slot of its array"),
