@@ -16,6 +16,7 @@ from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, expecting, forecast, fork
 from controller.core.inputs import Accepted, Input, Refusal, Tick
 from controller.core.jobs import Job
+from controller.core.plugin import Pipeline
 from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer, Why
 from wire.words import JobState
 
@@ -29,23 +30,34 @@ async def explain(call: Call) -> Explanation:
     """Why a job is where it is, and when it starts at the latest."""
     job = await call.job()
     engine, now = call.daemon.engine, call.daemon.now()
-    view, why = job_view(engine, job), engine.explain(job, now)
+    told = Explanation(job_view(engine, job), engine.explain(job, now), predicted_s=engine.predicted(job))
     if job.state is not JobState.QUEUED or job.held or _too_many(engine):
-        return Explanation(view, why, predicted_s=engine.predicted(job))
-    ahead = fork(engine)
-    likely = expecting(fork(engine), predicted=True) if engine.state.estimates.runs else None
-    plan, makes_room = await asyncio.to_thread(_look, ahead, job.id, now)
-    victims = () if plan is None else tuple(_ousted(engine, plan, each) for each in plan.victims)
-    eased = await asyncio.to_thread(easings, ahead, job.id, now)
-    ahead = expecting(ahead, predicted=False)
-    start = (await asyncio.to_thread(forecast, ahead, now, (), job.id)).starts.get(job.id)
-    at, nodes = (start.at, start.nodes) if start else (None, ())
-    changes = tuple(Easing(each.sentence, each.changes) for each in eased)
-    sooner = await asyncio.to_thread(forecast, likely, now, (), job.id) if likely is not None else None
-    soon = sooner.starts.get(job.id) if sooner is not None else None
-    likely_at = soon.at if soon is not None else None
-    predicted = engine.predicted(job)
-    return Explanation(view, why, at, nodes, victims, makes_room, changes, likely_at, predicted)
+        return told
+    return await asyncio.to_thread(_foreseen, told, fork(engine), now)
+
+
+def _foreseen(told: Explanation, ahead: Engine, now: float) -> Explanation:
+    """The same with when it starts, what would start it now, and who would have to end for that.
+
+    Uses the copy up.
+    """
+    job = told.job.id
+    plan, makes_room = _look(ahead, job, now)
+    victims = () if plan is None else tuple(_ousted(ahead, plan, each) for each in plan.victims)
+    changes = tuple(Easing(each.sentence, each.changes) for each in easings(ahead, job, now))
+    likely = None
+    if ahead.state.estimates.runs:
+        likely = forecast(expecting(fork(ahead), predicted=True), now, (), job).starts.get(job)
+    start = forecast(expecting(ahead, predicted=False), now, (), job).starts.get(job)
+    return replace(
+        told,
+        starts_at=start.at if start else None,
+        nodes=start.nodes if start else (),
+        victims=victims,
+        makes_room=makes_room,
+        easings=changes,
+        likely_at=likely.at if likely else None,
+    )
 
 
 def _look(ahead: Engine, job: int, now: float) -> tuple[PreemptionPlanned | None, bool]:
@@ -74,22 +86,32 @@ async def what_if(call: Call) -> WhatIfAnswer:
     except ConfigRefused as refused:
         return WhatIfAnswer(now, (), len(_waiting(engine)), tuple(map(str, refused.problems)))
     changes = changes_of(asked, engine, call.caller.user)
-    plain, changed = fork(engine), fork(engine, other.pipeline if other else None)
-    plain, changed = expecting(plain, predicted=False), expecting(changed, predicted=False)
-    before = await asyncio.to_thread(forecast, plain, now)
-    after = await asyncio.to_thread(forecast, changed, now, changes)
+    ahead, pipeline = fork(engine), other.pipeline if other else None
+    before, after, changed = await asyncio.to_thread(_without_and_with, ahead, changes, pipeline, now)
     answer = _compare(engine, before, after, changed, now)
     if asked.submit:
-        ahead = fork(engine, other.pipeline if other else None)
-        why, eased = await asyncio.to_thread(_why_not_at_once, ahead, changes, now)
+        why, eased = await asyncio.to_thread(_why_not_at_once, ahead, changes, pipeline, now)
         answer = replace(answer, why=why, easings=eased)
     return replace(answer, passed_over=other.passed_over) if other else answer
 
 
+def _without_and_with(
+    ahead: Engine, changes: list[Input], pipeline: Pipeline | None, now: float
+) -> tuple[Forecast, Forecast, Engine]:
+    """What starts when as things are, and with the changes; and the copy on which they were made.
+
+    Only the first copy is made while everybody waits: of the original.
+    """
+    plain = expecting(fork(ahead), predicted=False)
+    changed = expecting(fork(ahead, pipeline), predicted=False)
+    return forecast(plain, now), forecast(changed, now, changes), changed
+
+
 def _why_not_at_once(
-    ahead: Engine, changes: list[Input], now: float
+    ahead: Engine, changes: list[Input], pipeline: Pipeline | None, now: float
 ) -> tuple[Why | None, tuple[Easing, ...]]:
     """What the first new job would wait for after a cycle, and what would spare it that."""
+    ahead = fork(ahead, pipeline)
     first = ahead.state.next_job
     for each in changes:
         ahead.handle(each, now)

@@ -24,6 +24,7 @@ from controller.core.jobs import Job
 from controller.core.needs import Kind
 from controller.core.outlets import Metrics, sample_problem
 from controller.core.plugin import Filter, Order, Picker, Scorer, Strategy
+from controller.core.quotas import QuotaProvider
 from controller.core.requests import Part, ask_of
 from controller.core.standing import Moving, placing
 from controller.core.state import State
@@ -34,6 +35,8 @@ from wire.affinity import preference_of, taint_of, term_of, toleration_of
 from wire.company import job_term_of
 from wire.frames import GpuFacts
 from wire.gpuwish import GpuWish
+from wire.quota import EVERYBODY, SCOPES
+from wire.quota import problems as problems_of_quota
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU
 
@@ -308,6 +311,19 @@ def test_nobody_has_those_ended_who_could_have_it_ended(
     assert own is None or plugin.standing(one) > own
     assert [plugin.reach(other), plugin.reach(one)] == [reaches, back]
     assert [one, other] == before
+
+
+@pytest.mark.parametrize("plugin", plugins("quota"))
+@given(scope=st.sampled_from(SCOPES), name=st.sampled_from(["ada", "vision", EVERYBODY]))
+def test_a_quota_provider_says_the_same_twice_and_nothing_that_is_wrong(
+    plugin: QuotaProvider, scope: str, name: str
+) -> None:
+    for each in (name, *plugin.names(scope)):
+        stated = plugin.quota(scope, each)
+        assert stated is None or problems_of_quota(scope, stated) == []
+        assert plugin.quota(scope, each) == stated
+    assert list(plugin.names(scope)) == list(plugin.names(scope))
+    assert EVERYBODY not in plugin.names(scope)
 
 
 @pytest.mark.parametrize("plugin", plugins("metrics"))
