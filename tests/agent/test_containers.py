@@ -200,7 +200,7 @@ def test_it_saves_its_state_inside(agent: Driven, tmp_path: Path) -> None:
         checkpoint_command=("sh", "-c", "echo state > $CORRAL_CHECKPOINT_DIR/one"),
     )
     eventually(lambda: agent.log(1) == b"up\n")
-    agent.send(Stop(1, 1, grace_s=0.2, why="preempted", checkpoint_s=15.0))
+    agent.send(Stop(1, 1, grace_s=15.0, why="preempted", checkpoint_s=15.0))
     saved = agent.ended(1).checkpoint
     assert saved is not None
     assert saved.path == f"{tmp_path}/corral-checkpoints/1/one"
