@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.group import Part
+from agent.group import Part, put
 from wire.frames import Start
 
 WANTED = ("cpu", "memory", "pids")
@@ -44,23 +44,25 @@ class Cgroups:
         most_cpu, most_memory = order.most_cpu_milli, order.most_memory_mib
         quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
         memory = None if most_memory is None else str(most_memory << 20)
-        asked, processes = str(order.memory_mib << 20), ("pids.max", str(max_processes))
-        # Where all want CPU time at once, it is shared by what was asked for.
+        processes = ("pids.max", str(max_processes))
+        # Where all want CPU time at once it is shared by what was asked for; where memory runs short as much
+        # is left alone. Who asked for nothing in particular gets what others leave.
+        asked = "0" if order.best_effort else str(order.memory_mib << 20)
         if self.whole:
-            weight = str(min(10_000, max(1, order.cpu_milli // 10)))
+            weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))
             return {
                 "cpu": [("cpu.weight", weight), ("cpu.max", f"{quota or 'max'} {_PERIOD_US}")],
                 "memory": [("memory.max", memory or "max"), ("memory.low", asked), ("memory.oom.group", "1")],
                 "pids": [processes],
             }
-        shares = str(min(262_144, max(2, order.cpu_milli * 1_024 // 1_000)))
+        shares = str(shares_of(order))
         return {
             "cpu": [
                 ("cpu.shares", shares),
                 ("cpu.cfs_period_us", str(_PERIOD_US)),
                 ("cpu.cfs_quota_us", quota or "-1"),
             ],
-            "memory": [("memory.limit_in_bytes", memory or "-1")],
+            "memory": [("memory.limit_in_bytes", memory or "-1"), ("memory.soft_limit_in_bytes", asked)],
             "pids": [processes],
         }
 
@@ -79,6 +81,11 @@ class Cgroups:
     def describe_end(self) -> str:
         """How the end of a job is made sure."""
         return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
+
+
+def shares_of(order: Start) -> int:
+    """Its weight among those who want CPU time at once, as v1 and container runtimes count: 1024 is a CPU."""
+    return 2 if order.best_effort else min(262_144, max(2, order.cpu_milli * 1_024 // 1_000))
 
 
 def find(mode: str, tag: str, proc: Path = Path("/proc")) -> Cgroups:
@@ -134,6 +141,10 @@ def _take_v2(mount: str, own: str, tag: str) -> Cgroups | None:
                 home = _step_aside(base)
             _enable(base, limited)
             place = _folder(base, "corral", tag, enable=limited)
+            for above in (f"{base}/corral", place):
+                # What protects an attempt's memory counts only as far as all groups above it are protected.
+                with suppress(OSError):
+                    put(f"{above}/memory.low", "max")
             return Cgroups(place, {"": place}, {"": home}, limited, os.path.exists(f"{place}/cgroup.kill"))
         except OSError:
             if home != mount + own:

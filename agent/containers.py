@@ -14,6 +14,7 @@ from binascii import crc32
 from dataclasses import dataclass
 from typing import Optional
 
+from agent.cgroups import shares_of
 from agent.cradle import OPEN_FILES
 from agent.launch import Launch
 from wire.frames import Start
@@ -153,7 +154,8 @@ class Runtime:
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
         return [
-            f"--cpu-shares={min(262_144, max(2, order.cpu_milli * 1_024 // 1_000))}",
+            f"--cpu-shares={shares_of(order)}",
+            *([] if order.best_effort else [f"--memory-reservation={order.memory_mib}m"]),
             f"--pids-limit={self.policy.max_processes}",
             *([f"--cpus={cpu / 1_000:g}"] if cpu is not None else []),
             *([f"--memory={memory}m", f"--memory-swap={memory}m"] if memory is not None else []),

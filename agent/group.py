@@ -28,7 +28,7 @@ class Group:
         for folder, _, settings in self._parts:
             _make(folder)
             for name, value in settings:
-                _write(f"{folder}/{name}", value)
+                put(f"{folder}/{name}", value)
 
     def enter(self) -> None:
         """This process, of one thread, belongs to it from now on, as does what it starts; raises OSError."""
@@ -79,13 +79,13 @@ class Group:
                 if os.path.exists(f"{folder}/freezer.state"):
                     self._freeze_and_kill(folder)
                 else:
-                    _write(f"{folder}/cgroup.kill", "1")
+                    put(f"{folder}/cgroup.kill", "1")
             except OSError:
                 continue
 
     def _freeze_and_kill(self, folder: str) -> None:
         """Who is frozen forks no more; who was missed is met by the next call."""
-        _write(f"{folder}/freezer.state", "FROZEN")
+        put(f"{folder}/freezer.state", "FROZEN")
         try:
             for pid in self.members():
                 try:
@@ -93,7 +93,7 @@ class Group:
                 except ProcessLookupError:
                     continue
         finally:
-            _write(f"{folder}/freezer.state", "THAWED")
+            put(f"{folder}/freezer.state", "THAWED")
 
     def remove(self) -> bool:
         """Remove it; False while somebody is in it, of which the kernel is the judge."""
@@ -144,10 +144,11 @@ def _takes_threads(folder: str) -> bool:
 
 
 def _move_to(folder: str) -> None:
-    _write(f"{folder}/{'tasks' if _takes_threads(folder) else 'cgroup.procs'}", "0")
+    put(f"{folder}/{'tasks' if _takes_threads(folder) else 'cgroup.procs'}", "0")
 
 
-def _write(path: str, text: str) -> None:
+def put(path: str, text: str) -> None:
+    """Write a setting; raises OSError where the kernel has no such."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # never made: what is not there, the kernel lacks
     try:
         os.write(descriptor, text.encode())

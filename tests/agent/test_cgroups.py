@@ -77,7 +77,19 @@ def test_limits_beyond_what_was_asked_for(
     [(_, _, settings)] = cgroups.find("auto", "t", delegated).parts("1.1", replace(ORDER, **changes), 64)
     told = dict(settings)
     assert (told["cpu.max"], told["memory.max"]) == (cpu, memory)
-    assert (told["cpu.weight"], told["memory.low"]) == ("150", str(100 << 20))
+    least = changes.get("best_effort", False)
+    assert (told["cpu.weight"], told["memory.low"]) == (("1", "0") if least else ("150", str(100 << 20)))
+
+
+def test_what_protects_memory_counts_only_below_groups_that_are_protected(
+    delegated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1_000)
+    group = delegated.parent / "v2/user.slice/ada"
+    for place in (group / "corral", group / "corral/t"):
+        (place / "memory.low").write_text("0")
+    cgroups.find("auto", "t", delegated)
+    assert [(group / place / "memory.low").read_text() for place in ("corral", "corral/t")] == ["max", "max"]
 
 
 def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
@@ -97,7 +109,7 @@ def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
         (
             f"{tmp_path}/memory/mine/corral/t/1.1",
             f"{tmp_path}/memory/mine",
-            [("memory.limit_in_bytes", str(100 << 20))],
+            [("memory.limit_in_bytes", str(100 << 20)), ("memory.soft_limit_in_bytes", str(100 << 20))],
         ),
     ]
     assert all(not settings for _, _, settings in found.parts("1.1", None, 64))
@@ -203,3 +215,44 @@ def test_a_stopped_job_ends_too(held: Driven) -> None:
     eventually(lambda: held.log(1) == b"ready\n")
     held.send(Stop(1, 1, grace_s=60.0))
     assert held.ended(1).signal == signal.SIGTERM
+
+
+CLASSES = {
+    "guaranteed": ({}, (1_024, 100_000), (100, 100)),
+    "burstable": ({"cpu_limit_milli": 4_000, "memory_limit_mib": 300}, (1_024, 400_000), (300, 100)),
+    "best-effort": ({"best_effort": True}, (2, None), (None, 0)),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_kernel_holds_each_class_of_service_to_what_it_was_promised(held: Driven, name: str) -> None:
+    """Read back from the kernel: weight and most of CPU time; most of memory, and what is left alone."""
+    changes, cpu, memory = CLASSES[name]
+    held.start(1, "sleep", "1000", **changes)
+    held.started(1)
+    files = [file for group in groups(held) for file in group.iterdir() if _mine(file)]
+    told = {file.name: file.read_text().split() for file in files}
+    held.send(Stop(1, 1, grace_s=0.0))
+    held.ended(1)
+    if "cpu.max" in told:
+        weight, quota, most, asked = "cpu.weight", told["cpu.max"][0], "memory.max", "memory.low"
+        cpu = (max(1, cpu[0] * 100 // 1_024), cpu[1])
+    else:
+        quota, weight = told["cpu.cfs_quota_us"][0], "cpu.shares"
+        most, asked = "memory.limit_in_bytes", "memory.soft_limit_in_bytes"
+    endless = ("max", "-1", str(_NO_LIMIT))
+    assert int(told[weight][0]) == cpu[0]
+    assert quota in endless if cpu[1] is None else int(quota) == cpu[1]
+    found = told[most][0]
+    assert found in endless if memory[0] is None else int(found) == memory[0] << 20
+    assert int(told[asked][0]) == memory[1] << 20
+
+
+_NO_LIMIT = (1 << 63) - 4_096
+
+
+def _mine(file: Path) -> bool:
+    return file.name in {
+        *("cpu.shares", "cpu.cfs_quota_us", "cpu.weight", "cpu.max", "memory.max", "memory.low"),
+        *("memory.limit_in_bytes", "memory.soft_limit_in_bytes"),
+    }
