@@ -12,7 +12,7 @@ from wire.frames import Checkpoint, NumaFacts
 from wire.gangs import MemberFailure
 from wire.spec import JobSpec, gpus_text, qos_of
 from wire.text import counted, duration, memory, plain
-from wire.words import WHOLE_GPU, priority_name
+from wire.words import WHOLE_GPU, JobState, Reason, priority_name
 
 Facts = list[tuple[str, str]]
 SHOWN_VICTIMS = 8
@@ -28,6 +28,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("user", job.user),
         ("state", job.state.value + (f" ({job.detail})" if job.detail else "")),
         ("why", of_why(detail.why) if not job.state.terminal else ""),
+        ("starts", f"'corral explain {job.label}' tells when, and what would start it now" * _waits(job)),
         ("exit", exit_text(job) if job.state.terminal else ""),
         ("submitted", clock(job.submitted_at)),
         ("started", clock(job.started_at) if job.started_at else ""),
@@ -56,6 +57,10 @@ def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | No
     outlived = planned_s is not None and planned_s > predicted_s
     counted_on = f"; it runs longer, plans count on {duration(planned_s)}" if outlived else ""
     return f"{duration(predicted_s)}, as its like did ({limit}){counted_on}"
+
+
+def _waits(job: JobView) -> bool:
+    return job.state is JobState.QUEUED and job.reason is not Reason.HELD
 
 
 def of_spec(spec: JobSpec) -> Facts:

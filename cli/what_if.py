@@ -77,6 +77,27 @@ def cancel(jobs: Jobs, output: Output = Format.TABLE) -> int:
     return _answer(WhatIf(cancel=tuple(job.id for job in found)), output)
 
 
+@app.command(epilog=examples("corral what-if preempt 7"))
+def preempt(jobs: Jobs, output: Output = Format.TABLE) -> int:
+    """Who would start sooner if these jobs made room, and went back to the queue?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(preempt=tuple(job.id for job in found)), output)
+
+
+@app.command(epilog=examples("corral what-if hold 7"))
+def hold(jobs: Jobs, output: Output = Format.TABLE) -> int:
+    """Who would start sooner if these jobs were held?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(hold=tuple(job.id for job in found)), output)
+
+
+@app.command(epilog=examples("corral what-if release 7", "corral what-if release 7_[0-9]"))
+def release(jobs: Jobs, output: Output = Format.TABLE) -> int:
+    """Who would start later if these jobs were released?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(release=tuple(job.id for job in found)), output)
+
+
 @app.command(epilog=examples("corral what-if drain gpu01", "corral what-if drain gpu01 gpu02 -o json"))
 def drain(nodes: Nodes, output: Output = Format.TABLE) -> int:
     """Who would start later if these nodes took no new work?"""

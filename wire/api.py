@@ -476,8 +476,8 @@ class LicenceList:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy: a configuration first, then nodes, shares, quotas, cancels, drains, resumes,
-    reservations, edits and submits.
+    """Changes to try on a copy: a configuration first, then nodes, shares, quotas, cancels, preemptions,
+    holds, releases, drains, resumes, reservations, edits and submits.
     """
 
     submit: tuple[JobSpec, ...] = ()
@@ -489,6 +489,9 @@ class WhatIf:
     edit: tuple[JobEdit, ...] = ()
     quotas: tuple[QuotaEdit, ...] = ()
     cancel_reservations: tuple[str, ...] = ()
+    preempt: tuple[int, ...] = ()
+    hold: tuple[int, ...] = ()
+    release: tuple[int, ...] = ()
     nodes: tuple[MoreNodes, ...] = ()
     config: Optional[ConfigFile] = None
 

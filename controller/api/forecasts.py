@@ -135,7 +135,8 @@ def _waiting(engine: Engine) -> list[Job]:
 def _compare(engine: Engine, before: Forecast, after: Forecast, changed: Engine, now: float) -> WhatIfAnswer:
     """The waiting jobs whose start differs, the most delayed first."""
     new = [job for job in changed.state.jobs.values() if job.id >= engine.state.next_job]
-    waiting = _waiting(engine)
+    released = [job for job in engine.state.live() if job.held and job.id in after.starts]
+    waiting = [*_waiting(engine), *released]
     cancelled = {job.id for job in waiting if _is_cancelled(changed, job)}
     shifts = [
         shift

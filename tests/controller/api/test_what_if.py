@@ -46,6 +46,17 @@ async def test_an_edit_that_would_be_refused(house: House) -> None:
     assert "there is no job 99" in answer["refused"][1]
 
 
+async def test_making_room_holding_and_releasing(house: House) -> None:
+    first = await full_house(house)
+    held = await house.submit(gpus=8, time_limit_s=HOUR, priority=90, hold=True)
+    last = await house.submit(gpus=8, time_limit_s=HOUR)
+    assert moves(await asked(house, hold=[first])) == {first: "later", last: "sooner"}
+    assert moves(await asked(house, release=[held])) == {first: "later", held: "sooner", last: "later"}
+    moved = await asked(house, preempt=[1])
+    assert moves(moved) == {first: "later", last: "later"}, "it goes back to its old place, and comes first"
+    assert "only queued jobs wait" in (await asked(house, hold=[1]))["refused"][0]
+
+
 async def test_more_nodes(house: House) -> None:
     waiting = await full_house(house)
     answer = await asked(house, nodes=[{"like": "gpu01", "count": 2}])
