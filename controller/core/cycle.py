@@ -29,7 +29,7 @@ from controller.core.plugin import Backfill, Deadlines
 from controller.core.preemption import Preemption
 from controller.core.queue import Entry, Lane, Placing
 from controller.core.quotas import Over
-from controller.core.shadow import Shadow, cast_shadow
+from controller.core.shadow import Shadow, cast_shadow, find_beside
 from controller.core.shares import Stopped
 from controller.core.standing import placing
 from controller.core.state import State
@@ -197,6 +197,24 @@ class Cycle:
                 ask = self.state.jobs[self.head[1]].ask
                 self._shadow = cast_shadow(self.state, self.placer, ask, self.head[1], now)
         return self._shadow
+
+    def foresees(self, job: Job, now: float) -> bool:
+        """Does a job that fits get its turn in the next cycle, if nothing happens before?"""
+        if self.mode is Backfill.CONSERVATIVE:
+            promised = self.plan.promises.get(job.id)
+            return promised is None or promised.start <= now  # else it has not been looked at
+        head = self.head
+        if head is None or head[1] not in self.state.queue or head[1] == job.id:
+            return True
+        self.placing = placing(self.state, now)
+        if self.place(self.state.queue.entry(job.id)) < self.place(head):
+            return True
+        promise, shape = self.promise(now), self.placer.shape(job.ask)
+        if self.mode is Backfill.NONE or shape is None:
+            return False
+        if promise is None or job.limit <= self.window(promise, now):
+            return True
+        return find_beside(self.placer, shape, promise, self.state.barred(job, now)) is not None
 
     def window(self, promise: Shadow | None, now: float) -> float:
         """How long what passes the first may run without asking about the promise."""

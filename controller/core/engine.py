@@ -88,7 +88,7 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         """Why the job is where it is."""
-        return explain(self.state, self.placer, self.cycle.promise(now), job, now)
+        return explain(self.state, self.placer, self.cycle, job, now)
 
     def predicted(self, job: Job) -> float | None:
         """How long the job is likely to run, as was thought when it got its place, or as is thought now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,17 +18,19 @@ from controller.core.losses import told
 from controller.core.obstacles import due_told, fewer_do, kept_away, lacking, limited, spared_for
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
-from controller.core.shadow import Shadow
 from controller.core.standing import placing, receipt_of
 from controller.core.state import State
 from wire.api import FilterLoss, Points, Why
 from wire.text import counted, duration
 from wire.words import JobState, Reason
 
+if TYPE_CHECKING:
+    from controller.core.cycle import Cycle
+
 EXAMPLES = 3
 
 
-def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
+def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
     """The dominant reason, and for a waiting job the nodes each filter took."""
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _told(state, job, now))
@@ -39,7 +42,7 @@ def explain(state: State, placer: Placer, promise: Shadow | None, job: Job, now:
         return Why(Reason.MOVING, _moving(state, job))
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
-    why = _why_waiting(state, placer, promise, job, now)
+    why = _why_waiting(state, placer, cycle, job, now)
     position = state.queue.ahead(job.id, placing(state, now)) + 1
     if job.wait.doubted:
         why = replace(why, reason=Reason.DEADLINE)
@@ -54,13 +57,13 @@ def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
     return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
 
 
-def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job, now: float) -> Why:
+def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
     if not len(state.nodes):
         return Why(Reason.NO_NODES, "no node has joined yet")
     field = placer.unheeded(job.ask.part)
     if field is not None:
         return Why(Reason.RESOURCES, nobody_heeds(field))
-    limit = limited(state, placer, promise, job, now)
+    limit = limited(state, placer, cycle.promise(now), job, now)
     if limit is not None:
         return Why(*limit)
     shape = placer.shape(job.ask)
@@ -83,7 +86,7 @@ def _why_waiting(state: State, placer: Placer, promise: Shadow | None, job: Job,
         spared = spared_for(state, placer, job, now)
         if spared:
             return Why(Reason.OTHERS_DEADLINE, spared, found, fitting=fitting)
-        return Why(Reason.PRIORITY, _passed_over(state, promise, job, now), found, fitting=fitting)
+        return Why(Reason.PRIORITY, _passed_over(state, cycle, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
     if found:
@@ -160,10 +163,16 @@ def explain_never(placer: Placer, ask: Ask) -> Refusal | None:
     )
 
 
-def _passed_over(state: State, promise: Shadow | None, job: Job, now: float) -> str:
+def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
     """Why a job that would fit is not started."""
-    if promise is None or promise.job == job.id or promise.job not in state.queue:
+    if cycle.foresees(job, now):
         return "fits now: looked at in the next cycle"
+    promised, promise = cycle.plan.promises.get(job.id), cycle.promise(now)
+    if promised is not None:
+        wait = duration(promised.start - now)
+        return f"fits now, but would delay jobs before it: it can start in {wait} at the latest"
+    if promise is None:
+        return "fits now, but nobody passes the first of those that wait"
     first = state.jobs[promise.job].label
     if promise.at == NEVER:
         return f"fits now, but would hold what job {first} before it needs to start at all"

@@ -21,7 +21,7 @@ from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
 from controller.core.notes import notes_of
-from controller.core.plugin import Deadlines
+from controller.core.plugin import Backfill, Deadlines
 from controller.core.records import job_row, node_row, restore
 from controller.core.state import State
 from tests.worlds import PIPELINE as PLAIN
@@ -43,6 +43,7 @@ PIPELINE = replace(
     estimating=Estimating(predicted=True, quantile=0.5, least=1),
 )
 NODES = ("a", "b", "c")
+STARTS_NOW = "fits now: looked at in the next cycle"
 RESTARTS = st.builds(
     Restart,
     when=st.sampled_from(RestartWhen),
@@ -222,6 +223,24 @@ class EngineMachine(RuleBasedStateMachine):
             change = data.draw(st.sampled_from(told))
             world.tell(inputs.Edit(job, "ada", change.changes))
             assert job in {start.job for start in world.tick()}
+        self.agents.obey(world)
+
+    @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]))
+    def explain_foresees_the_next_cycle(self, asked: JobSpec, user: str) -> None:
+        """Of those that come, the one that is told so starts in the next cycle, and no other."""
+        world = self.world
+        world.tick()
+        reply = world.tell(inputs.Submit(replace(asked, hold=False), user)).reply
+        if isinstance(reply, Accepted):
+            job = reply.jobs[0]
+            told = world.why(job)
+            world.tick()
+            starts, started = told.sentence.startswith(STARTS_NOW), bool(world.job(job).attempt)
+            conservative = (
+                self.pipeline.backfill is Backfill.CONSERVATIVE
+            )  # is promised something in that cycle
+            assert started or conservative or not starts, told
+            assert starts or not started or asked.gang.min_nodes is not None, told
         self.agents.obey(world)
 
     @rule(name=st.sampled_from(NODES))

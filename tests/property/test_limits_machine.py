@@ -182,9 +182,11 @@ class LimitsMachine(EngineMachine):
         self.judged = len(self.world.events)
 
     def finish(self) -> None:
-        """Without reservations, and without what was set, everything runs."""
-        for key in [*self.world.state.quotas.edits]:
-            self.world.tell(inputs.UnsetQuota(*key, "root"))
+        """Without reservations, and with every limit that was set lifted, everything runs."""
+        for key in [
+            *self.world.state.quotas.edits
+        ]:  # what was taken under a higher limit must be able to end
+            self.world.tell(inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root"))
         for name in NAMES:
             self.world.tell(inputs.CancelReservation(name, "root"))
         for share in [*self.world.state.shares.hard]:
