@@ -25,6 +25,9 @@ class Asked:
     name: Annotated[str | None, _option("--name", "NAME", "Name of the job.")] = None
     project: Annotated[str | None, _option("--project", "NAME", "Project it counts towards.")] = None
     queue: Annotated[str | None, _option("--queue", "NAME", "Queue it waits in.")] = None
+    profile: Annotated[
+        str | None, _option("--profile", "NAME", "Scheduler it waits for, where there are several.")
+    ] = None
     priority: Annotated[
         str | None,
         _option("--priority", "CLASS", "CRITICAL, HIGH, NORMAL, LOW, BATCH, SCAVENGER, or 0 to 100."),

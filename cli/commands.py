@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "what-if": ("cli.what_if", "Ask who would start sooner or later, before doing it."),
     "nodes": ("cli.nodes", "Show nodes and their GPUs; add, drain and remove them."),
     "gpus": ("cli.gpus", "Show all GPUs: health, use, and who is on them."),
+    "profiles": ("cli.profiles", "Show the schedulers side by side: for which jobs, where, and how."),
     "quota": ("cli.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": ("cli.shares", "Show who may have how much and who had it; change weights."),
     "licences": ("cli.licences", "Show licences: how many there are, and who holds them."),

@@ -40,6 +40,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("preempted", "\n".join(map(_preempted, detail.preemptions))),
         ("moves", "\n".join(map(_moved, detail.moves))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
+        ("profile", job.profile),
         ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
         ("gpu use", _gpu_use(job)),

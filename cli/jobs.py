@@ -93,6 +93,7 @@ def spec_from(command: tuple[str, ...], name: str, given: Layer, environment: Ma
     wishes: dict[str, Any] = {
         "project": _one(given, "project", str),
         "queue": _one(given, "queue", str),
+        "profile": _one(given, "profile", str),
         "priority": _one(given, "priority", units.priority),
         "cpu_milli": _one(given, "cpus", units.cores_milli),
         "memory_mib": _one(given, "memory", units.memory_mib),

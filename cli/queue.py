@@ -37,6 +37,9 @@ def queue(
         list[str], typer.Option("--state", metavar="STATE", help="Only jobs in this state; may be repeated.")
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="Only jobs of this user.")] = "",
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="Only jobs of this profile.")
+    ] = "",
     mine: Mine = False,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
@@ -50,22 +53,22 @@ def queue(
     states = _states(state, everything)
     owner = client.health().user if mine else user
     while True:
-        body = listing(client, states, owner)
+        body = listing(client, states, owner, profile)
         if watch and output in (Format.TABLE, Format.WIDE):
             write(f"{CLEAR}{time.strftime('%H:%M:%S')}  {len(body.jobs)} jobs, every {interval:g} s\n\n")
-        job_table().show(output, body.jobs, body)
+        job_table(profiles=any(job.profile for job in body.jobs)).show(output, body.jobs, body)
         if not watch:
             return 0
         sys.stdout.flush()
         time.sleep(interval)
 
 
-def listing(client: Client, states: Sequence[JobState], user: str) -> JobList:
+def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
     """All pages as one answer."""
-    first = client.jobs(states=states, user=user)
+    first = client.jobs(states=states, user=user, profile=profile)
     if first.next is None:
         return first
-    jobs = (*first.jobs, *pages(client, states, user, after=first.next))
+    jobs = (*first.jobs, *pages(client, states, user, first.next, profile))
     return JobList(jobs, first.seq, first.total)
 
 

@@ -53,12 +53,12 @@ def one(client: Client, word: str) -> JobView:
 
 
 def pages(
-    client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0
+    client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
 ) -> Iterator[JobView]:
     """All jobs by id, page by page."""
     place: int | None = after
     while place is not None:
-        page = client.jobs(states=states, user=user, after=place, limit=PAGE)
+        page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)
         yield from page.jobs
         place = page.next
 

@@ -28,20 +28,24 @@ def one_of(kind: Any, word: str, option: str) -> Any:
 
 
 def choose_policies(
-    chosen: Config, order: str, backfill: str, compare: str, estimate: str = ""
+    chosen: Config, order: str, backfill: str, compare: str, estimate: str = "", profile: str = ""
 ) -> list[Policy]:
     """The policies to run; what is wrong with one is said before any of them runs."""
     from controller.core.plugin import Backfill
     from controller.registry import build_pipeline, installed
-    from controller.sim.run import Policy, name_of, planned_by, policy_of, varied
+    from controller.sim.run import Policy, name_of, planned_by, policy_of, profile_of, varied
 
     if compare and (order or backfill):
         raise Mistake("--compare names whole policies", "Leave --order and --backfill out.")
+    if profile and (order or backfill or compare):
+        raise Mistake("--profile names a whole policy", "Leave --order, --backfill and --compare out.")
     if backfill:
         one_of(Backfill, backfill, "--backfill")
     if order and order not in ("sjf", *installed("order")):
         raise Mistake(f"--order: {order!r} is none of {', '.join(sorted(installed('order')))}")
-    if compare:
+    if profile:
+        policies = [Policy(profile, profile_of(chosen, profile))]
+    elif compare:
         policies = [policy_of(name.strip(), chosen) for name in compare.split(",") if name.strip()]
     else:
         config = varied(chosen, order, backfill)

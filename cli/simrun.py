@@ -30,6 +30,7 @@ EXAMPLES = examples(
     "corral sim run log.swf --nodes 64 --cpus 16 --order shortest --backfill none",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
+    "corral sim run jobs.csv --nodes 16 --gpus 8 --config scheduler.toml --profile training",
 )
 
 
@@ -53,6 +54,7 @@ Order = Annotated[str, _option("--order", "NAME", "fifo, priority, shortest (or 
 Backfill = Annotated[
     str, _option("--backfill", "NAME", "none, easy, easy-sjbf, conservative, aggressive or greedy.")
 ]
+Profile = Annotated[str, _option("--profile", "NAME", "A profile of --config as the only policy.")]
 Compare = Annotated[
     str,
     _option("--compare", "A,B,…", "Several policies: fcfs, sjf, easy, easy-sjbf, conservative, x.toml."),
@@ -101,6 +103,7 @@ def run(
     jobs_csv: JobsCsv = None,
     report: Report = None,
     output: Output = Format.TABLE,
+    profile: Profile = "",
 ) -> int:
     """Run a log of jobs through the scheduler in virtual time, under one policy or several.
 
@@ -108,7 +111,8 @@ def run(
     says it had; else the nodes of the usual scheduler.toml. A job of an SWF log that asks for k
     processors gets them on as few nodes as can hold them, the same number on each, rounded up.
 
-    The policy: --order and --backfill, else what --config or the usual scheduler.toml says.
+    The policy: --order and --backfill, else what --config or the usual scheduler.toml says, with all its
+    profiles side by side; --profile takes one of them for all jobs, on all nodes.
     """
     with refusals():
         from controller.config import load
@@ -122,7 +126,7 @@ def run(
         )
         together = simchoices.one_of(SameSecond, same_second, "--same-second")
         chosen = load(places.find_config(config))
-        policies = simchoices.choose_policies(chosen, order, backfill, compare, estimate)
+        policies = simchoices.choose_policies(chosen, order, backfill, compare, estimate, profile)
         read = read_log(log, skip_bad=skip_bad)
         cluster = simchoices.choose_cluster(
             pool, nodes, gpus, cpus, memory, model

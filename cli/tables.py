@@ -65,8 +65,9 @@ def cores(milli: int) -> str:
     return f"{milli / 1000:g}"
 
 
-def job_table(now: float | None = None) -> Table[JobView]:
-    """Jobs, with times as of `now`."""
+def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobView]:
+    """Jobs, with times as of `now`; with their profiles where there are any."""
+    profile = Column[JobView]("PROFILE", lambda job: job.profile, keep=8, least=6)
     return Table(
         [
             Column("JOB", lambda job: job.label),
@@ -74,6 +75,7 @@ def job_table(now: float | None = None) -> Table[JobView]:
             Column("USER", lambda job: job.user, keep=3, least=6),
             Column("PROJECT", lambda job: job.project, keep=9, least=6, wide=True),
             Column("QUEUE", lambda job: job.queue, keep=8, least=6, wide=True),
+            *([profile] if profiles else []),
             Column("STATE", lambda job: job.state.value, colour=lambda job: _JOB_COLOURS[job.state]),
             Column("PRIORITY", lambda job: priority_name(job.priority), keep=7),
             Column("GPUS", lambda job: gpus_text(job.gpus), keep=2, right=True),

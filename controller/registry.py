@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
@@ -21,11 +21,15 @@ from controller.config import (
     ConfigRefused,
     FairShareSection,
     Key,
+    PreemptionSection,
+    ProfileSection,
+    SchedulerSection,
     Source,
     nearest,
     problem_at,
     problem_of,
 )
+from controller.core.admission import DEFAULT_QUEUE
 from controller.core.estimates import Estimating
 from controller.core.events import Overcommit
 from controller.core.gates import WaitRules
@@ -35,6 +39,7 @@ from controller.core.idling import Idling, Reclaim
 from controller.core.losses import Losses
 from controller.core.outlets import Hook
 from controller.core.plugin import Backfill, Deadlines, Guards, Pipeline, Weighted
+from controller.core.profiles import DEFAULT_PROFILE, Profile
 from controller.core.proposals import RebalanceRules
 from controller.core.quotas import QueueRule, Rules, Unlimited
 from controller.core.ranked import ranked
@@ -61,66 +66,138 @@ ALSO = {"picker": ("corral.placement",)}
 OURS = "controller.plugins."
 """Tested here; plugins from anywhere else are asked at arm's length."""
 
+FIELDS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
+"""Keys whose fields in a pipeline have other names."""
+
 REQUIRED = ("available", "capacity", "gpu")
 """Filters that no configuration may leave out."""
 
 
-def build_pipeline(config: Config) -> Pipeline:
-    """The pipeline that scheduler.toml describes. Raises ConfigRefused with all problems at once."""
-    section, source = config.scheduler, config.source
-    problems: list[ConfigProblem] = []
+class Maker:
+    """Makes what the file asks for, and collects what is wrong with it."""
 
-    def make(kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.watch = Watch()
+        self.hooks: list[Hook] = []
+        self.problems = _check_files(config)
+
+    def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
+        """A plugin, at arm's length if it is not ours; nothing of use if there is a problem with it."""
         try:
-            found = make_plugin(kind, name, options, key, source, files)
+            found = make_plugin(kind, name, options, key, self.config.source, self.config.plugin_files)
         except ConfigRefused as refused:
-            problems.extend(refused.problems)
+            self.problems.extend(refused.problems)
             return None
         if callable(getattr(found, "on_placed", None)):
-            hooks.append(guarded("hook", found, watch))
-        return found if type(found).__module__.startswith(OURS) else guarded(kind, found, watch)
+            self.hooks.append(guarded("hook", found, self.watch))
+        return found if type(found).__module__.startswith(OURS) else guarded(kind, found, self.watch)
 
-    files, watch = config.plugin_files, Watch()
-    hooks: list[Hook] = []
-    here = ("scheduler",)
-    problems += _check_files(config)
+    def policy(self, section: SchedulerSection, said: Container[str], *above: str) -> dict[str, Any]:
+        """What the keys of one table that are `said` there mean for a pipeline."""
+        policy: dict[str, Any] = {
+            "backfill": Backfill(section.backfill),
+            "backfill_delay_s": section.backfill_delay_s,
+            "backfill_depth": section.backfill_depth,
+        }
+        policy = {FIELDS.get(name, name): value for name, value in policy.items() if name in said}
+        if "order" in said or "then" in said:
+            then = section.then
+            second = self.make("order", then.name, then.options, *above, "then") if then else None
+            first = self.make("order", section.order.name, section.order.options, *above, "order")
+            policy["order"] = ranked(first, second)
+        if "filters" in said:
+            self.problems += _check_filters(
+                [each.name for each in section.filters], (*above, "filters"), self.config.source
+            )
+            policy["filters"] = tuple(
+                self.make("filter", each.name, each.options, *above, "filters", index)
+                for index, each in enumerate(section.filters)
+            )
+        if "scorers" in said:
+            policy["scorers"] = tuple(
+                Weighted(self.make("scorer", name, each.options, *above, "scorers", name), each.weight)
+                for name, each in section.scorers.items()
+            )
+        if "picker" in said:
+            policy["picker"] = self.make(
+                "picker", section.picker.name, section.picker.options, *above, "picker"
+            )
+        return policy
+
+    def preemption(self, section: PreemptionSection, said: Container[str], *above: str) -> dict[str, Any]:
+        """The same for a table about preemption."""
+        policy: dict[str, Any] = {"guards": Guards(**section.model_dump(exclude={"strategies"}))}
+        if "strategies" in said:
+            made = tuple(
+                self.make("preemption", each.name, each.options, *above, "preemption", "strategies", index)
+                for index, each in enumerate(section.strategies)
+            )
+            reclaims = self.config.quota.reclaim == "preempt"
+            policy["strategies"] = made + ((ReclaimLent(),) if reclaims else ())
+        return policy
+
+    def profiles(self, pipeline: Pipeline) -> tuple[Profile, ...]:
+        """Those of the file, in its order; behind them the default one, whatever it says there."""
+        sections = self.config.profiles
+        if not sections:
+            return ()
+        if self.config.rebalance.mode != "off":
+            message = "jobs are not moved where several schedulers decide"
+            key = ("rebalance", "mode")
+            self.problems.append(problem_at(self.config.source, key, message, "Leave it out, or [profiles]."))
+        default = sections.get(DEFAULT_PROFILE, ProfileSection())
+        others = {name: each for name, each in sections.items() if name != DEFAULT_PROFILE}
+        return tuple(
+            self._profile(name, each, pipeline) for name, each in {**others, DEFAULT_PROFILE: default}.items()
+        )
+
+    def _profile(self, name: str, section: ProfileSection, pipeline: Pipeline) -> Profile:
+        source, above = self.config.source, ("profiles", name)
+        for kind in ("queues", "projects", "users") if name == DEFAULT_PROFILE else ():
+            if getattr(section, kind):
+                message = "the default profile is for whoever has no other"
+                self.problems.append(problem_at(source, (*above, kind), message, "Leave it out."))
+        known = {*self.config.queues, DEFAULT_QUEUE}
+        for index, queue in enumerate(section.queues if self.config.queues else ()):
+            if queue not in known:
+                message, key = f"there is no queue {queue!r}", (*above, "queues", index)
+                self.problems.append(problem_at(source, key, message, nearest(queue, known)))
+        alone = self.config.of_profile(name)
+        changes = self.policy(alone.scheduler, section.policy, *above)
+        changes |= self.preemption(alone.preemption, section.preemption.said, *above)
+        return Profile(
+            name,
+            replace(pipeline, **changes),
+            tuple(section.queues),
+            tuple(section.projects),
+            tuple(section.users),
+            section.terms,
+        )
+
+
+def build_pipeline(config: Config) -> Pipeline:
+    """The pipeline that scheduler.toml describes. Raises ConfigRefused with all problems at once."""
+    section, maker = config.scheduler, Maker(config)
     rules = Rules()
     try:
-        rules = build_rules(config, watch)
+        rules = build_rules(config, maker.watch)
     except ConfigRefused as refused:
-        problems.extend(refused.problems)
-    second = make("order", section.then.name, section.then.options, *here, "then") if section.then else None
+        maker.problems.extend(refused.problems)
     pipeline = Pipeline(
-        order=ranked(make("order", section.order.name, section.order.options, *here, "order"), second),
-        filters=tuple(
-            make("filter", each.name, each.options, *here, "filters", index)
-            for index, each in enumerate(section.filters)
-        ),
-        scorers=tuple(
-            Weighted(make("scorer", name, each.options, *here, "scorers", name), each.weight)
-            for name, each in section.scorers.items()
-        ),
-        picker=make("picker", section.picker.name, section.picker.options, *here, "picker"),
-        backfill=Backfill(section.backfill),
-        max_delay_s=section.backfill_delay_s,
+        **maker.policy(section, SchedulerSection.model_fields, "scheduler"),
+        **maker.preemption(config.preemption, PreemptionSection.model_fields),
         deadlines=Deadlines(config.backfill.deadlines),
         estimating=Estimating(
             config.backfill.estimate == "predicted", config.backfill.quantile, config.backfill.least_runs
         ),
         sharing=_sharing(config.fair_share),
-        watch=watch,
-        depth=section.backfill_depth,
+        watch=maker.watch,
         losses=Losses(
             OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
         ),
         overcommit=Overcommit(config.overcommit.cpu, config.overcommit.memory),
         rules=rules,
-        strategies=tuple(
-            make("preemption", each.name, each.options, "preemption", "strategies", index)
-            for index, each in enumerate(config.preemption.strategies)
-        )
-        + ((ReclaimLent(),) if config.quota.reclaim == "preempt" else ()),
-        guards=Guards(**config.preemption.model_dump(exclude={"strategies"})),
         waiting=WaitRules(
             cancel_hopeless=section.waiting.hopeless == "cancel",
             data_roots=tuple(section.waiting.data_roots),
@@ -132,17 +209,16 @@ def build_pipeline(config: Config) -> Pipeline:
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
         metrics=tuple(
-            make("metrics", each.name, each.options, "plugins", "metrics", index)
+            maker.make("metrics", each.name, each.options, "plugins", "metrics", index)
             for index, each in enumerate(config.plugins.metrics)
         ),
     )
     for index, each in enumerate(config.plugins.hooks):
-        make("hook", each.name, each.options, "plugins", "hooks", index)
-    pipeline = replace(pipeline, hooks=tuple(hooks))
-    problems += _check_filters([each.name for each in section.filters], source)
-    problems += _check_heeded(config)
-    if problems:
-        raise ConfigRefused(problems)
+        maker.make("hook", each.name, each.options, "plugins", "hooks", index)
+    pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
+    maker.problems += _check_heeded(config)
+    if maker.problems:
+        raise ConfigRefused(maker.problems)
     return pipeline
 
 
@@ -192,8 +268,7 @@ def care_of(config: Config) -> Care:
     return Care(section.check_s, section.check_most_s, section.checks, xids, tuple(section.reset))
 
 
-def _check_filters(names: list[str], source: Source) -> list[ConfigProblem]:
-    key: Key = ("scheduler", "filters")
+def _check_filters(names: list[str], key: Key, source: Source) -> list[ConfigProblem]:
     problems = [
         problem_at(source, (*key, index), f"the filter {name!r} is there twice", "Take one away.")
         for index, name in enumerate(names)

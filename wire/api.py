@@ -207,6 +207,8 @@ class JobView:
     use: Optional[GpuUse] = None
     idle_since: Optional[float] = None
     """Since when its GPUs do nothing, if that is long enough to be told."""
+    profile: str = ""
+    """Who decides when and where it runs; empty on a cluster without profiles."""
 
 
 @dataclass(frozen=True)
@@ -640,6 +642,35 @@ class QuotaList:
 
     quotas: tuple[QuotaView, ...]
     window_s: float
+    seq: int
+
+
+@dataclass(frozen=True)
+class ProfileView:
+    """Who decides for which jobs, on which nodes and how: `policy` as it would stand in scheduler.toml.
+
+    `terms` are what nodes must meet, `nodes` those that do, `shared` the profiles that use some of these.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    projects: tuple[str, ...]
+    users: tuple[str, ...]
+    terms: tuple[str, ...]
+    nodes: tuple[str, ...]
+    gpus: int
+    shared: tuple[str, ...]
+    queued: int
+    running: int
+    policy: Mapping[str, Any]
+    preemption: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ProfileList:
+    """In the order in which they are asked whether a job is theirs; none: one policy is for everybody."""
+
+    profiles: tuple[ProfileView, ...]
     seq: int
 
 

@@ -30,6 +30,8 @@ from wire.api import (
     NodeView,
     PreemptAction,
     Preflight,
+    ProfileList,
+    ProfileView,
     QuotaChange,
     QuotaList,
     QuotaView,
@@ -99,6 +101,7 @@ class Client:
         *,
         states: Iterable[JobState] = (),
         user: str = "",
+        profile: str = "",
         after: int = 0,
         limit: int = 1000,
         history: bool = False,
@@ -109,6 +112,7 @@ class Client:
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
+        query += [("profile", profile)] if profile else []
         query += [("history", 1)] if history else []
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
@@ -216,6 +220,14 @@ class Client:
     def unset_quota(self, scope: str, name: str) -> QuotaView:
         """Let what the configuration states hold again."""
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
+
+    def profiles(self) -> ProfileList:
+        """Who decides for which jobs, on which nodes and how."""
+        return self._get(ProfileList, "/v1/profiles")
+
+    def profile(self, name: str) -> ProfileView:
+        """One of them."""
+        return self._get(ProfileView, f"/v1/profiles/{_quoted(name)}")
 
     def reservations(self) -> ReservationList:
         """All that are to come or on, the next first."""

@@ -24,6 +24,7 @@ class JobSpec:
     a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
     nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
     could first have started. Of the things in `after`, `after_count` have to have happened, or all.
+    A `profile` must be one that is for such jobs; without one the job has the first that is.
     `lease_s` is not for asking: the controller writes down what holds for the job.
     """
 
@@ -31,6 +32,7 @@ class JobSpec:
     name: str = ""
     project: str = "default"
     queue: str = "default"
+    profile: Optional[str] = None
     priority: int = PRIORITIES["NORMAL"]
     cpu_milli: int = 1000
     memory_mib: int = 1024
@@ -122,13 +124,15 @@ def problems(spec: JobSpec) -> list[tuple[str, str]]:
         "command",
         f"must be at most {MAX_COMMAND} characters long",
     )
-    for where, text in (("name", spec.name), ("project", spec.project), ("queue", spec.queue)):
+    names = ("name", spec.name), ("project", spec.project), ("queue", spec.queue)
+    for where, text in (*names, ("profile", spec.profile or "")):
         need(len(text) <= 200, where, "must be at most 200 characters")
     if not storable("".join(text for _, text in _texts(spec))):
         for where, text in _texts(spec):
             need(storable(text), where, "must be Unicode text without NUL")
     need(bool(spec.project), "project", "must not be empty")
     need(bool(spec.queue), "queue", "must not be empty")
+    need(spec.profile != "", "profile", "must not be empty")
     need(
         0 <= spec.priority <= HIGHEST_PRIORITY,
         "priority",
@@ -211,6 +215,7 @@ def storable(text: str) -> bool:
 def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Every text of a spec with the path to it."""
     yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
+    yield from (("profile", spec.profile or ""),)
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
     yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
     yield from (("command", part) for part in spec.command)

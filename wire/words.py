@@ -38,6 +38,7 @@ class Reason(str, enum.Enum):
     SHARE = "share"
     LICENCE = "licence"
     RESERVATION = "reservation"
+    PROMISED = "promised"
     PRIORITY = "priority"
     OTHERS_DEADLINE = "others_deadline"
     STARTING = "starting"

@@ -58,9 +58,14 @@ async def listing(call: Call) -> JobList:
     """Jobs by id: those that live and those that ended lately; all there ever were with history=1."""
     states = frozenset(map(JobState, call.query["state"]))
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
+    profile = call.query["profile"]
 
     def wanted(job: Job) -> bool:
-        return (not states or job.state in states) and (not user or job.user == user)
+        return (
+            (not states or job.state in states)
+            and (not user or job.user == user)
+            and (not profile or job.profile == profile)
+        )
 
     if call.query["history"]:
         return await _history(call, wanted, states, user, after, limit)

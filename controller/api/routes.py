@@ -17,6 +17,7 @@ from controller.api import (
     nodes,
     openapi,
     orders,
+    profiles,
     quotas,
     rebalancing,
     reports,
@@ -51,6 +52,8 @@ from wire.api import (
     NodeView,
     PreemptAction,
     Preflight,
+    ProfileList,
+    ProfileView,
     QuotaChange,
     QuotaList,
     QuotaView,
@@ -94,6 +97,7 @@ ROUTES = (
         query=(
             choice("state", "Only jobs in these states.", tuple(state.value for state in JobState)),
             word("user", "Only jobs of this user."),
+            word("profile", "Only jobs of this profile."),
             AFTER,
             LIMIT,
             flag(
@@ -168,6 +172,8 @@ ROUTES = (
     Route("POST", "/v1/quotas/{scope}/{name}/set", quotas.change, QuotaView, QuotaChange, refuses=(413, 507)),
     Route("POST", "/v1/quotas/{scope}/{name}/unset", quotas.unset, QuotaView, refuses=(404, 507)),
     Route("GET", "/v1/licences", licences.listing, LicenceList),
+    Route("GET", "/v1/profiles", profiles.listing, ProfileList),
+    Route("GET", "/v1/profiles/{profile}", profiles.show, ProfileView, refuses=(404,)),
     Route("GET", "/v1/shares", shares.listing, ShareList),
     Route("POST", "/v1/shares", shares.weigh, ShareList, ShareWeight, refuses=(507,)),
     Route("POST", "/v1/nodes/{node}/marks", nodes.mark, NodeView, NodeMarks, refuses=(404, 422, 507)),

@@ -71,7 +71,8 @@ def _job_placed(facts: Facts) -> str:
     nodes = ", ".join(each["node"] for each in allocations)
     milli = sum(gpu["milli"] for each in allocations for gpu in each["gpus"])
     gpus = f"{gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)} on " if milli else "room on "
-    return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']})"
+    profile = f", profile {facts['profile']}" if facts.get("profile") else ""
+    return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']}{profile})"
 
 
 def _attempt_exited(facts: Facts) -> str:

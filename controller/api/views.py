@@ -33,6 +33,7 @@ def job_view(engine: Engine, job: Job) -> JobView:
         user=job.user,
         project=spec.project,
         queue=spec.queue,
+        profile=job.profile,
         state=job.state,
         reason=reason_of(engine.state, job),
         detail=job.detail,
@@ -84,7 +85,7 @@ def _nodes_asked(engine: Engine, job: Job) -> int:
     """How many nodes the job will take: as few as its GPUs need on this cluster, unless it says."""
     if job.ask.nodes is not None:
         return job.ask.nodes
-    shape = engine.placer.shape(job.ask)
+    shape = engine.schedulers.of(job).placer.shape(job.ask)
     return shape.nodes if shape else 1
 
 

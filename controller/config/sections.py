@@ -13,7 +13,6 @@ from pydantic import (
     Field,
     PrivateAttr,
     field_validator,
-    model_serializer,
     model_validator,
 )
 from pydantic_settings import (
@@ -23,6 +22,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from controller.config.parts import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.profiles import ProfileSection
 from controller.config.source import DELIMITER, PREFIX, Source
 from controller.config.strategies import STRATEGIES, Strategy, filled
 from wire import hosts, places
@@ -70,8 +71,6 @@ def _root(text: str) -> str:
 
 PlainPath = Annotated[str, AfterValidator(_root)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-NodeName = Annotated[str, AfterValidator(hosts.node_name)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _resource(name: str) -> str:
@@ -91,12 +90,6 @@ LicenceName = Annotated[str, AfterValidator(_licence)]
 LicenceCount = Annotated[int, Field(ge=0, le=MOST)]
 Billing = Annotated[float, Field(ge=0, le=1e12)]
 Weight = Annotated[float, Field(gt=0, le=1_000_000)]
-
-
-class Section(BaseModel):
-    """A table: frozen, no unknown keys, no types bent to fit."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ClusterSection(Section):
@@ -133,58 +126,6 @@ class AccessSection(Section):
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"
-
-
-class Plugin(BaseModel):
-    """A plugin by name, or as a table of its name and its options."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    name: Name
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the plugin's fields are set to."""
-        return self.model_extra or {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        if isinstance(value, dict | Plugin):
-            return value
-        if isinstance(value, str):
-            return {"name": value}
-        raise ValueError("must be the name of a plugin, or a table with its name and options")
-
-    @model_serializer
-    def _as_written(self) -> Any:
-        return {"name": self.name, **self.options} if self.options else self.name
-
-
-class WeightedPlugin(BaseModel):
-    """A scorer's weight, or a table of its weight and its options."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    weight: float = Field(ge=0, le=1_000_000)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the plugin's fields are set to."""
-        return self.model_extra or {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_weight(cls, value: Any) -> Any:
-        if isinstance(value, dict | WeightedPlugin):
-            return value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return {"weight": value}
-        raise ValueError("must be a weight, or a table with weight and options")
-
-    @model_serializer
-    def _as_written(self) -> Any:
-        return {"weight": self.weight, **self.options} if self.options else self.weight
 
 
 class FairShareSection(Section):
@@ -510,6 +451,7 @@ class Config(BaseSettings):
     fair_share: FairShareSection = FairShareSection()
     jobs: JobsSection = JobsSection()
     gpus: GpusSection = GpusSection()
+    profiles: dict[Name, ProfileSection] = {}
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)
@@ -539,6 +481,15 @@ class Config(BaseSettings):
         """Relative ones lie beside the configuration file."""
         beside = Path(self._source.name).parent if self._source.name else Path()
         return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
+
+    def of_profile(self, name: str) -> Config:
+        """The same with a profile's policy as the only one."""
+        if name not in self.profiles:
+            return self.model_copy(update={"profiles": {}})
+        said = self.profiles[name]
+        scheduler = self.scheduler.model_copy(update=said.policy)
+        preemption = self.preemption.model_copy(update=said.preemption.said)
+        return self.model_copy(update={"scheduler": scheduler, "preemption": preemption, "profiles": {}})
 
     def spool(self, node: str) -> Path:
         """Where the agent of a local node keeps its attempts and their logs."""

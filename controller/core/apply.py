@@ -87,6 +87,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
         state.accounts.leave(job)
         state.shares.leave(state.tenant(job))
     job.spec, job.from_queue = event.spec, event.from_queue
+    state.sort(job)
     if moves:
         state.accounts.wait(job)
         state.shares.enter(state.tenant(job))
@@ -163,6 +164,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     _move(job, JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
+    job.profile = event.profile
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
     job.board(event.allocations)
     _hold(state, job, event.allocations, event.at)
@@ -400,6 +402,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.seat({})
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
+    state.sort(job)
     job.idle_since = job.idle_until = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)

@@ -136,6 +136,13 @@ class Columns:
         ]
 
 
+def joined(one: Bools | None, other: Bools | None) -> Bools | None:
+    """The rows of either; None: of neither."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
 def _words(model: str) -> str:
     """The name in small letters, each word between blanks."""
     return f" {' '.join(_WORD.findall(model.casefold()))} "

@@ -8,6 +8,7 @@ from itertools import islice, takewhile
 
 from controller.core.allowance import Allowance
 from controller.core.columns import Bools
+from controller.core.common import Common, Pledge
 from controller.core.deadlines import Guarded
 from controller.core.estimates import outlived
 from controller.core.events import (
@@ -33,6 +34,7 @@ from controller.core.shadow import Shadow, cast_shadow, find_beside
 from controller.core.shares import Stopped
 from controller.core.standing import placing
 from controller.core.state import State
+from controller.core.victims import GuardsOf
 from wire.words import Reason
 
 Step = (
@@ -53,19 +55,25 @@ class Cycle:
     cannot start in this one, and only new jobs matter.
     """
 
-    def __init__(self, state: State, placer: Placer) -> None:
+    def __init__(
+        self, state: State, placer: Placer, profile: str = "", guards_of: GuardsOf | None = None
+    ) -> None:
         self.state = state
         self.placer = placer
+        self.profile = profile
+        self.queue = state.queues[profile]
+        self.common: Common | None = None
+        """What it keeps to on nodes that other profiles use as well; None: there are none."""
         self.mode = placer.pipeline.backfill
         self.head: Entry | None = None
         pipeline = placer.pipeline
         self.estimating = pipeline.estimating
-        self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards)
+        self.preemption = Preemption(state, placer, pipeline.strategies, pipeline.guards, guards_of)
         self.allowance = Allowance(state, placer)
-        self.guarded = Guarded(state, placer, self.allowance)
+        self.guarded = Guarded(state, placer, self.allowance, self.queue)
         self.placing: Placing | None = None
         """Where entries stand in this pass, if their order moves."""
-        self.plan = Plan(state, placer, self.lasts)
+        self._alone = Plan(state, placer, self.lasts)
         self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
@@ -82,14 +90,16 @@ class Cycle:
         self.allowance.again_at = other.allowance.again_at
         self.preemption.again_at = other.preemption.again_at
 
-    def run(self, now: float) -> Iterator[Step]:
-        """Yield what is decided one by one; the caller makes each true before asking for the next."""
-        queue = self.state.queue
+    def run(self, now: float, *, late: bool = False) -> Iterator[Step]:
+        """Yield what is decided one by one; the caller makes each true before asking for the next.
+
+        `late`: some run longer than was counted on, and are taken to run on.
+        """
+        queue = self.queue
         self.guarded.begin()
-        late = list(self._outlived(now))
-        yield from late
         yield from self._claimed(now)
-        due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now) | bool(late)
+        due = self.preemption.due(now) | self.allowance.due(now) | self._ripe(now) | late
+        due |= self.common is not None and self.common.due(now)
         due |= self.lifts and bool(self.guarded.urgent(now))
         self._now = now
         fresh = [job for job in dict.fromkeys(queue.fresh) if job in queue]  # one may have come twice
@@ -97,7 +107,7 @@ class Cycle:
         if not len(queue):
             yield from self._grow(now)
             return
-        self.placing = placing(self.state, now)
+        self.placing = placing(self.state, queue, now)
         if self.mode is Backfill.CONSERVATIVE:
             yield from self._make_room(now)
             if due or self._seen != self._sight():
@@ -115,6 +125,8 @@ class Cycle:
             queue.forget_kept_out()
             yield from self._lift_urgent(now)
             yield from self._in_order(now)
+            if self.common is not None:
+                self.common.promise(None if self.mode is Backfill.GREEDY else self.head, now)
             self._seen = self._sight()
             if self.head is not None:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
@@ -147,7 +159,11 @@ class Cycle:
 
     def _grow(self, now: float) -> Iterator[JobGrew]:
         """Nobody waits: elastic jobs get what they miss, those that came first before the others."""
+        if self.common is not None and len(self.state.queue):
+            return
         for job in [self.state.jobs[each] for each in sorted(self.state.elastic)]:
+            if self.state.queue_of(job) is not self.queue:
+                continue
             missing = (job.ask.nodes or 0) - len(job.staying)
             if (
                 missing <= 0
@@ -167,7 +183,7 @@ class Cycle:
                     break
                 free.pop()
 
-    def _outlived(self, now: float) -> Iterator[PredictionOutlived]:
+    def outlived(self, now: float) -> Iterator[PredictionOutlived]:
         """Nobody is promised the room of a job that should be gone and is not."""
         if not self.estimating.predicted:
             return
@@ -189,9 +205,28 @@ class Cycle:
         """What was promised to a waiting job holds no longer: it asks for something else."""
         self.plan.forget(job)
 
-    def promise(self, now: float) -> Shadow | None:
-        """What is promised to the first waiting job; worked out when first asked for."""
-        if not self._cast and self.head is not None and self.head[1] in self.state.queue:
+    @property
+    def plan(self) -> Plan:
+        """Promises with a place: those of conservative backfill, and all on nodes that are shared."""
+        return self._alone if self.common is None else self.common.plan
+
+    def share(self, common: Common | None) -> None:
+        """From now on some of its nodes are used by others as well, or none."""
+        if common is not self.common:
+            self.plan.forget_all()
+            self.common, self.head, self._shadow, self._cast = common, None, None, False
+
+    def promise(self, now: float) -> Pledge | None:
+        """What is promised to the first waiting job."""
+        if self.common is None:
+            return self.shadow(now)
+        return None if self.head is None else self.common.pledge(self.head[1])
+
+    def shadow(self, now: float) -> Shadow | None:
+        """The same where no other profile has a say; worked out when first asked for."""
+        if self.common is not None:
+            return None
+        if not self._cast and self.head is not None and self.head[1] in self.queue:
             self._cast = True
             if self.mode is not Backfill.GREEDY:
                 ask = self.state.jobs[self.head[1]].ask
@@ -204,12 +239,14 @@ class Cycle:
             promised = self.plan.promises.get(job.id)
             return promised is None or promised.start <= now  # else it has not been looked at
         head = self.head
-        if head is None or head[1] not in self.state.queue or head[1] == job.id:
+        if head is None or head[1] not in self.queue or head[1] == job.id:
             return True
-        self.placing = placing(self.state, now)
-        if self.place(self.state.queue.entry(job.id)) < self.place(head):
+        self.placing = placing(self.state, self.queue, now)
+        if self.place(self.queue.entry(job.id)) < self.place(head):
             return True
-        promise, shape = self.promise(now), self.placer.shape(job.ask)
+        if self.common is not None and self.mode is not Backfill.NONE:
+            return self._find(job, self.state.barred(job, now), now) is not None
+        promise, shape = self.shadow(now), self.placer.shape(job.ask)
         if self.mode is Backfill.NONE or shape is None:
             return False
         if promise is None or job.limit <= self.window(promise, now):
@@ -255,8 +292,9 @@ class Cycle:
         if self.state.reservations:
             stirred.update(claims)
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
-        stirred.clear()
-        return found
+        mine = [job for job in found if self.state.queue_of(job) is self.queue]
+        stirred.difference_update(job.id for job in mine)
+        return mine
 
     def room_is_made(self) -> bool:
         """Does somebody start in the next pass in the room that was made for it?"""
@@ -267,13 +305,13 @@ class Cycle:
 
     def _make_room(self, now: float) -> Iterator[Step]:
         """Let the first jobs have others ended, as long as they have to and may."""
-        while len(self.state.queue):
+        while len(self.queue):
             heads = [head for lane in self._allowed(now) if (head := lane.head()) is not None]
             if not heads:
                 return
             _, job = min(heads, key=self.place)
             found = self.state.jobs[job]
-            if self.placer.find(found.ask, self.state.barred(found, now)) is not None:
+            if self._find(found, self.state.barred(found, now), now) is not None:
                 return
             if self._in_part(found, now) is not None:
                 return
@@ -283,7 +321,7 @@ class Cycle:
             yield step
 
     def _nothing_changed(self, fresh: list[int]) -> bool:
-        head, queue, place = self.head, self.state.queue, self.place
+        head, queue, place = self.head, self.queue, self.place
         if (
             head is None
             or head[1] not in queue
@@ -305,15 +343,16 @@ class Cycle:
         """What must be as it was for those who could not start not to be looked at again."""
         state = self.state
         limits = state.quotas.edition, state.shares.edition
-        return state.nodes.gains, state.nodes.layout, state.reservations.edition, *limits
+        promises = 0 if self.common is None else self.common.edition
+        return state.nodes.gains, state.nodes.layout, state.reservations.edition, *limits, promises
 
     def _promised(self, now: float) -> Iterable[Lane]:
         """Lanes in which somebody may break no hard limit, if on fewer nodes."""
         if self.allowance.silent:
-            return self.state.queue
+            return self.queue
         return [
             lane
-            for lane in self.state.queue
+            for lane in self.queue
             if (head := lane.head()) is not None
             and (
                 (over := self.over(lane, head[1], now)) is None
@@ -325,10 +364,10 @@ class Cycle:
     def _allowed(self, now: float) -> Iterable[Lane]:
         """Lanes whose first job breaks no hard limit."""
         if self.allowance.silent:
-            return self.state.queue
+            return self.queue
         return [
             lane
-            for lane in self.state.queue
+            for lane in self.queue
             if (head := lane.head()) is not None and not self.over(lane, head[1], now)
         ]
 
@@ -355,13 +394,13 @@ class Cycle:
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""
-        firsts = [(head, lane) for lane in self.state.queue if (head := lane.head()) is not None]
+        firsts = [(head, lane) for lane in self.queue if (head := lane.head()) is not None]
         lanes = {head[1]: lane for head, lane in firsts}
         heads = [(self.place(head), head) for head, _ in firsts]
         heapq.heapify(heads)
         while heads:
             standing, head = heads[0]
-            if head[1] not in self.state.queue:  # it was lifted
+            if head[1] not in self.queue:  # it was lifted
                 self._pass_over(heads, lanes, lanes.pop(head[1]), head)
                 continue
             if self.placing is not None and (standing := self.placing(head)) > heads[0][0]:
@@ -377,10 +416,10 @@ class Cycle:
                 self._pass_over(heads, lanes, lane, head if goes_on else None)
                 continue
             first = self._whose_turn(head[1], now)
-            place = self.find(self.state.queue.lane(first) or lane, first, now, guarded=self.lifts)
+            place = self.find(self.queue.lane(first) or lane, first, now, guarded=self.lifts)
             step = self._otherwise(first, now) if place is None else self.placed(first, place, now)
             if step is None:
-                self.head = self.state.queue.entry(first)
+                self.head = self.queue.entry(first)
                 return
             yield step
             if first != head[1]:
@@ -391,7 +430,7 @@ class Cycle:
     def _lift_urgent(self, now: float) -> Iterator[JobPlaced]:
         """Those who start now or never come before all others."""
         for job in self.guarded.urgent(now) if self.lifts else ():
-            lane = self.state.queue.lane(job)
+            lane = self.queue.lane(job)
             if lane is None or (not self.allowance.silent and self.over(lane, job, now) is not None):
                 continue
             place = self.find(lane, job, now, guarded=True)
@@ -443,15 +482,28 @@ class Cycle:
             self._ripe_at = min(self._ripe_at, ripe_at)
             return None
         most = self.allowance.nodes_within(job, now)
-        return self.placer.find_fewer(job.ask, self.state.barred(job, now), most) if most else None
+        if not most:
+            return None
+        barred = self.state.barred(job, now)
+        if self.common is not None:
+            return self.common.find(job, barred, now, most)
+        return self.placer.find_fewer(job.ask, barred, most)
 
     def _plan_room(self, job: Job, now: float) -> PreemptionPlanned | None:
-        return self.preemption.plan(job, now) if self.placer.pipeline.strategies else None
+        if not self.placer.pipeline.strategies:
+            return None
+        return self.preemption.plan(job, now, self.promised_elsewhere(job, now))
+
+    def promised_elsewhere(self, job: Job, now: float) -> Bools | None:
+        """Nodes on which a job that others make room for might be in the way of a promise."""
+        if self.common is None:
+            return None
+        return self.common.pinned(job, now + self.placer.pipeline.guards.grace_s + job.span, now)
 
     def _hopeful(self) -> Iterator[Lane]:
         """Classes of which one job at least may fit somewhere now."""
         gains, most = self.state.nodes.gains, self.state.nodes.most
-        for lane in self.state.queue:
+        for lane in self.queue:
             ask = lane.ask
             if lane.hope.blocked_at == gains:
                 continue
@@ -492,13 +544,17 @@ class Cycle:
         job = self.state.jobs[number]
         barred = self.state.barred(job, now)
         reserved = barred is not None and self.placer.find(job.ask, barred) is None
-        self.state.queue.kept_out[number] = Reason.RESERVATION if reserved else Reason.OTHERS_DEADLINE
+        spared = self.guards and self.placer.find(job.ask, self.barred(number, now)) is None
+        why = Reason.OTHERS_DEADLINE if spared else Reason.PROMISED
+        self.queue.kept_out[number] = Reason.RESERVATION if reserved else why
 
     def find(self, lane: Lane, job: int, now: float, *, guarded: bool = False) -> Place | None:
         """A place for a job of a class; if it lacks room or licences it is blocked until some come free."""
-        barred = self.barred(job, now) if guarded else self.state.barred(self.state.jobs[job], now)
-        place = self.placer.find(lane.ask, barred)
-        if place is None and barred is not None and self.placer.fits(lane.ask):
+        found = self.state.jobs[job]
+        barred = self.barred(job, now) if guarded else self.state.barred(found, now)
+        place = self._find(found, barred, now)
+        kept = barred is not None or self.common is not None
+        if place is None and kept and self.placer.fits(lane.ask):
             self.keep_out(job, now)
         elif place is None:
             lane.hope.block(self.state.nodes.gains)
@@ -507,11 +563,20 @@ class Cycle:
             return None
         return place
 
+    def _find(self, job: Job, barred: Bools | None, now: float) -> Place | None:
+        """A place for the job on nodes that are not barred, and promised to nobody else."""
+        if self.common is None:
+            return self.placer.find(job.ask, barred)
+        return self.common.find(job, barred, now)
+
     def placed(self, number: int, place: Place, now: float) -> JobPlaced:
         """The fact, with how long the job is likely to run."""
+        if self.common is not None:
+            self.common.plan.forget(number)
         job = self.state.jobs[number]
         if self.guards and (shape := self.placer.shape(job.ask)) is not None:
             self.guarded.take(job, shape, place, now)
         predicted = self.state.estimates.predict(job, self.estimating)
         planned = predicted if self.estimating.predicted else None
-        return JobPlaced(number, now, job.attempt + 1, place.allocations, place.quality, predicted, planned)
+        attempt, profile = job.attempt + 1, self.profile
+        return JobPlaced(number, now, attempt, place.allocations, place.quality, predicted, planned, profile)

@@ -12,6 +12,7 @@ from controller.core.columns import Bools
 from controller.core.events import DeadlineDoubted
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Place, Placer, Shape
+from controller.core.queue import Queue
 from controller.core.shadow import Shadow
 from controller.core.state import State
 
@@ -28,8 +29,9 @@ class Guarded:
     not enough for all of them, those that have to start first come first.
     """
 
-    def __init__(self, state: State, placer: Placer, allowance: Allowance) -> None:
+    def __init__(self, state: State, placer: Placer, allowance: Allowance, queue: Queue) -> None:
         self._state = state
+        self._queue = queue
         self._allowance = allowance
         self._placer = placer
         self._made: list[Shadow] | None = None
@@ -42,24 +44,24 @@ class Guarded:
 
     def urgent(self, now: float) -> list[int]:
         """Those that start now or never, the first first."""
-        dated = self._state.queue.dated
+        dated = self._queue.dated
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
         """When the next of them starts then or never."""
-        dated = self._state.queue.dated
+        dated = self._queue.dated
         at = bisect_right(dated, (now + MARGIN_S, np.inf))
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[Shadow]:
         """The promises that a job breaks if it takes their room: it runs then, and has more time itself."""
-        if not self._state.queue.dated:
+        if not self._queue.dated:
             return []
         latest = job.latest_start, job.id
         return [
             each
             for each in self._promises(now)
-            if now + job.limit > each.at and latest > (each.at, each.job) and each.job in self._state.queue
+            if now + job.limit > each.at and latest > (each.at, each.job) and each.job in self._queue
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
@@ -87,7 +89,7 @@ class Guarded:
 
     def warnings(self, now: float) -> Iterator[DeadlineDoubted]:
         """Those whose deadline could be met when they were looked at last and cannot now; or it can again."""
-        if self._state.queue.dated:
+        if self._queue.dated:
             self._promises(now)
             for number, doubted in self._doubted.items():
                 job = self._state.jobs[number]
@@ -98,7 +100,7 @@ class Guarded:
         if self._made is None:
             self._made = []
             self._doubted = {}
-            for latest, number in self._state.queue.dated[:MOST]:
+            for latest, number in self._queue.dated[:MOST]:
                 job = self._state.jobs[number]
                 if self._allowance.over(job, now) is not None:
                     continue  # whatever room there is, it may not have it

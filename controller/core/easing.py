@@ -104,13 +104,13 @@ class Trial:
         """Would it fit, and break no quota? Without that, nobody need try whether it gets its turn."""
         if problems(spec):
             return False
-        state, cycle = self.ahead.state, self.ahead.cycle
+        state, cycle = self.ahead.state, self.ahead.schedulers.of(self._job)
         ask = state.ask(relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec)
         changed_job = replace(self._job, spec=spec, ask=ask)
         if cycle.allowance.over(changed_job, self._now) is not None or state.licences.short(ask.licences):
             return False
         barred = state.barred(changed_job, self._now)
-        placer = self.ahead.placer
+        placer = cycle.placer
         return placer.find(ask, barred) is not None or placer.find_fewer(ask, barred) is not None
 
     def starts(self, spec: JobSpec) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.core import events, gangs, inputs, losses, moving, reserving
+from controller.core import events, gangs, inputs, losses, moving, profiles, reserving
 from controller.core.admission import added_labels, admit, over_quota, wrong_tenant
 from controller.core.apply import apply
-from controller.core.cycle import Cycle
 from controller.core.doctor import Doctor
 from controller.core.edits import changed, edited, labels_of_queue
 from controller.core.effects import Effect, SendToNode, SendToNodes, StartAttempt
@@ -34,6 +33,7 @@ from controller.core.rebalancing import Rebalancing
 from controller.core.requests import Ask, relaxed
 from controller.core.restarts import restarted
 from controller.core.saving import saved
+from controller.core.schedulers import Schedulers
 from controller.core.shares import share_problem
 from controller.core.state import State
 from wire.api import Why
@@ -64,9 +64,11 @@ class Engine:
     def __init__(self, pipeline: Pipeline, state: State) -> None:
         self.pipeline = pipeline
         self.state = state
+        state.divide(pipeline.profiles)
         state.adopt(pipeline.rules)
-        self.placer = Placer(state.nodes, pipeline)
-        self.cycle = Cycle(state, self.placer)
+        self.schedulers = Schedulers(state, pipeline)
+        self.cycle = self.schedulers.last
+        self.placer = self.cycle.placer
         self._events: list[Event] = []
         self._effects: list[Effect] = []
         self.doctor = Doctor(state, pipeline.care, self._record, self._order)
@@ -88,7 +90,8 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         """Why the job is where it is."""
-        return explain(self.state, self.placer, self.cycle, job, now)
+        cycle = self.schedulers.of(job)
+        return explain(self.state, cycle.placer, cycle, job, now)
 
     def predicted(self, job: Job) -> float | None:
         """How long the job is likely to run, as was thought when it got its place, or as is thought now."""
@@ -98,10 +101,10 @@ class Engine:
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
-        if self.pipeline.strategies and isinstance(event, _STIRRING):
-            self.cycle.preemption.stir(event.job)
+        if isinstance(event, _STIRRING):
+            self.schedulers.stir(event.job)
         if isinstance(event, events.JobRelaxed):
-            self.cycle.forget(event.job)
+            self.schedulers.forget(event.job)
         self._events.append(event)
         self.keeper.notice(event)
 
@@ -123,14 +126,17 @@ class Engine:
         spec = admit(self.pipeline.rules, given.spec, given.user)
         from_queue = () if isinstance(spec, Refusal) else added_labels(given.spec, spec)
         if not isinstance(spec, Refusal):
+            spec = profiles.refuse(self.state.profiles, spec, given.user) or spec
+        if not isinstance(spec, Refusal):
             spec = losses.with_lease(self.pipeline.losses, spec)
         admitted = spec if isinstance(spec, Refusal) else self.keeper.admit(spec, given.known, now)
         if isinstance(admitted, Refusal):
             return admitted
         spec = admitted.spec
         ask, indices = self.state.ask(spec), array_indices(spec.array) if spec.array is not None else [None]
-        refusal = self._never(spec, ask, from_queue) or over_quota(
-            self.state.quotas, self.placer, spec, ask, given.user, len(indices), now
+        placer = self._placer_for(spec, given.user)
+        refusal = self._never(placer, spec, ask, from_queue) or over_quota(
+            self.state.quotas, placer, spec, ask, given.user, len(indices), now
         )
         if refusal is not None:
             return refusal
@@ -146,14 +152,18 @@ class Engine:
             )
         return Accepted(tuple(range(first, first + len(indices))))
 
-    def _never(self, spec: JobSpec, ask: Ask, from_queue: tuple[str, ...]) -> Refusal | None:
+    def _placer_for(self, spec: JobSpec, user: str) -> Placer:
+        """That of the profile which the job has, or will have."""
+        return self.schedulers.named(profiles.profile_of(self.state.profiles, spec, user)).placer
+
+    def _never(self, placer: Placer, spec: JobSpec, ask: Ask, from_queue: tuple[str, ...]) -> Refusal | None:
         """Why it could never start, not even when it does without what it can do without."""
         lacking = unobtainable(self.state.licences.total, ask.licences)
         if lacking is not None:
             return lacking
-        refusal = explain_never(self.placer, ask)
+        refusal = explain_never(placer, ask)
         if refusal is not None and spec.relax:
-            return explain_never(self.placer, self.state.ask(relaxed(spec, from_queue)))
+            return explain_never(placer, self.state.ask(relaxed(spec, from_queue)))
         return refusal
 
     def _cancel(self, given: inputs.Cancel, now: float) -> Reply:
@@ -183,7 +193,7 @@ class Engine:
             why = "member_failed"
         elif job.stopping is Reason.PREEMPTED:
             why = PREEMPTED
-            grace = max(grace, self.pipeline.guards.grace_s)
+            grace = max(grace, self.schedulers.guards_of(job).grace_s)
             saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         elif job.stopping in (Reason.EVICTED, Reason.IDLE):
             why, saving = job.stopping.value, job.spec.checkpoint_s if job.spec.saves else 0.0
@@ -199,14 +209,14 @@ class Engine:
             return Refusal("conflict", f"job {job.label} is being stopped already", "job")
         if given.hold:
             self._record(events.JobHeld(job.id, now, given.by))
-        self._stop(job, Reason.PREEMPTED, given.by, now, now + self.cycle.preemption.grace(job))
+        self._stop(job, Reason.PREEMPTED, given.by, now, now + self.schedulers.of(job).preemption.grace(job))
         return Accepted((job.id,))
 
     def _unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
         """Keep nothing for the job there any more; who was moved to a node that is lost may go back."""
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)
-            for event in moving.undone(self.state, self.placer, job, why, now, back=back):
+            for event in moving.undone(self.state, self.schedulers.of(job).placer, job, why, now, back=back):
                 self._record(event)
         elif job.claim:
             self._record(events.PreemptionDropped(job.id, now, why))
@@ -221,6 +231,8 @@ class Engine:
         if isinstance(asked, Refusal):
             return asked
         spec = admit(self.pipeline.rules, asked, job.user)
+        if not isinstance(spec, Refusal) and profiles.moves(job.spec, spec):
+            spec = profiles.refuse(self.state.profiles, spec, job.user) or spec
         if isinstance(spec, Refusal):
             return spec
         from_queue = labels_of_queue(job, given.changes, asked, spec)
@@ -233,15 +245,17 @@ class Engine:
         if not fields:
             return Accepted((job.id,))
         moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
-        if moves or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
-            refusal = self._never(spec, ask, from_queue) or over_quota(
-                self.state.quotas, self.placer, spec, ask, job.user, moves, now, job.spec
+        other = spec.profile != job.spec.profile
+        if moves or other or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
+            placer = self._placer_for(spec, job.user)
+            refusal = self._never(placer, spec, ask, from_queue) or over_quota(
+                self.state.quotas, placer, spec, ask, job.user, moves, now, job.spec
             )
             if refusal is not None:
                 return refusal
         if job.state is JobState.QUEUED:
             self._unclaim(job, f"a change by {given.by}", now)
-            self.cycle.forget(job.id)
+            self.schedulers.forget(job.id)
         gates, met, lost = admitted.gates, admitted.met, admitted.lost
         self._record(events.JobEdited(job.id, now, spec, given.by, fields, gates, met, lost, from_queue))
         return Accepted((job.id,))
@@ -518,7 +532,9 @@ class Engine:
             self._record(again or idled or restarted(job, outcome) or outcome)
         if job.move is not None and job.attempt > job.move.attempt:
             why = job.detail or job.reason.value.replace("_", " ")
-            for event in moving.undone(self.state, self.placer, job, why, now, back=not job.held):
+            for event in moving.undone(
+                self.state, self.schedulers.of(job).placer, job, why, now, back=not job.held
+            ):
                 self._record(event)
 
     def _gpu_reported(self, given: inputs.GpuReported, now: float) -> Reply:
@@ -619,15 +635,19 @@ class Engine:
         """Who would have to end for a waiting job to start now, and whether they will be in its turn."""
         if self.state.licences.short(job.ask.licences):
             return None, False
-        plan = self.cycle.preemption.plan(job, now) if self.pipeline.strategies else None
+        cycle = self.schedulers.of(job)
+        elsewhere, plan = cycle.promised_elsewhere(job, now), None
+        if cycle.placer.pipeline.strategies:
+            plan = cycle.preemption.plan(job, now, elsewhere)
         if plan is not None:
             return plan, True
-        return Preemption(self.state, self.placer, (NotAbove(),), UNGUARDED).plan(job, now), False
+        anybody = Preemption(self.state, cycle.placer, (NotAbove(),), UNGUARDED)
+        return anybody.plan(job, now, elsewhere), False
 
     @property
     def next_at(self) -> float:
         """When the next cycle is needed although nothing happens."""
-        return min(self.keeper.next_at, self.state.reservations.next_at, self.cycle.again_at)
+        return min(self.keeper.next_at, self.state.reservations.next_at, self.schedulers.again_at)
 
     def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
         by = f"job {job.label}"
@@ -644,7 +664,7 @@ class Engine:
 
     def _send_leave(self, job: Job, node: str) -> None:
         """What an elastic job runs on the node ends; the rest goes on."""
-        grace = max(job.spec.grace_s, self.pipeline.guards.grace_s)
+        grace = max(job.spec.grace_s, self.schedulers.guards_of(job).grace_s)
         saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
 
@@ -665,7 +685,7 @@ class Engine:
         return Accepted()
 
     def _start_what_fits(self, now: float) -> None:
-        for step in self.cycle.run(now):
+        for step in self.schedulers.run(now):
             self._record(step)
             job = self.state.jobs[step.job]
             if isinstance(step, events.JobPlaced):

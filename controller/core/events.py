@@ -163,6 +163,8 @@ class JobPlaced(JobEvent):
     """How long it is likely to run, by what is known of its like."""
     planned_s: float | None = None
     """How long plans count on it; None: as long as it may run."""
+    profile: str = ""
+    """Whose decision it was; empty on a cluster without profiles."""
 
 
 @dataclass(frozen=True, slots=True)

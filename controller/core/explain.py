@@ -15,7 +15,15 @@ from controller.core.inputs import Refusal
 from controller.core.jobs import NEVER, Job
 from controller.core.keeper import kept_out, waited_for
 from controller.core.losses import told
-from controller.core.obstacles import due_told, fewer_do, kept_away, lacking, limited, spared_for
+from controller.core.obstacles import (
+    due_told,
+    fewer_do,
+    kept_away,
+    lacking,
+    limited,
+    promised_to_others,
+    spared_for,
+)
 from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.standing import placing, receipt_of
@@ -43,7 +51,8 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, cycle, job, now)
-    position = state.queue.ahead(job.id, placing(state, now)) + 1
+    queue = state.queue_of(job)
+    position = queue.ahead(job.id, placing(state, queue, now)) + 1
     if job.wait.doubted:
         why = replace(why, reason=Reason.DEADLINE)
     due = due_told(state, placer, job, now)
@@ -86,6 +95,10 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
         spared = spared_for(state, placer, job, now)
         if spared:
             return Why(Reason.OTHERS_DEADLINE, spared, found, fitting=fitting)
+        common = cycle.common
+        promised = "" if common is None else promised_to_others(state, placer, common, job, now)
+        if promised:
+            return Why(Reason.PROMISED, promised, found, fitting=fitting)
         return Why(Reason.PRIORITY, _passed_over(state, cycle, job, now), found, fitting=fitting)
     wanted = f"{counted(need, 'node')} with {part}"
     sentence = f"needs {wanted}; {fitting} of {len(state.nodes)} can give that now"
@@ -105,12 +118,13 @@ def reason_of(state: State, job: Job) -> Reason:
         return job.wait.gates[0]
     if not len(state.nodes):
         return Reason.NO_NODES
-    if job.id in state.queue.fresh:
+    queue = state.queue_of(job)
+    if job.id in queue.fresh:
         return job.reason
     if job.wait.doubted:
         return Reason.DEADLINE
-    lane = state.queue.lane(job.id)
-    found = lane.kept_out if lane is not None and lane.kept_out else state.queue.kept_out.get(job.id)
+    lane = queue.lane(job.id)
+    found = lane.kept_out if lane is not None and lane.kept_out else queue.kept_out.get(job.id)
     if found is not None:
         return found
     blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains

@@ -61,7 +61,7 @@ def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
     state.preempted_at = list(source.preempted_at)
     ahead = Engine(rules, state)
     if pipeline is None:
-        ahead.cycle.resume(engine.cycle)
+        ahead.schedulers.resume(engine.schedulers)
     else:
         for node in state.nodes.rows:
             if node.boot_id:
@@ -119,8 +119,7 @@ def forecast(
             return Forecast(starts, decisions, True, tuple(plans))
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
-        cycle = ahead.cycle
-        due = min(ahead.keeper.next_at, cycle.allowance.again_at, cycle.preemption.again_at)
+        due = min(ahead.keeper.next_at, ahead.schedulers.rests_until)
         vain += not (ends or due < NEVER)  # only reservations come and go, for ever
         if following == NEVER or vain > 2 * TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))

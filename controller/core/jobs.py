@@ -92,6 +92,8 @@ class Job:
     from_queue: tuple[str, ...] = ()
     """Labels in its selector that its queue has put there: they go when it goes to another."""
     wait: Wait = FRESH
+    profile: str = ""
+    """Who decides, or has decided, when and where it runs; empty on a cluster without profiles."""
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0

@@ -72,7 +72,7 @@ class Movers:
     def search(self, now: float) -> Search:
         """Finds who has to move for somebody who waits, those that lose least."""
         if self._search is None:
-            self._search = Search(self.state, self.placer, self, self._guards)
+            self._search = Search(self.state, self.placer, self, lambda _: self._guards)
             self._search.sync((), now)
         return self._search
 

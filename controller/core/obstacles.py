@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.core.allowance import Allowance
+from controller.core.common import Common, Pledge
 from controller.core.deadlines import Guarded, promised
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
@@ -12,7 +13,7 @@ from controller.core.licences import Lack, holds
 from controller.core.placement import Placer
 from controller.core.plugin import Deadlines
 from controller.core.requests import Part
-from controller.core.shadow import Shadow, cast_shadow
+from controller.core.shadow import cast_shadow
 from controller.core.shares import Stopped
 from controller.core.state import State
 from wire.text import counted, duration, plain
@@ -23,7 +24,7 @@ HOLDERS = 8
 
 
 def limited(
-    state: State, placer: Placer, promise: Shadow | None, job: Job, now: float
+    state: State, placer: Placer, promise: Pledge | None, job: Job, now: float
 ) -> tuple[Reason, str] | None:
     """Which quota or share keeps a job from starting, and what is said of it; None if none does."""
     allowance = Allowance(state, placer)
@@ -123,7 +124,10 @@ def spared_for(state: State, placer: Placer, job: Job, now: float) -> str:
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is Deadlines.NONE or shape is None:
         return ""
-    guarded, barred = Guarded(state, placer, Allowance(state, placer)), state.barred(job, now)
+    guarded, barred = (
+        Guarded(state, placer, Allowance(state, placer), state.queue_of(job)),
+        state.barred(job, now),
+    )
     against = guarded.against(job, now)
     if not against or placer.find(job.ask, guarded.kept_from(job, shape, barred, now)) is not None:
         return ""
@@ -143,3 +147,26 @@ def due_told(state: State, placer: Placer, job: Job, now: float) -> list[str]:
     if free is None or free.at == NEVER:
         return [f"{told}, and what runs there may run for ever"]
     return [f"{told}, and room for it may come free only in {duration(free.at - now)}"]
+
+
+def promised_to_others(state: State, placer: Placer, common: Common, job: Job, now: float) -> str:
+    """To which job of another profile the nodes are promised that this one fits on; empty if to none."""
+    barred, shape = common.in_the_way(job, now), placer.shape(job.ask)
+    if common.keeps_licences(job, now):
+        return "there are licences enough now, but not for so long: they are promised to others"
+    if barred is None or shape is None:
+        return ""
+    fits = placer.ranking(shape.part).fits
+    left = int(np.count_nonzero(fits & ~barred))
+    to = [each for row in np.flatnonzero(fits & barred) for each in common.promised(int(row), job)]
+    others = [each for each in sorted(to) if state.jobs[each[1]].profile != job.profile]
+    if left >= shape.nodes or not others:
+        return ""
+    at, number = others[0]
+    other = state.jobs[number]
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    return (
+        f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not promised: "
+        f"the job {limit}, and job {other.label} of profile {plain(other.profile)} "
+        f"starts there in {duration(max(0.0, at - now))} at the latest"
+    )

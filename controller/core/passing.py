@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 class Walk:
     """Goes through the waiting jobs of one class, and starts those that may pass."""
 
-    __slots__ = ("_cycle", "_entries", "_entry", "_gains", "_lane", "_long", "_now", "_shape", "_too_long")
+    __slots__ = (
+        "_cycle",
+        "_entries",
+        "_entry",
+        "_gains",
+        "_lane",
+        "_long",
+        "_longest",
+        "_now",
+        "_shape",
+        "_too_long",
+    )
 
     def __init__(self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float) -> None:
         self._cycle = cycle
@@ -29,6 +40,8 @@ class Walk:
         self._entry: Entry = ((), 0)
         self._long = False
         self._too_long = False
+        self._longest: float | None = None
+        """Whoever runs so long is in the way of a promise of another profile."""
         if cycle.mode is Backfill.EASY_SJBF:
             entries = sorted(entries, key=self._by_limit)
         self._entries: Iterator[Entry] = iter(entries)
@@ -57,8 +70,11 @@ class Walk:
             if entry[1] == first:
                 continue
             if window is None:
-                window = cycle.window(cycle.promise(self._now), self._now)
-            self._long = cycle.lasts(jobs[entry[1]]) > window
+                window = cycle.window(cycle.shadow(self._now), self._now)
+            lasts = cycle.lasts(jobs[entry[1]])
+            if self._longest is not None and lasts >= self._longest:
+                continue
+            self._long = lasts > window
             if not (self._long and self._too_long):
                 self._entry = entry
                 return self.key()
@@ -86,12 +102,14 @@ class Walk:
     def place(self) -> JobPlaced | None:
         """Start the current job, unless it finds no place or would break the promise."""
         cycle, shape = self._cycle, self._shape
-        promise = cycle.promise(self._now)
+        promise = cycle.shadow(self._now)
         if not cycle.allowance.silent and self._over():
             return None
         wanted = self._lane.ask.licences
         if promise is None or not self._long or cycle.state.licences.short(wanted):
             place = cycle.find(self._lane, self._entry[1], self._now, guarded=cycle.guards)
+            if place is None and cycle.common is not None and not cycle.state.reservations:
+                self._longest = cycle.lasts(cycle.state.jobs[self._entry[1]])
         elif shape is None or not promise.lends(wanted):
             place, self._too_long = None, True
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from wire.gpuwish import Topology
 
 NO = -np.inf
 CLASSES_KEPT = 4_096
+EVERYTHING: Mapping[int, Room] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,10 +381,10 @@ class Placer:
         gpus, numa = choice.gpus, choice.numa
         return Allocation(node.name, part.cpu_milli, part.memory_mib, gpus, numa, part.scratch_mib), choice
 
-    def settle(self, shape: Shape, rows: list[int]) -> Place:
-        """The whole placement on these rows."""
+    def settle(self, shape: Shape, rows: list[int], rooms: Mapping[int, Room] = EVERYTHING) -> Place:
+        """The whole placement on these rows; by row the room to take it from, where not all there is."""
         nodes = self.nodes.rows
-        chosen = [self.allocate(shape.part, nodes[row]) for row in rows]
+        chosen = [self.allocate(shape.part, nodes[row], rooms.get(row)) for row in rows]
         return Place(
             tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
         )

@@ -23,6 +23,7 @@ from controller.core.watch import Watch
 
 if TYPE_CHECKING:
     from controller.core.jobs import Job
+    from controller.core.profiles import Profile
 
 
 class Filter(Protocol):
@@ -146,7 +147,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The plugins of one profile, in the order they are asked."""
+    """The plugins of one policy, in the order they are asked."""
 
     order: Order
     filters: tuple[Filter, ...]
@@ -182,3 +183,5 @@ class Pipeline:
     """Who gives figures to whoever watches the controller."""
     hooks: tuple[Hook, ...] = ()
     """Who hears of placements."""
+    profiles: tuple[Profile, ...] = ()
+    """Who decides instead, for whom and where; the last is for everybody. Without any it is this alone."""

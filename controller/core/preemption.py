@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import ABSENT, Bools
+from controller.core.columns import ABSENT, Bools, joined
 from controller.core.dues import Dues, Ground, Settling
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.gpus import quality_of
@@ -22,7 +22,7 @@ from controller.core.plugin import Guards, Strategy
 from controller.core.requests import Part
 from controller.core.room import Room, room_of
 from controller.core.state import State
-from controller.core.victims import Offers, Victims
+from controller.core.victims import GuardsOf, Offers, Victims
 
 CLASSES_KEPT = 256
 MOST_NODES = 64
@@ -68,14 +68,22 @@ class Freed:
 class Preemption:
     """Finds the victims that lose least. Holds nothing that could not be worked out again from the state."""
 
-    def __init__(self, state: State, placer: Placer, strategies: Iterable[Strategy], guards: Guards) -> None:
+    def __init__(
+        self,
+        state: State,
+        placer: Placer,
+        strategies: Iterable[Strategy],
+        guards: Guards,
+        guards_of: GuardsOf | None = None,
+    ) -> None:
         self.again_at = NEVER
         """When a job that found nobody may find somebody, if nothing but time passes."""
         self._state = state
         self._placer = placer
         self._guards = guards
+        self._guards_of = guards_of or (lambda _: guards)
         self._stirred: set[int] = set()
-        self._searches = [Search(state, placer, each, guards) for each in strategies]
+        self._searches = [Search(state, placer, each, self._guards_of) for each in strategies]
 
     def stir(self, job: int) -> None:
         """A running job would now lose more or less than it did."""
@@ -88,8 +96,11 @@ class Preemption:
             self.again_at = NEVER
         return due
 
-    def plan(self, job: Job, now: float) -> PreemptionPlanned | None:
-        """What to end so that the job starts there; None: nothing that may be ended is enough."""
+    def plan(self, job: Job, now: float, elsewhere: Bools | None = None) -> PreemptionPlanned | None:
+        """What to end so that the job starts there; None: nothing that may be ended is enough.
+
+        Nodes that are `elsewhere` promised to others are left alone.
+        """
         self.again_at = NEVER
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -97,11 +108,10 @@ class Preemption:
         stirred, self._stirred = self._stirred, set()
         for search in self._searches:
             search.sync(stirred, now)
-        barred = self._state.barred(job, now, self._guards.grace_s)
+        barred = joined(elsewhere, self._state.barred(job, now, self._guards.grace_s))
         if shape.part.social:
             nodes = self._state.nodes
-            unsuited = ~nodes.company.keep(shape.part, nodes.columns)
-            barred = unsuited if barred is None else barred | unsuited
+            barred = joined(barred, ~nodes.company.keep(shape.part, nodes.columns))
         for search in self._searches:
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
@@ -134,7 +144,7 @@ class Preemption:
 
     def grace(self, job: Job) -> float:
         """How long a victim may take to go."""
-        return grace_of(job, self._guards)
+        return grace_of(job, self._guards_of(job))
 
     def broken(self, job: Job) -> str:
         """Why what is kept for the job is of no use any more; empty while it is."""
@@ -166,11 +176,11 @@ def grace_of(job: Job, guards: Guards) -> float:
 class Search:
     """The victims that one strategy allows."""
 
-    def __init__(self, state: State, placer: Placer, strategy: Strategy, guards: Guards) -> None:
+    def __init__(self, state: State, placer: Placer, strategy: Strategy, guards_of: GuardsOf) -> None:
         self.strategy = strategy
         self._state = state
         self._placer = placer
-        self._victims = Victims(state, strategy, guards)
+        self._victims = Victims(state, strategy, guards_of)
         self._offers: dict[tuple[Part, float], Offers] = {}
 
     def sync(self, stirred: Collection[int], now: float) -> None:

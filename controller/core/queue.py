@@ -5,9 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from controller.core.requests import Ask
 from wire.words import Reason
+
+if TYPE_CHECKING:
+    from controller.core.plugin import Order
+    from controller.core.standing import Moving
 
 NO_END = float("inf")
 Rank = tuple[float, ...]
@@ -102,9 +107,12 @@ class Lane:
 
 
 class Queue:
-    """All lanes; a job is in at most one."""
+    """All lanes of one order; a job is in at most one."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order, moving: Moving | None = None) -> None:
+        self.order = order
+        self.moving = moving
+        """The order, if places in it change while jobs wait."""
         self.lanes: dict[tuple[Ask, Group], Lane] = {}
         self.fresh: list[int] = []
         """Jobs that came since the last cycle looked: when nothing else changed, only they matter."""

@@ -103,7 +103,7 @@ class Rebalancing:
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
         """The first that cannot start, and of each class the first that only lacks room, in their order."""
         state, cycle = self._state, self._cycle
-        place = placing(state, now)
+        place = placing(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
         first: Job | None = None

@@ -104,6 +104,8 @@ class JobRecord:
     planned_s: float | None = None
     idle_since: float | None = None
     idle_until: float | None = None
+    profile: str = ""
+    """Who placed it. That of a job without a place follows from the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.planned_s,
         idle_since=job.idle_since,
         idle_until=job.idle_until,
+        profile=job.profile if job.placed_at is not None else "",
     )
     return JobRow(
         id=job.id,
@@ -252,6 +255,7 @@ def job_of(row: JobRow) -> Job:
         spent_wh=record.spent_wh,
         idle_since=record.idle_since,
         idle_until=record.idle_until,
+        profile=record.profile,
         from_queue=record.from_queue,
         predicted_s=record.predicted_s,
         planned_s=record.planned_s,

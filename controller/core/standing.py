@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from controller.core.queue import Entry, Group, Placing
+from controller.core.queue import Entry, Group, Placing, Queue
 from controller.core.shares import Path
 from wire.api import Points
 
@@ -70,16 +70,16 @@ def weighs_queues(order: Order) -> bool:
 
 def receipt_of(state: State, job: Job, now: float) -> tuple[Points, ...]:
     """What the job's place is made of, if its order counts points."""
-    receipt = getattr(state.order, "receipt", None)
+    receipt = getattr(state.queue_of(job).order, "receipt", None)
     if receipt is None:
         return ()
     found: tuple[Points, ...] = receipt(job, View(state, now))
     return found
 
 
-def placing(state: State, now: float) -> Placing | None:
+def placing(state: State, queue: Queue, now: float) -> Placing | None:
     """Places at this moment, or None if the order never moves: then entries compare as they are."""
-    moving, jobs, quotas = state.moving, state.jobs, state.quotas
+    moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     if moving is None and not quotas.graded:
         return None
     view = View(state, now)

@@ -17,7 +17,9 @@ from controller.core.needs import needs_of
 from controller.core.nodes import Nodes
 from controller.core.offqueue import OffQueue
 from controller.core.plugin import Order
+from controller.core.profiles import Profile, profile_of
 from controller.core.queue import Queue
+from controller.core.queues import Queues
 from controller.core.quotas import Over, Quotas, Rules
 from controller.core.requests import Ask, ask_of
 from controller.core.reservations import Reservations
@@ -30,20 +32,25 @@ from wire.words import JobState
 NO_SPEC = JobSpec(command=())
 
 
+def _queue_of(order: Order) -> Queue:
+    return Queue(order, order if isinstance(order, Moving) else None)
+
+
 class State:
     """Mutated by apply() alone. Ended jobs stay until `keep_ended` newer ones have ended."""
 
     def __init__(self, order: Order, keep_ended: int = 10_000, sharing: Sharing | None = None) -> None:
         self.order = order
-        self.moving = order if isinstance(order, Moving) else None
-        """The order, if places in it change while jobs wait."""
-        self._weighs_queues = weighs_queues(order)
         self.shares = Shares(sharing or Sharing())
         self.keep_ended = keep_ended
         self.jobs: dict[int, Job] = {}
         self.ended: OrderedDict[int, None] = OrderedDict()
         self.nodes = Nodes()
-        self.queue = Queue()
+        self.profiles: tuple[Profile, ...] = ()
+        self.queues: dict[str, Queue] = {"": _queue_of(order)}
+        """Who waits, by profile; the last is for whoever has none of these."""
+        self.queue: Queue | Queues = self.queues[""]
+        """All of them."""
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of every job that holds something, soonest first."""
         self.claims: dict[int, None] = {}
@@ -78,15 +85,26 @@ class State:
         """A queued, unheld job waits in the place its rank gives it, unless room is kept for it."""
         if not job.ready:
             return
-        order = self.order
-        group = () if self.moving is None else self.moving.group(job, self.tenant(job))
+        queue = self.queue_of(job)
+        order, moving = queue.order, queue.moving
+        group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:  # whoever is at a limit is passed over as a whole
             group = (*group, job.user, job.spec.project, job.spec.queue)
-        self.queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group, job.latest_start)
+        queue.add(job.id, job.ask, (*self.tier(job), *order.rank(job), job.id), group, job.latest_start)
+
+    def queue_of(self, job: Job) -> Queue:
+        """The queue in which the job waits, or would."""
+        queue = self.queues.get(job.profile)
+        return next(reversed(self.queues.values())) if queue is None else queue
+
+    def sort(self, job: Job) -> None:
+        """Give a job that holds nothing the profile that the configuration gives it."""
+        if job.placed_at is None:
+            job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def tier(self, job: Job) -> tuple[float, ...]:
         """What the job's queue puts before every order; nothing where queues are alike."""
-        if not self.quotas.tiered or self._weighs_queues:
+        if not self.quotas.tiered or weighs_queues(self.queue_of(job).order):
             return ()
         rule = self.quotas.rules.queues.get(job.spec.queue)
         return (float(-rule.priority),) if rule is not None else (0.0,)
@@ -135,6 +153,19 @@ class State:
             self._capacity = self.nodes.layout, math.fsum(charges)
         return self._capacity[1]
 
+    def divide(self, profiles: tuple[Profile, ...]) -> None:
+        """The profiles that there are from now on; called before anything is decided."""
+        if profiles == self.profiles:
+            return
+        waiting = [job for lane in self.queue for _, job in lane]
+        self.profiles = profiles
+        self.queues = {each.name: _queue_of(each.policy.order) for each in profiles}
+        self.queue = Queues(self.queues)
+        for job in self.jobs.values():
+            self.sort(job)
+        for number in waiting:
+            self.enqueue(self.jobs[number])
+
     def adopt(self, rules: Rules) -> None:
         """The rules that hold from now on; called before anything is decided."""
         if rules != self.quotas.rules:
@@ -178,6 +209,7 @@ class State:
 
     def index(self, job: Job) -> None:
         """Make a job findable."""
+        self.sort(job)
         self.jobs[job.id] = job
         self.next_job = max(self.next_job, job.id + 1)
         if job.key:

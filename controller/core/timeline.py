@@ -59,6 +59,16 @@ class Timeline:
             self._rooms.insert(at, replace(before, gpus=before.gpus.copy()))
         return at
 
+    def least(self, since: float, duration: float) -> Room:
+        """What is free all the time from `since` on for so long."""
+        at = max(0, bisect_right(self._times, since) - 1)
+        least = self._rooms[at]
+        for later in range(at + 1, len(self._times)):
+            if self._times[later] - since >= duration:
+                break
+            least = least.least(self._rooms[later])
+        return least
+
     def first_start(
         self, part: Part, needs: Needs, duration: float, since: float
     ) -> tuple[float, Room] | None:

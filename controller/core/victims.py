@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from controller.core.state import State
 from wire.words import WHOLE_GPU
 
 NOBODY = 0
+GuardsOf = Callable[[Job], Guards]
+"""What protects a running job: those of its own profile, whoever has it ended."""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 
@@ -29,13 +31,13 @@ class Victims:
     A row is written anew only when its node changes; `log` names the rows that did.
     """
 
-    def __init__(self, state: State, strategy: Strategy, guards: Guards) -> None:
+    def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:
         self.log: list[int] = []
         self.epoch = 0
         """Grows when all rows were written anew."""
         self._state = state
         self._strategy = strategy
-        self._guards = guards
+        self._guards_of = guards_of
         self._seen = (-1, 0)
         self._ripening: list[tuple[float, int]] = []
         self._settling = strategy if isinstance(strategy, Settling) else None
@@ -96,7 +98,7 @@ class Victims:
         self.job[row] = NOBODY
         for at, (_, number) in enumerate(found):
             job, allocation = jobs[number], node.held[number]
-            ready = ripe_at(job, self._guards)
+            ready = ripe_at(job, self._guards_of(job))
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
             self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
@@ -117,7 +119,7 @@ class Victims:
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
     def _may_leave(self, job: Job, node: str) -> bool:
-        return not job.members[node].leaving and may_leave(job, self._guards)
+        return not job.members[node].leaving and may_leave(job, self._guards_of(job))
 
 
 def may_leave(job: Job, guards: Guards) -> bool:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from controller.config import Config, Plugin, load
+from controller.config import Config, Plugin, load, nearest
 from controller.core.engine import Engine
 from controller.core.plugin import Pipeline
+from controller.core.profiles import DEFAULT_PROFILE
 from controller.core.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster
@@ -81,6 +82,8 @@ def varied(config: Config, order: str, backfill: str) -> Config:
     if backfill:
         # Who names a policy means that of the textbooks, in which every waiting job counts.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
+    if changes:
+        config = config.of_profile(DEFAULT_PROFILE)  # it is for everybody
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
 
@@ -94,8 +97,18 @@ def planned_by(policy: Policy, estimate: str) -> Policy:
     return Policy(name, config.model_copy(update={"backfill": changed}))
 
 
+def profile_of(config: Config, name: str) -> Config:
+    """The configuration with one profile's policy for everybody, on all nodes."""
+    if name != DEFAULT_PROFILE and name not in config.profiles:
+        known = nearest(name, [*config.profiles, DEFAULT_PROFILE])
+        raise SimulationRefused(f"there is no profile {name!r}", known)
+    return config.of_profile(name)
+
+
 def name_of(config: Config) -> str:
     """The policy that a configuration amounts to for jobs of one priority, else its order and backfill."""
+    if config.profiles:
+        return "profiles"
     order, backfill = config.scheduler.order.name, config.scheduler.backfill
     plain = "fifo" if order == "priority" else order
     found = [name for name, both in _POLICIES.items() if both == (plain, backfill)]
@@ -151,10 +164,11 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
     simulation, lives = simulate(task, progress)
     taken = time.process_time() - before
     ran, section = lives.ran(), task.policy.config.scheduler
+    several = len(task.policy.config.profiles) > 0
     return Outcome(
         task.policy.name,
-        section.order.name,
-        section.backfill,
+        "by profile" if several else section.order.name,
+        "by profile" if several else section.backfill,
         task.policy.config.backfill.estimate,
         task.clairvoyant,
         task.same_second.value,

@@ -2,8 +2,8 @@
 
 submit and duration are seconds and must be there. All others may be missing or empty: estimate (seconds),
 user, gpus (all nodes together; 0.25 is a share of one), nodes, cpu and memory (of each node: cores, and
-64G or a number of MiB), model (A100, or A100|H100), name, priority (0 to 100), saves (yes: it goes on where
-it was preempted), code (what the job returns) and job (its number; else they are counted).
+64G or a number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100), saves
+(yes: it goes on where it was preempted), code (what the job returns) and job (its number; else counted).
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ _OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "memory": ("memory_mib", _memory),
     "model": ("gpu_models", _models),
     "name": ("name", str),
+    "project": ("project", str),
+    "queue": ("queue", str),
+    "profile": ("profile", str),
     "priority": ("priority", _whole),
     "saves": ("checkpoint_signal", lambda text: "USR1" if _yes(text) else ""),
 }

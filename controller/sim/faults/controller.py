@@ -46,6 +46,7 @@ class Store:
         self.nodes: dict[str, NodeRow] = {}
         self.notes: dict[tuple[str, str], NoteRow] = {}
         self.folded = State(pipeline.order, 1_000_000, pipeline.sharing)
+        self.folded.divide(pipeline.profiles)
         self.folded.adopt(pipeline.rules)
 
     def commit(self, state: State, events: tuple[Event, ...]) -> None:

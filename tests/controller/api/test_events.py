@@ -68,6 +68,10 @@ TOLD: list[tuple[Event, str]] = [
         events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1), Allocation("b", 1, 1)), 50),
         "job 7 got room on a, b (attempt 1)",
     ),
+    (
+        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, "inference"),
+        "job 7 got room on a (attempt 1, profile inference)",
+    ),
     (events.MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for the others"),
     (events.AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
     (

@@ -1,0 +1,88 @@
+"""[profiles.NAME]: a policy for some of the jobs on some of the nodes, told as what is other than above."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from controller.config.parts import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.strategies import Strategy, filled
+from wire.affinity import Operator, Term, term_of, term_problems
+
+_TOGETHER = ("order", "then")
+"""Who names one of these means both."""
+_POLICY = (
+    *_TOGETHER,
+    "backfill",
+    "backfill_delay_s",
+    "backfill_depth",
+    "filters",
+    "strategy",
+    "scorers",
+    "picker",
+)
+
+
+def _term(text: str) -> str:
+    for message in term_problems(term_of(text)):
+        raise ValueError(message)
+    return text
+
+
+class ProfilePreemption(Section):
+    """What is other than in [preemption]."""
+
+    strategies: list[Plugin] | None = None
+    grace_s: float | None = Field(None, ge=0, le=86_400)
+    min_runtime_s: float | None = Field(None, ge=0, le=31_536_000)
+    max_per_job: int | None = Field(None, ge=1, le=1_000_000)
+    cooldown_s: float | None = Field(None, ge=0, le=31_536_000)
+    rate: int | None = Field(None, ge=1, le=100_000)
+    window_s: float | None = Field(None, gt=0, le=31_536_000)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The keys that are there."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
+class ProfileSection(Section):
+    """Which jobs and nodes it is for, and what is other than in [scheduler]."""
+
+    queues: list[Name] = []
+    projects: list[Name] = []
+    users: list[Name] = []
+    nodes: list[NodeName] = []
+    select: dict[str, str] = {}
+    affinity: list[Annotated[str, AfterValidator(_term)]] = []
+    order: Plugin | None = None
+    then: Plugin | None = None
+    backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] | None = None
+    backfill_delay_s: float | None = Field(None, ge=0, le=31_536_000)
+    backfill_depth: int | None = Field(None, ge=1, le=1_000_000)
+    filters: list[Plugin] | None = None
+    strategy: Strategy | None = None
+    scorers: dict[str, WeightedPlugin] | None = None
+    picker: Plugin | None = None
+    preemption: ProfilePreemption = ProfilePreemption()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, section: Any) -> Any:
+        return filled(section) if isinstance(section, dict) and "strategy" in section else section
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """What stands in the place of the same keys of [scheduler]."""
+        said = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
+        if any(name in said for name in _TOGETHER):
+            said["then"] = self.then
+        return said
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What a node must meet."""
+        named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
+        labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
+        return (*named, *labels, *map(term_of, self.affinity))
