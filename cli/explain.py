@@ -32,6 +32,7 @@ def explain(job: Job, output: Output = Format.TABLE) -> int:
             [
                 ("job", f"{view.label}  {view.name}"),
                 ("state", view.state.value),
+                ("profile", view.profile),
                 ("why", facts.of_why(answer.why)),
                 ("starts", starts(answer)),
                 ("now", of_easings(answer)),

@@ -69,7 +69,7 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 got room on a, b (attempt 1)",
     ),
     (
-        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, "inference"),
+        events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, profile="inference"),
         "job 7 got room on a (attempt 1, profile inference)",
     ),
     (events.MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for the others"),
