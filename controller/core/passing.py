@@ -108,7 +108,7 @@ class Walk:
         wanted = self._lane.ask.licences
         if promise is None or not self._long or cycle.state.licences.short(wanted):
             place = cycle.find(self._lane, self._entry[1], self._now, guarded=cycle.guards)
-            if place is None and cycle.common is not None and not cycle.state.reservations:
+            if place is None and cycle.common is not None and not (cycle.guards or cycle.state.reservations):
                 self._longest = cycle.lasts(cycle.state.jobs[self._entry[1]])
         elif shape is None or not promise.lends(wanted):
             place, self._too_long = None, True
