@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.config import Config
+from controller.core.plugin import Backfill
 from controller.sim.faults.plan import Plan
 from controller.sim.faults.verdict import try_seed
+from controller.sim.run import varied
 
 PLANS = st.builds(
     Plan, hours=st.sampled_from([0.2, 1.0, 4.0, 12.0]), nodes=st.integers(1, 6), jobs=st.integers(1, 50)
@@ -19,3 +24,25 @@ def test_promises_are_kept(plan: Plan, seed: int) -> None:
     verdict = try_seed(plan, seed)
     assert verdict.failure is None, verdict.failure
     assert verdict.jobs >= 0
+
+
+MOVING = Config(
+    scheduler={"strategy": "spread"},  # type: ignore[arg-type]
+    preemption={"min_runtime_s": 0.0, "cooldown_s": 60.0},  # type: ignore[arg-type]
+    rebalance={  # type: ignore[arg-type]
+        "mode": "auto",
+        "interval_s": 120.0,
+        "kinds": ["defragment", "drain", "load"],
+        "min_ratio": 0.0,
+        "restart_s": 0.0,
+        "load_gap": 0.3,
+        "without_checkpoint": True,
+    },
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(plan=PLANS, backfill=st.sampled_from(Backfill), seed=st.integers(0, 2**32))
+def test_promises_are_kept_while_jobs_are_moved(plan: Plan, backfill: Backfill, seed: int) -> None:
+    verdict = try_seed(replace(plan, config=varied(MOVING, "", backfill.value)), seed)
+    assert verdict.failure is None, verdict.failure

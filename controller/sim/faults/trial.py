@@ -11,6 +11,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event
 from controller.core.inputs import Accepted, Input, Reply
 from controller.core.plugin import Pipeline
+from controller.core.rebalancing import AUTO
 from controller.core.state import State
 from controller.registry import build_pipeline
 from controller.sim.agents import Course
@@ -62,9 +63,9 @@ class Trial:
         self._landing = False
         self._fresh = False
         """The controller was started, and what it read has not been compared yet."""
-        self.controller = controller(
-            build_pipeline(plan.policy(seed)), engine, one_of(self._dice, KEPT), self._order, self.note
-        )
+        pipeline = build_pipeline(plan.policy(seed))
+        self._rebalance = pipeline.rebalance
+        self.controller = controller(pipeline, engine, one_of(self._dice, KEPT), self._order, self.note)
         self.hosts: dict[str, Host] = {}
         self.lines: dict[str, Line] = {}
         for name, facts in plan.cluster().nodes.items():
@@ -203,6 +204,10 @@ class Trial:
             self.reach(node)
         for work in self.work.values():
             self.clock.at(work.submit_s, lambda work=work: self._submit(work))  # type: ignore[misc]
+        if self._rebalance.mode == "auto":
+            for turn in range(1, int(self.plan.seconds / self._rebalance.interval_s) + 1):
+                at = turn * self._rebalance.interval_s
+                self.clock.at(at, lambda: self.tell(inputs.Rebalance(AUTO)))
         self.trouble.arrange(self.plan.seconds)
         self.clock.at(self.plan.seconds, self.trouble.heal_all)
         for _ in range(most := int(STEPS * (self.plan.jobs + self.plan.hours))):
