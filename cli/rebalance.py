@@ -149,6 +149,9 @@ def _aim(each: ProposalView) -> str:
     if each.kind == "load":
         before, after = each.gap or (0.0, 0.0)
         return f"loads differ by {after:.0%}, not {before:.0%}"
+    if each.kind == "defragment" and each.after.whole_gpus <= each.before.whole_gpus:
+        more = each.after.free_gpus - each.before.free_gpus
+        return f"{counted(more, 'more GPU')} of {each.node} {'is' if more == 1 else 'are'} wholly free"
     if each.rest:
         return f"{each.node} is left with {counted(each.rest, 'job')}"
     sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
@@ -199,4 +202,6 @@ def _state(move: Moved) -> str:
 def _what_for(move: Moved) -> str:
     if move.for_job is not None:
         return f"job {move.for_job} starts"
-    return f"{move.node} is lighter" if move.kind == "load" else f"{move.node} is empty"
+    return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
+        move.kind, f"more is free on {move.node}"
+    )

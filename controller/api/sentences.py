@@ -116,7 +116,11 @@ def _preemption_planned(facts: Facts) -> str:
 
 def _rebalance_planned(facts: Facts) -> str:
     jobs = ", ".join(map(str, facts["moves"]))
-    what = {"drain": "empty node {node}", "load": "lighten node {node}", "defragment": "empty node {node}"}
+    what = {
+        "drain": "empty node {node}",
+        "load": "lighten node {node}",
+        "defragment": "gather what is free on node {node}",
+    }
     aim = f"let job {facts['for_job']} start" if facts["for_job"] else what[facts["kind"]].format(**facts)
     cost = f"{facts['gpu_hours']:.1f} GPU-hours lost"
     return f"{facts['by']} moves job {jobs} to {aim} (rebalancing {facts['proposal']}): {cost}"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from controller.core.columns import Bools
+from controller.core.events import Allocation
 from controller.core.jobs import NEVER, Job
 from controller.core.placement import Place, Placer, Shape
 from controller.core.preemption import Search, grace_of
 from controller.core.proposals import RebalanceRules, Relocation
 from controller.core.state import State
-from controller.core.victims import may_leave, ripe_at
+from controller.core.victims import NOBODY, may_leave, ripe_at
 from wire.words import WHOLE_GPU, JobState
 
 
@@ -40,6 +41,7 @@ class Movers:
         self._nodes = state.nodes.copied()
         self._there = Placer(self._nodes, placer.pipeline)
         self._kept: list[tuple[int, str]] = []
+        self._blocked: list[str] = []
         self._search: Search | None = None
 
     def standing(self, job: Job) -> float:
@@ -129,8 +131,20 @@ class Movers:
         cost = job.unsaved(now) + restart
         return Relocation(job.id, job.attempt, origin, place.allocations, place.quality, cost, until)
 
+    def move_all(self, jobs: Sequence[Job], now: float, barred: Bools | None = None) -> list[Relocation]:
+        """The same for each of these for which there is another place."""
+        return [move for job in jobs if (move := self.move(job, now, barred)) is not None]
+
+    def block(self, allocation: Allocation) -> None:
+        """Nobody gets this on the copy."""
+        self._nodes.claim(NOBODY, allocation, ())
+        self._blocked.append(allocation.node)
+
     def let_go(self) -> None:
         """Keep nothing on the copy any more."""
+        for node in self._blocked:
+            self._nodes.unclaim(NOBODY, node)
+        self._blocked.clear()
         for job, node in reversed(self._kept):
             self._nodes.unclaim(job, node)
             part = self.state.jobs[job].ask.part

@@ -31,7 +31,7 @@ class RebalanceRules:
     horizon_s: float = 86_400.0
     """Nothing counts as being earlier by more than this."""
     gathered_hours: float = 1.0
-    """What a GPU of a node that becomes wholly free is worth while nobody waits for it, in GPU-hours."""
+    """What one more GPU that is wholly free, or on a free node, is worth while nobody waits, in GPU-hours."""
     load_gap: float = 0.5
     """Nodes' loads, from 0 to 1, may differ by so much."""
     without_checkpoint: bool = False

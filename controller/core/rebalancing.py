@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from controller.core import inputs
 from controller.core.cycle import Cycle
 from controller.core.events import Event, MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
+from controller.core.gathering import gathering
 from controller.core.inputs import Accepted, Refusal, Reply
 from controller.core.jobs import Job
+from controller.core.levelling import levelling
 from controller.core.movers import Movers
 from controller.core.placement import Placer
 from controller.core.plugin import Backfill
 from controller.core.promises import holds_promise
 from controller.core.proposals import DEFRAGMENT, DRAIN, KINDS, LOAD, Proposal
-from controller.core.relief import draining, gathering, levelling, making_room
+from controller.core.relief import draining, making_room
 from controller.core.standing import placing
 from controller.core.state import State
 from wire.text import plain

@@ -32,6 +32,14 @@ AIMS = [
     (replace(PROPOSAL, earlier_s=None), "job 9 (big) starts on gpu01:0,1,2,3,4,5,6,7"),
     (replace(PROPOSAL, kind="drain", for_job=None, node="gpu01", earlier_s=None), "gpu01 is empty"),
     (replace(PROPOSAL, kind="drain", for_job=None, node="gpu01", rest=1), "gpu01 is left with 1 job"),
+    (
+        replace(PROPOSAL, for_job=None, node="gpu01", after=SpreadView(14, 8, 0.4), earlier_s=None),
+        "gpu01 is empty",
+    ),
+    (
+        replace(PROPOSAL, for_job=None, node="gpu01", after=SpreadView(13, 0, 1.0)),
+        "1 more GPU of gpu01 is wholly free",
+    ),
     (replace(PROPOSAL, kind="load", for_job=None, gap=(0.75, 0.25)), "loads differ by 25%, not 75%"),
 ]
 

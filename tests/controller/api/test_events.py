@@ -193,6 +193,10 @@ TOLD: list[tuple[Event, str]] = [
         "corral moves job 7 to lighten node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
     ),
     (
+        events.RebalancePlanned(1.0, "3f9a2c41", "defragment", "corral", (7,), 0.5, 8.0, node="a"),
+        "corral moves job 7 to gather what is free on node a (rebalancing 3f9a2c41): 0.5 GPU-hours lost",
+    ),
+    (
         events.MovePlanned(7, 1.0, 1, (Allocation("b", 1, 1),), 100, "3f9a2c41", "drain", 0.5, 61.0),
         "job 7 is to move to b, which is kept for it (rebalancing 3f9a2c41)",
     ),

@@ -520,3 +520,19 @@ def test_a_job_that_waits_for_a_licence_comes_first_all_the_same() -> None:
     world.submit(spec(8, nodes=1, time_limit_s=30 * HOUR))
     world.tick()
     assert proposals(world) == []
+
+
+def test_shares_of_gpus_are_gathered_as_well() -> None:
+    world = world_of("a", picker=Roomiest())
+    for share in (0.5, 0.25):
+        running(world, saving(share))
+    fixed = running(world, spec(1))
+    assert [world.gpus_of(job) for job in (1, 2, fixed)] == [[0], [1], [2]]
+    [proposal] = proposals(world)
+    assert moves(proposal) == [(2, ["a"], ["a"])], "the lesser of the two"
+    assert (proposal.before.free_gpus, proposal.after.free_gpus, proposal.worth) == (5, 6, 1.0)
+    run(world)
+    leave(world, 2)
+    world.tick()
+    assert [world.gpus_of(job) for job in (1, 2, fixed)] == [[0], [0], [2]]
+    assert proposals(world) == []
