@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Callable, Iterator, Mapping, Optional
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Iterator, Mapping, Optional
 
 from wire.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
 from wire.company import JobTerm, company_problems
@@ -103,6 +104,11 @@ def qos_of(spec: JobSpec) -> str:
     return "burstable" if beyond else "guaranteed"
 
 
+_USUAL = "command name project queue priority cpu_milli memory_mib gpus nodes time_limit_s hold preemptible"
+_SELDOM = attrgetter(*(each.name for each in fields(JobSpec) if each.name not in _USUAL.split()))
+_AS_USUAL = _SELDOM(JobSpec(command=()))
+"""All that most jobs leave as it is."""
+
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
 MAX_ARRAY = 10_000
@@ -112,80 +118,85 @@ MAX_COMMAND = 128 * 1024
 
 def problems(spec: JobSpec) -> list[tuple[str, str]]:
     """Everything wrong with a spec by itself, as (field, sentence); no cluster is asked."""
-    found: list[tuple[str, str]] = []
+    found = list(_usual_problems(spec))
+    if _SELDOM(spec) != _AS_USUAL:  # most jobs say nothing there, and every submit comes by here
+        found += _seldom_problems(spec)
+    return found
 
-    def need(good: bool, where: str, sentence: str) -> None:
-        if not good:
-            found.append((where, sentence))
 
-    need(bool(spec.command) and bool(spec.command[0]), "command", _PROGRAM)
-    need(
-        sum(len(part) for part in spec.command) <= MAX_COMMAND,
-        "command",
-        f"must be at most {MAX_COMMAND} characters long",
-    )
-    names = ("name", spec.name), ("project", spec.project), ("queue", spec.queue)
-    for where, text in (*names, ("profile", spec.profile or "")):
-        need(len(text) <= 200, where, "must be at most 200 characters")
-    if not storable("".join(text for _, text in _texts(spec))):
-        for where, text in _texts(spec):
-            need(storable(text), where, "must be Unicode text without NUL")
-    need(bool(spec.project), "project", "must not be empty")
-    need(bool(spec.queue), "queue", "must not be empty")
-    need(spec.profile != "", "profile", "must not be empty")
-    need(
-        0 <= spec.priority <= HIGHEST_PRIORITY,
-        "priority",
-        f"must lie between 0 and {HIGHEST_PRIORITY}",
-    )
-    need(0 < spec.cpu_milli <= 10_000_000, "cpu_milli", "must be positive (1000 is one core)")
-    need(0 < spec.memory_mib <= 1 << 30, "memory_mib", "must be positive")
-    need(0 <= spec.scratch_mib <= 1 << 40, "scratch_mib", "must not be negative")
+def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """What is wrong with what every job has."""
+    if not spec.command or not spec.command[0]:
+        yield "command", _PROGRAM
+    if sum(map(len, spec.command)) > MAX_COMMAND:
+        yield "command", f"must be at most {MAX_COMMAND} characters long"
+    for where, text in (("name", spec.name), ("project", spec.project), ("queue", spec.queue)):
+        if len(text) > 200:
+            yield where, "must be at most 200 characters"
+    if not storable("".join((spec.name, spec.project, spec.queue, *spec.command))):
+        yield from _unstorable(_usual_texts(spec))
+    if not spec.project:
+        yield "project", "must not be empty"
+    if not spec.queue:
+        yield "queue", "must not be empty"
+    if not 0 <= spec.priority <= HIGHEST_PRIORITY:
+        yield "priority", f"must lie between 0 and {HIGHEST_PRIORITY}"
+    if not 0 < spec.cpu_milli <= 10_000_000:
+        yield "cpu_milli", "must be positive (1000 is one core)"
+    if not 0 < spec.memory_mib <= 1 << 30:
+        yield "memory_mib", "must be positive"
+    if not _whole_or_share(spec.gpus):
+        yield "gpus", "must be a whole number, or a share of one GPU such as 0.25"
+    elif spec.nodes and spec.gpus % spec.nodes and spec.nodes > 1:
+        told = f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes"
+        yield "gpus", told
+    if spec.nodes is not None and not 1 <= spec.nodes <= 10_000:
+        yield "nodes", "must be between 1 and 10000"
+    if spec.time_limit_s is not None and not 0 < spec.time_limit_s <= 10 * 365 * 86_400:
+        yield "time_limit_s", "must be positive and at most ten years"
+
+
+def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """What is wrong with what few jobs say."""
+    yield from _unstorable(_seldom_texts(spec))
+    if len(spec.profile or "") > 200:
+        yield "profile", "must be at most 200 characters"
+    if spec.profile == "":
+        yield "profile", "must not be empty"
+    if not 0 <= spec.scratch_mib <= 1 << 40:
+        yield "scratch_mib", "must not be negative"
     for where, request, limit in (
         ("cpu_limit_milli", spec.cpu_milli, spec.cpu_limit_milli),
         ("memory_limit_mib", spec.memory_mib, spec.memory_limit_mib),
     ):
-        need(limit is None or request <= limit <= 1 << 30, where, "must not be less than what is asked for")
-        need(
-            limit is None or not spec.best_effort, where, "has no meaning for a best-effort job: it has none"
-        )
-    need(_whole_or_share(spec.gpus), "gpus", "must be a whole number, or a share of one GPU such as 0.25")
-    need(spec.nodes is None or 1 <= spec.nodes <= 10_000, "nodes", "must be between 1 and 10000")
-    if spec.nodes is not None and spec.nodes > 1 and _whole_or_share(spec.gpus):
-        need(
-            spec.gpus % spec.nodes == 0,
-            "gpus",
-            f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes",
-        )
-    need(
-        spec.time_limit_s is None or 0 < spec.time_limit_s <= 10 * 365 * 86_400,
-        "time_limit_s",
-        "must be positive and at most ten years",
-    )
-    need(
-        0 <= spec.min_runtime_s <= 10 * 365 * 86_400,
-        "min_runtime_s",
-        "must not be negative, and at most ten years",
-    )
-    need(0 <= spec.grace_s <= 3_600, "grace_s", "must lie between 0 and 3600 seconds")
-    _need_checkpoint(spec, need)
-    need(1 <= spec.tasks_per_node <= 1_000, "tasks_per_node", "must be between 1 and 1000")
-    need(spec.workdir is None or spec.workdir.startswith("/"), "workdir", "must be an absolute path")
-    found += image_problems(spec)
-    found += wish_problems(spec)
-    found += licence_problems(spec.licences)
-    found += company_problems(spec)
-    found += affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
+        if limit is not None and not request <= limit <= 1 << 30:
+            yield where, "must not be less than what is asked for"
+        if limit is not None and spec.best_effort:
+            yield where, "has no meaning for a best-effort job: it has none"
+    if not 0 <= spec.min_runtime_s <= 10 * 365 * 86_400:
+        yield "min_runtime_s", "must not be negative, and at most ten years"
+    if not 0 <= spec.grace_s <= 3_600:
+        yield "grace_s", "must lie between 0 and 3600 seconds"
+    yield from _checkpoint_problems(spec)
+    if not 1 <= spec.tasks_per_node <= 1_000:
+        yield "tasks_per_node", "must be between 1 and 1000"
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        yield "workdir", "must be an absolute path"
+    yield from image_problems(spec)
+    yield from wish_problems(spec)
+    yield from licence_problems(spec.licences)
+    yield from company_problems(spec)
+    yield from affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
     for key in spec.env:
-        need(bool(key) and "=" not in key, f"env.{key}", "is not a valid environment variable")
+        if not key or "=" in key:
+            yield f"env.{key}", "is not a valid environment variable"
     if spec.array is not None:
         try:
             array_indices(spec.array)
         except ValueError as error:
-            found.append(("array", str(error)))
-    found.extend(condition_problems(spec))
-    found.extend(gang_problems(spec))
-    return found
+            yield "array", str(error)
+    yield from condition_problems(spec)
+    yield from gang_problems(spec)
 
 
 def signal_name(text: str) -> str:
@@ -195,16 +206,19 @@ def signal_name(text: str) -> str:
     return name if name in SIGNALS else ""
 
 
-def _need_checkpoint(spec: JobSpec, need: Callable[[bool, str, str], None]) -> None:
-    for where in ("checkpoint_signal", "warn_signal"):
-        text = getattr(spec, where)
-        need(not text or bool(signal_name(text)), where, f"must be one of {', '.join(SIGNALS)}")
-    need(not spec.checkpoint_command or bool(spec.checkpoint_command[0]), "checkpoint_command", _PROGRAM)
-    need(0 < spec.checkpoint_s <= 86_400, "checkpoint_s", "must be positive and at most a day")
-    need(0 < spec.warn_s <= 86_400, "warn_s", "must be positive and at most a day")
-    need(0 <= spec.checkpoint_keep <= 1_000, "checkpoint_keep", "must lie between 0 and 1000; 0 keeps all")
-    folder = spec.checkpoint_dir
-    need(folder is None or folder.startswith("/"), "checkpoint_dir", "must be an absolute path")
+def _checkpoint_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    for where, text in (("checkpoint_signal", spec.checkpoint_signal), ("warn_signal", spec.warn_signal)):
+        if text and not signal_name(text):
+            yield where, f"must be one of {', '.join(SIGNALS)}"
+    if spec.checkpoint_command and not spec.checkpoint_command[0]:
+        yield "checkpoint_command", _PROGRAM
+    for where, seconds in (("checkpoint_s", spec.checkpoint_s), ("warn_s", spec.warn_s)):
+        if not 0 < seconds <= 86_400:
+            yield where, "must be positive and at most a day"
+    if not 0 <= spec.checkpoint_keep <= 1_000:
+        yield "checkpoint_keep", "must lie between 0 and 1000; 0 keeps all"
+    if spec.checkpoint_dir is not None and not spec.checkpoint_dir.startswith("/"):
+        yield "checkpoint_dir", "must be an absolute path"
 
 
 def storable(text: str) -> bool:
@@ -212,13 +226,21 @@ def storable(text: str) -> bool:
     return not _UNSTORABLE.search(text)
 
 
-def _texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text of a spec with the path to it."""
+def _unstorable(texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    return ((where, "must be Unicode text without NUL") for where, text in texts if not storable(text))
+
+
+def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Every text that jobs usually have, with the path to it."""
     yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
+    yield from (("command", part) for part in spec.command)
+
+
+def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Every other text of a spec."""
     yield from (("profile", spec.profile or ""),)
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
     yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
-    yield from (("command", part) for part in spec.command)
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
     yield from (("datasets", name) for name in spec.datasets)

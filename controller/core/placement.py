@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -242,6 +242,12 @@ def asked(part: Part, columns: Columns, scorers: Sequence[Weighted]) -> list[Wei
     return found
 
 
+@lru_cache(maxsize=65_536)
+def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Allocation:
+    """An allocation without GPUs: gangs take the same from the same nodes again and again."""
+    return Allocation(node, cpu_milli, memory_mib, scratch_mib=scratch_mib)
+
+
 class Placer:
     """Finds places. Remembers only what can be worked out again from the nodes."""
 
@@ -378,6 +384,8 @@ class Placer:
                 columns,
                 partial(self.pipeline.picker.pick, part, columns, node.row),
             )
+        if choice is NO_GPUS:
+            return _bare(node.name, part.cpu_milli, part.memory_mib, part.scratch_mib), choice
         gpus, numa = choice.gpus, choice.numa
         return Allocation(node.name, part.cpu_milli, part.memory_mib, gpus, numa, part.scratch_mib), choice
 

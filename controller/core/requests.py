@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from wire.affinity import Preference, Term, Toleration
@@ -18,6 +19,12 @@ from wire.text import counted, memory
 from wire.words import WHOLE_GPU
 
 NO_WISHES = JobSpec(command=())
+_WISHES = attrgetter(
+    *("gpu_models", "gpu", "topology", "datasets", "licences", "labels", "company", "selector"),
+    *("affinity", "preferences", "tolerations", "gang", "image", "scratch_mib"),
+)
+_NONE = _WISHES(NO_WISHES)
+"""All that a class goes by but for amounts."""
 Wanted = tuple[tuple[str, int], ...]
 """Licences: (name, how many), by name."""
 
@@ -115,6 +122,18 @@ def relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 def ask_of(spec: JobSpec) -> Ask:
     """The class a spec belongs to."""
+    if _WISHES(spec) == _NONE:  # most jobs only say how much
+        return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
+    return _ask_of(spec)
+
+
+@lru_cache(maxsize=65_536)
+def _ask_for(cpu_milli: int, memory_mib: int, gpus: float, nodes: int | None) -> Ask:
+    asked = JobSpec(command=(), cpu_milli=cpu_milli, memory_mib=memory_mib, gpus=gpus, nodes=nodes)
+    return _ask_of(asked)
+
+
+def _ask_of(spec: JobSpec) -> Ask:
     gpus, nodes = spec.gpus, spec.nodes
     if nodes is None and gpus <= 1:
         nodes = 1
