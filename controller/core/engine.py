@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from controller.core import events, gangs, inputs, losses, moving, profiles, reserving
@@ -478,7 +478,7 @@ class Engine:
                 usage.gpu if usage else None,
             )
         )
-        self._gone(job, (node,), now)
+        self._gone(job, [node], now)
 
     def _members_reported(self, given: inputs.MembersReported, now: float) -> Reply:
         job = self.state.jobs.get(given.job)
@@ -499,24 +499,25 @@ class Engine:
         if over and job is not None:
             self._order(SendToNodes(tuple(over), Settle(given.job, given.attempt)))
             self._record(events.MembersExited(given.job, now, given.attempt, gangs.exits_of(over)))
-            self._gone(job, tuple(over), now)
+            self._gone(job, over, now)
         return Accepted()
 
-    def _gone(self, job: Job, nodes: tuple[str, ...], now: float) -> None:
+    def _gone(self, job: Job, nodes: Iterable[str], now: float) -> None:
         """Members have ended: what becomes of their GPUs, and of the other members."""
-        gone = [job.members[node] for node in nodes]
-        for member in gone:
-            if member.allocation.gpus:
-                self.doctor.freed(self.state.nodes.by_name[member.allocation.node], member.allocation, now)
-        failed = [member for member in gone if member.failed]
+        for node in nodes:
+            allocation = job.members[node].allocation
+            if allocation.gpus:
+                self.doctor.freed(self.state.nodes.by_name[node], allocation, now)
         if not job.unended:
             self._over(job, now)
-        elif failed and job.stopping is None:
+            return
+        failed = [node for node in nodes if job.members[node].failed]
+        if failed and job.stopping is None:
             if goes_on(job):
                 for release in gangs.all_go(job):
                     self._order(release)
             else:
-                self._stop(job, Reason.MEMBER_FAILED, failed[0].allocation.node, now)
+                self._stop(job, Reason.MEMBER_FAILED, failed[0], now)
 
     def _over(self, job: Job, now: float) -> None:
         """All its processes have returned: the outcome, or the queue again."""

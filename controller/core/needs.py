@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -86,14 +87,19 @@ class Needs:
 def needs_of(part: Part, columns: Columns) -> Needs:
     """What the part needs of the GPUs of these nodes."""
     if part.gpu is None and not part.models and not columns.divided:
-        count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
-        return Needs(count, each, None, None, count * each)
+        return _plain(part.gpus, part.share)
     found = columns.known.get(part)
     if found is None:
         if len(columns.known) >= KEPT:
             columns.known.clear()
         found = columns.known[part] = _work_out(part, columns)
     return found
+
+
+@lru_cache(maxsize=4_096)
+def _plain(gpus: int, share: int) -> Needs:
+    count, each = (gpus, WHOLE_GPU) if gpus else (int(share > 0), share)
+    return Needs(count, each, None, None, count * each)
 
 
 def _work_out(part: Part, columns: Columns) -> Needs:

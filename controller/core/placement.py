@@ -75,8 +75,7 @@ class Ranking:
         self._static = [each for each in filters if is_static(each)]
         self._scorers = pipeline.scorers
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
-        self._asked: list[Weighted] = []
-        """The scorers that have something to say."""
+        self._asked: tuple[int, list[Weighted]] = (-1, [])
         self._lasting: tuple[int, Bools | None, Bools | None] = (-1, None, None)
         self._fits: Bools = np.empty(0, dtype=np.bool_)
         self._scores: Floats = np.empty(0)
@@ -172,7 +171,6 @@ class Ranking:
         if rows is not None:
             nodes = self._nodes
             if isinstance(rows, slice):
-                self._asked = asked(self._part, nodes.columns, self._scorers)
                 self._scores = np.full(len(fits), NO)
                 fitting = np.flatnonzero(fits)
             else:
@@ -180,12 +178,20 @@ class Ranking:
                 fitting = rows[fits[rows]]
             if len(fitting):
                 total: Floats = np.zeros(len(fitting))
-                for each in self._asked:
+                for each in self._with_a_say():
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
             self._scores_at = (nodes.layout, nodes.changes)
             self._edition = nodes.edition
         return self._scores
+
+    def _with_a_say(self) -> list[Weighted]:
+        """The scorers to which not all nodes are alike; that goes by what nodes are by nature."""
+        layout, found = self._asked
+        if layout != self._nodes.layout:
+            found = asked(self._part, self._nodes.columns, self._scorers)
+            self._asked = self._nodes.layout, found
+        return found
 
     def together(self, count: int, domains: Domains, barred: Bools | None = None) -> list[int]:
         """The best rows that lie as asked and are not barred, by name; none if there are none."""
@@ -199,16 +205,17 @@ class Ranking:
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
         if self.count <= count:
-            rows: list[int] = np.flatnonzero(self.fits).tolist()
-            return rows
+            return self.rows
+        if not self._with_a_say():
+            return self.rows[:count]
         if count == 1:
             return [int(self.scores.argmax())]
         return sorted(self.in_order()[:count])
 
     def in_order(self, barred: Bools | None = None) -> list[int]:
         """All rows that fit and are not barred, best first."""
-        if self.count <= 1:
-            rows: list[int] = np.flatnonzero(self.fits).tolist()
+        if self.count <= 1 or not self._with_a_say():
+            rows = self.rows
         else:
             rows = np.argsort(-self.scores, kind="stable").tolist()[: self.count]
         return rows if barred is None else [row for row in rows if not barred[row]]

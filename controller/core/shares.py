@@ -225,6 +225,8 @@ class Shares:
 
     def use(self, path: Path, rate: float, now: float) -> None:
         """A tenant, and everybody above it, uses so much more (or less) per hour."""
+        if not rate:
+            return
         for depth in range(len(path) + 1):
             self.accounts[path[:depth]].usage.change(rate, now)
 

@@ -95,7 +95,7 @@ class Worth:
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
         """For every size: how many GPUs can host it, and what is free on them."""
         free = np.maximum(self._columns.gpu_free[rows], 0)
-        return self._sees[free].sum(axis=1), self._gives[free].sum(axis=1)
+        return np.add.reduce(self._sees[free], axis=1), np.add.reduce(self._gives[free], axis=1)
 
     def _draw(self, asked: dict[Part, float]) -> Floats:
         """The curves, by resource, model and size."""
@@ -126,10 +126,10 @@ class Worth:
     def _worth(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
         """Worth of states of these nodes; count and room have a column a size."""
         share = self._number / np.maximum(count, 1)
-        free = np.stack((cpu, memory)) / self._step[:, None]
+        free = np.array((cpu, memory)) / self._step[:, None]
         at = np.minimum((free[:, :, None] * share).astype(np.int64), GRID)
         fed = self._curves.take(at + self._starts[:, self._model[rows]])
-        worth: Floats = (room * np.minimum(*fed) * (count >= self._number)).sum(axis=-1)
+        worth: Floats = np.add.reduce(room * np.minimum(*fed) * (count >= self._number), axis=-1)
         return worth
 
     def _appraise(self, rows: Indices) -> Floats:

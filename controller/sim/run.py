@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import enum
+import gc
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -161,7 +163,8 @@ class Outcome:
 def run(task: Task, progress: Progress | None = None) -> Outcome:
     """Run it."""
     before = time.process_time()
-    simulation, lives = simulate(task, progress)
+    with _few_collections():
+        simulation, lives = simulate(task, progress)
     taken = time.process_time() - before
     ran, section = lives.ran(), task.policy.config.scheduler
     several = len(task.policy.config.profiles) > 0
@@ -179,6 +182,17 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
         taken,
         [*lives.by_job.values()] if task.keep_lives else [],
     )
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """What a simulation makes either stays or goes by itself: looking for cycles in it finds next to none."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _row(life: Life) -> JobRow:

@@ -18,9 +18,13 @@ class Thrift:
 
     name: ClassVar[str] = "thrift"
 
+    def concerns(self, part: Part, nodes: Columns) -> bool:
+        """False where all nodes are alike to it."""
+        return nodes.worth is not None and bool(nodes.gpu_free.shape[1])
+
     def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
         """A half for a node that loses nothing, less the more it loses."""
-        chosen = np.arange(nodes.height)[rows]
+        chosen = np.arange(nodes.height)[rows] if isinstance(rows, slice) else rows
         if nodes.worth is None or not nodes.gpu_free.shape[1]:
             return np.full(len(chosen), 0.5)
         score: Floats = 1.0 / (1.0 + np.exp(-nodes.worth().kept(part, chosen) / WHOLE_GPU))
