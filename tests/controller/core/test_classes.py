@@ -33,6 +33,7 @@ TELLS: dict[str, Any] = {
     "tolerations": (Toleration("broken"),),
     "gang": Gang(min_nodes=1),
     "image": "python:3.12",
+    "scratch_mib": 1_024,
 }
 """All that a class goes by."""
 
