@@ -63,8 +63,11 @@ def starts(answer: Explanation) -> str:
         return f"{likely}the latest start cannot be told: a job before it has no time limit"
     if answer.starts_at is None:
         return "cannot be told: a job before it has no time limit, or nothing that ends makes room for it"
+    usual = ""
+    if answer.between is not None:
+        usual = "; by what such words were worth so far between {} and {}".format(*map(clock, answer.between))
     left = answer.starts_at - time.time()
     nodes = ", ".join(answer.nodes)
     if left < 1:
         return f"in the next cycle, on {nodes}"
-    return f"{likely}in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}"
+    return f"{likely}in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}{usual}"

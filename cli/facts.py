@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.tables import clock, cores, elapsed, exit_text
-from wire.api import Held, JobDetail, JobView, Moved, NodeView, Ousted, Preempted, Why
+from wire.api import Foreseen, Held, JobDetail, JobView, Moved, NodeView, Ousted, Preempted, Why
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
 from wire.gangs import MemberFailure
@@ -34,6 +34,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("started", clock(job.started_at) if job.started_at else ""),
         ("ended", clock(job.ended_at) if job.ended_at else ""),
         ("ran" if job.started_at else "waited", elapsed(job)),
+        ("foretold", "\n".join(_foreseen(each, job) for each in detail.foreseen)),
         ("predicted", of_prediction(detail.predicted_s, job, detail.planned_s)),
         ("attempt", str(job.attempt or "")),
         ("restarts", str(job.restarts or "")),
@@ -48,6 +49,17 @@ def of_job(detail: JobDetail) -> Facts:
     ]
     # The name is said already; an element of an array does not say the array again.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] != "name"]
+
+
+_FORETOLD = {"promise": "promised as the first that waits", "latest": "at the latest", "likely": "likely"}
+
+
+def _foreseen(each: Foreseen, job: JobView) -> str:
+    told = f"{clock(each.start)} {_FORETOLD.get(each.kind, plain(each.kind))}, said at {clock(each.made_at)}"
+    if job.started_at is None:
+        return told
+    off = job.started_at - each.start
+    return f"{told}; it was {duration(abs(off))} {'later' if off > 0 else 'earlier'}"
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from cli.commands import application, examples
 from cli.messages import note
-from cli.output import Column, Format, Output, Table
-from wire.api import EstimateReport, RunEstimate
+from cli.output import Column, Format, Output, Table, write
+from wire.api import EstimateReport, RunEstimate, StartEstimates
 from wire.client import Client
 from wire.text import duration
 
 app = application("Show how good estimates have been.")
 
 
-@app.callback(epilog=examples("corral report estimates"))
+@app.callback(epilog=examples("corral report estimates", "corral report starts"))
 def front() -> None:
     """Show how good estimates have been."""
 
 
 @app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))
 def estimates(output: Output = Format.TABLE) -> int:
-    """Show how far predictions of run times were off, by user, and how far time limits were."""
+    """Show how far predictions of run times, time limits, and estimates of starts were off."""
     body = Client().estimates()
     runs_table().show(output, _lines(body), body)
     if output in (Format.TABLE, Format.WIDE):
+        write("\n")
+        starts_table().show(output, body.starts, body)
         note(_told(body))
+    return 0
+
+
+@app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
+def starts(output: Output = Format.TABLE) -> int:
+    """Show how far estimates of starts were off, by who made them."""
+    body = Client().estimates()
+    starts_table().show(output, body.starts, body)
     return 0
 
 
@@ -54,6 +64,24 @@ def runs_table() -> Table[RunEstimate]:
             ),
         ],
         name=lambda each: each.user or "(all)",
+    )
+
+
+_KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
+
+
+def starts_table() -> Table[StartEstimates]:
+    """One line a kind of estimate."""
+    return Table(
+        [
+            Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),
+            Column("ESTIMATES", lambda each: str(each.count), right=True),
+            Column("AHEAD", lambda each: duration(each.ahead_s), right=True),
+            Column("BIAS", lambda each: _signed(each.bias_s), right=True),
+            Column("ERROR", lambda each: duration(each.error_s), right=True),
+            Column("LATE", lambda each: f"{each.late:.0%}", right=True),
+        ],
+        name=lambda each: each.kind,
     )
 
 

@@ -310,6 +310,8 @@ class JobDetail:
     """How long it is likely to run, by what is known of its like; or was, when it got its place."""
     planned_s: Optional[float] = None
     """How long plans count on a running job; None: as long as it may run."""
+    foreseen: tuple[Foreseen, ...] = ()
+    """When it was to start, as was said while it waited."""
     moves: tuple[Moved, ...] = ()
 
 
@@ -375,6 +377,8 @@ class Explanation:
     easings: tuple[Easing, ...] = ()
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
+    between: Optional[tuple[float, float]] = None
+    """When it starts if what is said here is as wrong as it used to be: 8 of 10 started within that."""
 
 
 @dataclass(frozen=True)
@@ -761,12 +765,39 @@ class RunEstimate:
 
 
 @dataclass(frozen=True)
+class StartEstimates:
+    """How estimates of starts did; times are means in seconds. `kind`: promise (to the first that waits),
+    latest (by limits) or likely (by predictions), both told when somebody asked.
+
+    `bias_s` is above 0 if jobs start later than foretold, `error_s` is without its sign; `late` is the part
+    that started later.
+    """
+
+    kind: str
+    count: int
+    ahead_s: float
+    bias_s: float
+    error_s: float
+    late: float
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """When a job was to start, as was said while it waited."""
+
+    kind: str
+    made_at: float
+    start: float
+
+
+@dataclass(frozen=True)
 class EstimateReport:
     """How good estimates were: of run times by user, most jobs first. `plans`: limit or predicted."""
 
     plans: str
     runs: tuple[RunEstimate, ...]
     all_runs: Optional[RunEstimate] = None
+    starts: tuple[StartEstimates, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from controller.api.errors import Rejected
 from controller.api.questions import changes_of, other_config
 from controller.api.views import job_view
 from controller.config import ConfigRefused
+from controller.core import inputs
 from controller.core.easing import easings
 from controller.core.engine import Engine
 from controller.core.events import PreemptionPlanned, Victim
 from controller.core.forecast import Forecast, expecting, forecast, fork
+from controller.core.foresight import LATEST, LIKELY
 from controller.core.inputs import Accepted, Input, Refusal, Tick
 from controller.core.jobs import Job
 from controller.core.plugin import Pipeline
@@ -33,7 +35,11 @@ async def explain(call: Call) -> Explanation:
     told = Explanation(job_view(engine, job), engine.explain(job, now), predicted_s=engine.predicted(job))
     if job.state is not JobState.QUEUED or job.held or _too_many(engine):
         return told
-    return await asyncio.to_thread(_foreseen, told, fork(engine), now)
+    told = await asyncio.to_thread(_foreseen, told, fork(engine), now)
+    for kind, when in ((LATEST, told.starts_at), (LIKELY, told.likely_at)):
+        if when is not None:
+            call.daemon.tell(inputs.NoteStart(job.id, kind, when))
+    return told
 
 
 def _foreseen(told: Explanation, ahead: Engine, now: float) -> Explanation:
@@ -49,8 +55,14 @@ def _foreseen(told: Explanation, ahead: Engine, now: float) -> Explanation:
     if ahead.state.estimates.runs:
         likely = forecast(expecting(fork(ahead), predicted=True), now, (), job).starts.get(job)
     start = forecast(expecting(ahead, predicted=False), now, (), job).starts.get(job)
+    between = None
+    for kind, found in ((LATEST, start), (LIKELY, likely)):
+        score = ahead.state.estimates.starts.get(kind)
+        if found is not None and score is not None:
+            between = score.span(found.at, now) or between
     return replace(
         told,
+        between=between,
         starts_at=start.at if start else None,
         nodes=start.nodes if start else (),
         victims=victims,

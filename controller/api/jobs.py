@@ -16,6 +16,7 @@ from controller.core.jobs import Job
 from controller.core.records import job_of
 from controller.nodes.link import NodeAway
 from wire.api import (
+    Foreseen,
     JobChange,
     JobDetail,
     JobList,
@@ -108,7 +109,11 @@ async def show(call: Call) -> JobDetail:
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
     moves = tuple(moved_view(job, each) for each in job.moves)
-    return JobDetail(job_view(engine, job), spec, why, job.checkpoint, history, predicted, planned, moves)
+    foreseen = tuple(Foreseen(each.kind, each.made_at, each.start) for each in job.foreseen)
+    view = job_view(engine, job)
+    return JobDetail(
+        view, spec, why, job.checkpoint, history, predicted, planned, foreseen=foreseen, moves=moves
+    )
 
 
 async def cancel(call: Call) -> JobView:

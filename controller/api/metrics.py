@@ -25,6 +25,7 @@ async def show(call: Call) -> web.Response:
     daemon = call.daemon
     lines = [
         *_families(_cluster(daemon.engine)),
+        *_families(_estimates(daemon.engine)),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.tally, daemon.seq, daemon.started_at)),
         *_spread("corral_cycle_seconds", "How long passes over the queue took.", daemon.tally.cycles),
@@ -56,6 +57,28 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
         yield Sample(
             "corral_gpus", count, {"state": what}, "GPUs: free, used in part or whole, away, or sick."
         )
+
+
+def _estimates(engine: Engine) -> Iterator[Sample]:
+    """Sums, from which monitoring works out means over windows of its own."""
+    known = engine.state.estimates
+    for user, run in sorted(known.scores.items()):
+        figures = run.jobs, run.bias_s, run.error_s, run.outlived
+        yield from _errors("run", {"user": user}, "Run times that had been predicted", figures)
+    for kind, start in sorted(known.starts.items()):
+        figures = start.count, start.bias_s, start.error_s, start.late
+        yield from _errors("start", {"kind": kind}, "Starts that had been foretold", figures)
+
+
+def _errors(
+    what: str, labels: Mapping[str, str], about: str, figures: tuple[int, float, float, int]
+) -> Iterator[Sample]:
+    count, bias, error, late = figures
+    name = f"corral_{what}_estimate"
+    yield Sample(f"{name}s_total", count, labels, f"{about}.", "counter")
+    yield Sample(f"{name}_bias_seconds_sum", bias, labels, f"{about}: what came less what was said.")
+    yield Sample(f"{name}_error_seconds_total", error, labels, f"{about}: that without sign.", "counter")
+    yield Sample(f"{name}s_late_total", late, labels, f"{about}: more than was said.", "counter")
 
 
 def _gpus(node: Node) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from controller.api.call import Call
 from controller.core.estimates import Score
-from wire.api import EstimateReport, RunEstimate
+from controller.core.foresight import StartScore
+from wire.api import EstimateReport, RunEstimate, StartEstimates
 
 
 async def estimates(call: Call) -> EstimateReport:
@@ -19,6 +20,7 @@ async def estimates(call: Call) -> EstimateReport:
         "predicted" if engine.pipeline.estimating.predicted else "limit",
         tuple(runs),
         _run_estimate("", together) if together.jobs else None,
+        tuple(_start_estimates(*each) for each in sorted(engine.state.estimates.starts.items())),
     )
 
 
@@ -32,4 +34,11 @@ def _run_estimate(user: str, score: Score) -> RunEstimate:
         score.error_s / jobs,
         score.outlived / jobs,
         score.limit_error_s / score.limited if score.limited else None,
+    )
+
+
+def _start_estimates(kind: str, score: StartScore) -> StartEstimates:
+    count = score.count
+    return StartEstimates(
+        kind, count, score.ahead_s / count, score.bias_s / count, score.error_s / count, score.late / count
     )

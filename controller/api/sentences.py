@@ -222,6 +222,9 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "JobPromoted": lambda facts: (
         f"job {facts['job']} waited long enough for a priority of {facts['priority']}"
     ),
+    "StartEstimated": lambda facts: (
+        f"job {facts['job']} is to start in {duration(facts['start'] - facts['at'])} ({facts['kind']})"
+    ),
     "DeadlineDoubted": lambda facts: (
         f"job {facts['job']} can no longer keep its deadline as things stand: its room comes free too late"
         if facts["doubted"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from controller.core import events
 from controller.core.events import Event
+from controller.core.foresight import StartEstimate
 from controller.core.gates import FRESH, Wait, closed, opened
 from controller.core.health import Condition
 from controller.core.jobs import Job, Member, Move, newest
@@ -131,6 +132,11 @@ def _deadline_doubted(state: State, event: events.DeadlineDoubted) -> None:
     job.wait = replace(job.wait, doubted=event.doubted)
 
 
+def _start_estimated(state: State, event: events.StartEstimated) -> None:
+    job = state.jobs[event.job]
+    job.foreseen = (*job.foreseen, StartEstimate(event.kind, event.at, event.start))
+
+
 def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
     job = state.jobs[event.job]
     if event.met:
@@ -166,6 +172,7 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.profile = event.profile
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
+    state.estimates.started(job, event.at)
     job.board(event.allocations)
     _hold(state, job, event.allocations, event.at)
     state.expect(job)
@@ -402,6 +409,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.seat({})
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
+    job.foreseen = ()
     state.sort(job)
     job.idle_since = job.idle_until = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
@@ -565,6 +573,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobRelaxed: _job_relaxed,
     events.JobPromoted: _job_promoted,
     events.DeadlineDoubted: _deadline_doubted,
+    events.StartEstimated: _start_estimated,
     events.PriorityInherited: _priority_inherited,
     events.GateClosed: _gate_closed,
     events.GateOpened: _gate_opened,

@@ -19,7 +19,9 @@ from controller.core.events import (
     PredictionOutlived,
     PreemptionDropped,
     PreemptionPlanned,
+    StartEstimated,
 )
+from controller.core.foresight import PROMISE
 from controller.core.gangs import ripe_from
 from controller.core.jobs import NEVER, Job
 from controller.core.moving import undone
@@ -41,6 +43,7 @@ Step = (
     JobPlaced
     | PredictionOutlived
     | DeadlineDoubted
+    | StartEstimated
     | JobGrew
     | PreemptionPlanned
     | PreemptionDropped
@@ -77,6 +80,8 @@ class Cycle:
         self._seen: tuple[int, ...] = ()
         self._shadow: Shadow | None = None
         self._cast = False
+        self.needed = False
+        """Has a pass asked for the promise, and not only somebody who reads?"""
         self._ripe_at = NEVER
         """When the next gang has waited long enough to start on fewer nodes."""
         self._now = 0.0
@@ -121,7 +126,8 @@ class Cycle:
             lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
             yield from self._behind(Walk(self, lane, [queue.entry(job)], now) for job, lane in lanes)
         else:
-            self.head, self._shadow, self._cast = None, None, False
+            self.head, self._shadow = None, None
+            self._cast = self.needed = False
             queue.forget_kept_out()
             yield from self._lift_urgent(now)
             yield from self._in_order(now)
@@ -132,6 +138,7 @@ class Cycle:
                 yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
             if self.guards:
                 yield from self.guarded.warnings(now)
+        yield from self._foretell(now)
         if not len(queue):
             yield from self._grow(now)
 
@@ -183,6 +190,14 @@ class Cycle:
                     break
                 free.pop()
 
+    def _foretell(self, now: float) -> Iterator[StartEstimated]:
+        """What was promised to the first that waits is an estimate as well: the first one counts."""
+        promise = self._shadow if self.needed else None
+        if promise is None or promise.at == NEVER or promise.job not in self.state.queue:
+            return
+        if all(each.kind != PROMISE for each in self.state.jobs[promise.job].foreseen):
+            yield StartEstimated(promise.job, now, PROMISE, promise.at)
+
     def outlived(self, now: float) -> Iterator[PredictionOutlived]:
         """Nobody is promised the room of a job that should be gone and is not."""
         if not self.estimating.predicted:
@@ -214,7 +229,8 @@ class Cycle:
         """From now on some of its nodes are used by others as well, or none."""
         if common is not self.common:
             self.plan.forget_all()
-            self.common, self.head, self._shadow, self._cast = common, None, None, False
+            self.common, self.head, self._shadow = common, None, None
+            self._cast = self.needed = False
 
     def promise(self, now: float) -> Pledge | None:
         """What is promised to the first waiting job."""

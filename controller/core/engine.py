@@ -14,6 +14,7 @@ from controller.core.effects import Effect, SendToNode, SendToNodes, StartAttemp
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.eviction import evicted, requeued
 from controller.core.explain import explain, explain_never
+from controller.core.foresight import worth_keeping
 from controller.core.handover import elsewhere
 from controller.core.heed import HEED_HINT, nobody_heeds, unheeded_taint
 from controller.core.idling import Overseer, reclaimed
@@ -592,6 +593,13 @@ class Engine:
             self._record(events.NodeWentAway(given.node, now, given.why))
         return Accepted()
 
+    def _note_start(self, given: inputs.NoteStart, now: float) -> Reply:
+        job = self.state.jobs.get(given.job)
+        waits = job is not None and job.state is JobState.QUEUED
+        if waits and job is not None and worth_keeping(job.foreseen, given.kind, now):
+            self._record(events.StartEstimated(job.id, now, given.kind, given.start))
+        return Accepted()
+
     def _node_silent(self, given: inputs.NodeSilent, now: float) -> Reply:
         node = self.state.nodes.get(given.node)
         if node is None or node.up:
@@ -738,6 +746,7 @@ _HANDLERS: dict[type[Any], Callable[[Engine, Any, float], Reply]] = {
     inputs.CordonGpu: Engine._cordon_gpu,
     inputs.ResumeGpu: Engine._resume_gpu,
     inputs.LinkWentDown: Engine._link_went_down,
+    inputs.NoteStart: Engine._note_start,
     inputs.NodeSilent: Engine._node_silent,
     inputs.DeclareLost: Engine._declare_lost,
     inputs.ControllerStarted: Engine._controller_started,

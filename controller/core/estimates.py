@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 
+from controller.core.foresight import StartScore
 from controller.core.jobs import NEVER, Job
 from wire.spec import JobSpec, gpus_text
 from wire.words import WHOLE_GPU, JobState, Reason
@@ -115,6 +116,10 @@ class Estimates:
         """By user."""
         self.changed: dict[Kind, None] = {}
         """Kinds whose note is not what it was."""
+        self.starts: dict[str, StartScore] = {} if known is None else known.starts
+        """How estimates of starts did, by kind."""
+        self.rescored: dict[str, None] = {}
+        """Kinds of these whose note is not what it was."""
         self._learns = known is None
 
     def still(self) -> Estimates:
@@ -149,6 +154,12 @@ class Estimates:
         kind = kind_of(job)
         for each in ((*kind[:2], ANY_SIZE), kind):
             self._learn(each, run_s, at)
+
+    def started(self, job: Job, at: float) -> None:
+        """The job got its place: how good was what had been said of that?"""
+        for each in job.foreseen if self._learns else ():
+            self.starts.setdefault(each.kind, StartScore()).add(each, at)
+            self.rescored[each.kind] = None
 
     def _learn(self, kind: Kind, run_s: float, at: float) -> None:
         found = self.runs.get(kind)

@@ -121,6 +121,14 @@ class PriorityInherited(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class StartEstimated(JobEvent):
+    """When a waiting job is to start, as was just foretold to it or to who asked; scored when it does."""
+
+    kind: str
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineDoubted(JobEvent):
     """When a waiting job has to start there will be no room for it, as far as can be told; or there will."""
 
@@ -633,6 +641,7 @@ Event = (
     | JobPromoted
     | PriorityInherited
     | DeadlineDoubted
+    | StartEstimated
     | DependencyDecided
     | GateClosed
     | GateOpened

@@ -314,6 +314,15 @@ class LinkWentDown:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteStart:
+    """Somebody was told when a waiting job is to start; that is kept, unless there is one like it."""
+
+    job: int
+    kind: str
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSilent:
     """Nobody has heard of a node for so long, by a clock that does not jump."""
 
@@ -385,6 +394,7 @@ Input = (
     | CordonGpu
     | ResumeGpu
     | LinkWentDown
+    | NoteStart
     | NodeSilent
     | DeclareLost
     | ControllerStarted

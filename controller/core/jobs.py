@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.core.events import Allocation, JobPreempted, Victim
+from controller.core.foresight import StartEstimate
 from controller.core.gates import FRESH, Wait
 from controller.core.requests import Ask
 from wire.frames import Checkpoint, GpuUse
@@ -102,6 +103,8 @@ class Job:
     """Members that hold something now."""
     quality: int | None = None
     placed_at: float | None = None
+    foreseen: tuple[StartEstimate, ...] = ()
+    """When the attempt was to start, as was said while the job waited."""
     predicted_s: float | None = None
     """How long the attempt was likely to run when it was placed."""
     planned_s: float | None = None

@@ -25,6 +25,7 @@ from controller.core.events import (
     ReservationMade,
     ShareSet,
 )
+from controller.core.foresight import load
 from controller.core.offqueue import Stint
 from controller.core.reservations import Reservation
 from controller.core.rows import NoteRow
@@ -37,7 +38,7 @@ from wire.reservation import ReservationSpec
 QUOTA, SPENT, SHARE, USAGE, RESERVATION = "quota", "spent", "share", "usage", "reservation"
 HOST_KEY, STRANGERS, STINT = "host-key", "strangers", "stint"
 SHARE_LIMITS = "share-limits"
-RUNS, SCORE = "runs", "score"
+RUNS, SCORE, STARTS = "runs", "score", "starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
     state.shares.fresh.clear()
     runs, scored = [*state.estimates.changed], dict.fromkeys(kind[0] for kind in state.estimates.changed)
     state.estimates.changed.clear()
+    starts = [*state.estimates.rescored]
+    state.estimates.rescored.clear()
     shares = dict.fromkeys(event.share for event in events if isinstance(event, ShareSet))
     weighed = [name for name in shares if name in state.shares.live]
     limited = [name for name in shares if name in state.shares.limits]
@@ -93,6 +96,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
         *strangers,
         *stints,
         *(_runs_note(state, kind) for kind in runs),
+        *(_starts_note(state, kind) for kind in starts),
         *(_score_note(state, user) for user in scored if user in state.estimates.scores),
     ]
 
@@ -108,6 +112,7 @@ def notes_of(state: State, *, learnt: bool = True) -> list[NoteRow]:
         *(_reservation_note(state, name) for name in state.reservations.by_name),
         *(_runs_note(state, kind) for kind in state.estimates.runs if learnt),
         *(_score_note(state, user) for user in state.estimates.scores if learnt),
+        *(_starts_note(state, kind) for kind in state.estimates.starts if learnt),
         *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
         *(_host_key_note(state, node) for node in state.host_keys),
         *(_strangers_note(state, node) for node in dict.fromkeys(key[0] for key in state.offqueue.open)),
@@ -139,6 +144,8 @@ def recall(state: State, notes: Iterable[NoteRow]) -> None:
             runs.append((body[0], tuple(json.loads(note.name)), body[1:]))
         elif note.kind == SCORE:
             state.estimates.scores[note.name] = Score(*body)
+        elif note.kind == STARTS:
+            state.estimates.starts[note.name] = load(body)
         elif note.kind == HOST_KEY and body is not None:
             state.host_keys[note.name] = body
         elif note.kind == STRANGERS and body is not None:
@@ -207,6 +214,10 @@ def _runs_note(state: State, kind: Kind) -> NoteRow:
     """When the last of them ended, and how long they took, as they came."""
     found = state.estimates.runs.get(kind)
     return NoteRow(RUNS, dumps(list(kind)), None if found is None else dumps([found.at, *found.came]))
+
+
+def _starts_note(state: State, kind: str) -> NoteRow:
+    return NoteRow(STARTS, kind, dumps(state.estimates.starts[kind].dump()))
 
 
 def _score_note(state: State, user: str) -> NoteRow:

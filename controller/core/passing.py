@@ -70,6 +70,7 @@ class Walk:
             if entry[1] == first:
                 continue
             if window is None:
+                cycle.needed = True
                 window = cycle.window(cycle.shadow(self._now), self._now)
             lasts = cycle.lasts(jobs[entry[1]])
             if self._longest is not None and lasts >= self._longest:

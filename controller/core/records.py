@@ -18,6 +18,7 @@ from controller.core.events import (
     Overcommit,
     Victim,
 )
+from controller.core.foresight import StartEstimate
 from controller.core.gates import FRESH, Wait
 from controller.core.health import Condition
 from controller.core.jobs import Job, Member, Move
@@ -102,6 +103,7 @@ class JobRecord:
     from_queue: tuple[str, ...] = ()
     predicted_s: float | None = None
     planned_s: float | None = None
+    foreseen: tuple[StartEstimate, ...] = ()
     idle_since: float | None = None
     idle_until: float | None = None
     profile: str = ""
@@ -165,6 +167,7 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
         job.from_queue,
         job.predicted_s,
         job.planned_s,
+        job.foreseen,
         idle_since=job.idle_since,
         idle_until=job.idle_until,
         profile=job.profile if job.placed_at is not None else "",
@@ -259,6 +262,7 @@ def job_of(row: JobRow) -> Job:
         from_queue=record.from_queue,
         predicted_s=record.predicted_s,
         planned_s=record.planned_s,
+        foreseen=record.foreseen,
     )
     job.seat({each.allocation.node: _member(each) for each in record.members})
     return job

@@ -31,7 +31,7 @@ def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None
         assert report.all_runs is not None
         assert report.all_runs.limit_error_s is not None
         assert report.all_runs.limit_error_s > 3_000
-        blocking = client.submit(JobSpec(("sleep", "600"), name="long", gpus=8)).ids[0]
+        blocking = client.submit(JobSpec(("sleep", "600"), name="long", gpus=8, time_limit_s=600.0)).ids[0]
         system.until(lambda: system.jobs()[blocking].state is JobState.RUNNING, "another runs")
         third = client.submit(short).ids[0]
         assert client.explain(third).predicted_s is not None
@@ -40,4 +40,11 @@ def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None
         assert "(all)" in system.corral("report", "estimates")
         assert json.loads(system.corral("report", "estimates", "-o", "json"))["runs"][0]["jobs"] == 1
         client.cancel(blocking)
-        client.cancel(third)
+        system.until(lambda: system.jobs()[third].state is JobState.COMPLETED, "the third has run")
+        assert {each.kind for each in client.job(third).foreseen} >= {"latest", "likely"}
+        assert "at the latest, said at" in system.corral("job", "show", str(third))
+        starts = {each.kind: each for each in client.estimates().starts}
+        assert {*starts} >= {"latest", "likely"}
+        assert starts["latest"].bias_s < -100, "what it waited for was cancelled long before its limit"
+        for told in (system.corral("report", "estimates"), system.corral("report", "starts")):
+            assert "ESTIMATES" in told

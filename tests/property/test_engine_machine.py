@@ -16,6 +16,7 @@ from controller.core.engine import Engine
 from controller.core.estimates import Estimating
 from controller.core.events import JobEnded, JobPlaced, body_of, event_of
 from controller.core.forecast import fork
+from controller.core.foresight import LATEST, LIKELY
 from controller.core.gangs import together
 from controller.core.gates import WaitRules
 from controller.core.inputs import Accepted
@@ -423,6 +424,12 @@ class EngineMachine(RuleBasedStateMachine):
             changes |= {"after": [{"until": until.value, "job": str(other)}], "after_count": None}
         self.world.tell(inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
         self.agents.obey(self.world)
+
+    @precondition(lambda self: self.world.state.jobs)
+    @rule(data=st.data(), kind=st.sampled_from([LATEST, LIKELY]), start=st.floats(0, 100))
+    def somebody_is_told_a_start(self, data: st.DataObject, kind: str, start: float) -> None:
+        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
+        self.world.tell(inputs.NoteStart(job, kind, self.world.now + start))
 
     @rule(name=st.sampled_from(NODES), drain=st.booleans())
     def drain(self, name: str, drain: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from controller.core import events, inputs
 from controller.core.events import Event
+from controller.core.foresight import PROMISE
 from controller.core.inputs import Input
 from controller.core.nodes import JUST_STARTED
 from controller.core.rebalancing import STRATEGY
@@ -77,6 +78,8 @@ def _preempted_by_user(event: events.StopRequested, past: Past) -> bool:
 def _by_cycle(event: Event) -> bool:
     if isinstance(event, events.PreemptionPlanned):
         return event.strategy != STRATEGY
+    if isinstance(event, events.StartEstimated):
+        return event.kind == PROMISE
     return isinstance(event, events.JobPlaced | events.PredictionOutlived)
 
 
@@ -152,6 +155,13 @@ WAYS: Mapping[type[Any], tuple[Trace, ...] | Inner] = {
         Trace(
             events.NodeMarked,
             lambda event, _: inputs.MarkNode(event.node, event.by, event.labels, event.taints),
+        ),
+    ),
+    inputs.NoteStart: (
+        Trace(
+            events.StartEstimated,
+            lambda event, _: inputs.NoteStart(event.job, event.kind, event.start),
+            lambda event, _: event.kind != PROMISE,
         ),
     ),
     inputs.NodeSilent: (

@@ -50,6 +50,7 @@ TOLD: list[tuple[Event, str]] = [
         events.DeadlineDoubted(7, 1.0, True),
         "job 7 can no longer keep its deadline as things stand: its room comes free too late",
     ),
+    (events.StartEstimated(7, 1.0, "likely", 61.0), "job 7 is to start in 1m00s (likely)"),
     (events.DeadlineDoubted(7, 1.0, False), "job 7 can keep its deadline after all"),
     (events.PriorityInherited(7, 1.0, 0, ""), "job 7 inherits no priority any more"),
     (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 has no slot of its array any more"),
