@@ -180,6 +180,7 @@ class Search:
         self.strategy = strategy
         self._state = state
         self._placer = placer
+        self._settling = strategy if isinstance(strategy, Settling) else None
         self._victims = Victims(state, strategy, guards_of)
         self._offers: dict[tuple[Part, float], Offers] = {}
 
@@ -197,9 +198,9 @@ class Search:
         reach = self.strategy.reach(job)
         if reach is None:
             return None
-        if not isinstance(self.strategy, Settling):
+        if self._settling is None:
             return self._search(self._of(shape.part, reach), None, shape, now, barred)
-        dues = self.strategy.dues(job, Ground(self._state, self._placer, now))
+        dues = self._settling.dues(job, Ground(self._state, self._placer, now))
         if dues is None:
             return None
         # What others owe changes with all that starts and ends: nothing of it is worth keeping.

@@ -172,6 +172,7 @@ class Shares:
         """The limits in effect."""
         self.fresh: list[Path] = []
         """Accounts that have no row yet."""
+        self._lines: dict[Path, tuple[Account, ...]] = {}
         self._home = {name: name for name in sharing.organisations}
         for organisation, projects in sharing.organisations.items():
             self._home.update(dict.fromkeys(projects, organisation))
@@ -200,19 +201,25 @@ class Shares:
 
     def enter(self, path: Path) -> None:
         """The tenant has one job more."""
-        self.open(path)
-        self._count(path, 1)
+        for account in self._line(path):
+            account.jobs += 1
+            if account.jobs == 1 and account.path:
+                self.accounts[account.path[:-1]].awake[account.weight] += 1
 
     def leave(self, path: Path) -> None:
         """One of the tenant's jobs has ended, or is somebody else's now."""
-        self._count(path, -1)
+        for account in self._line(path):
+            account.jobs -= 1
+            if not account.jobs and account.path:
+                self.accounts[account.path[:-1]].awake[account.weight] -= 1
 
-    def _count(self, path: Path, one: int) -> None:
-        for depth in range(len(path) + 1):
-            account = self.accounts[path[:depth]]
-            account.jobs += one
-            if depth and account.jobs == max(one, 0):  # its first has come, or its last is gone
-                self.accounts[path[: depth - 1]].awake[account.weight] += one
+    def _line(self, path: Path) -> tuple[Account, ...]:
+        """The tenant's account and all above it, opened when first asked for."""
+        line = self._lines.get(path)
+        if line is None:
+            self.open(path)
+            line = self._lines[path] = tuple(self.accounts[path[:depth]] for depth in range(len(path) + 1))
+        return line
 
     def fair(self, path: Path, capacity: float) -> float:
         """What the tenant may have at a time, beside all who have jobs: a part of a part of the cluster."""
