@@ -130,7 +130,7 @@ def _plugin(written: Any) -> str:
     if not isinstance(written, Mapping):
         return str(written)
     options = ", ".join(f"{name} {value}" for name, value in written.items() if name != "name")
-    return f"{written['name']} ({options})"
+    return f"{written['name']} ({options})" if options else str(written["name"])
 
 
 def _scorer(name: str, written: Any) -> str:

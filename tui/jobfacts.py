@@ -51,8 +51,10 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _head(job: JobView) -> list[Piece]:
-    parts = (job.user, f"project {job.project}", f"queue {job.queue}", priority_name(job.priority).lower())
-    said = " · ".join(plain(part, 40) for part in parts)
+    profile = f"profile {job.profile}" if job.profile else ""
+    tenant = (job.user, f"project {job.project}", f"queue {job.queue}")
+    parts = (*tenant, profile, priority_name(job.priority).lower())
+    said = " · ".join(plain(part, 40) for part in parts if part)
     state, part = cells.job_state(job)
     end: list[Piece] = []
     if job.exit_code is not None and job.exit_code != 0:

@@ -179,6 +179,51 @@ def test_gpu_jobs_from_a_table(sim: Sim) -> None:
     assert 0.5 < body["utilisation"] < 1
 
 
+# --- profiles ---
+
+PROFILES = str(ROOT / "examples" / "profiles.toml")
+TWO_QUEUES = """submit,duration,estimate,gpus,queue
+0,1000,1000,8,online
+0,1000,1000,8,online
+0,1000,1000,8,online
+0,1000,1000,8,default
+0,1000,1000,8,default
+0,1000,1000,8,default
+0,1000,1000,8,default
+"""
+
+
+def test_profiles_side_by_side_in_virtual_time(sim: Sim, tmp_path: Path) -> None:
+    log = tmp_path / "jobs.csv"
+    log.write_text(TWO_QUEUES)
+    starts = tmp_path / "starts.csv"
+    body = json.loads(sim(str(log), "--config", PROFILES, "--jobs-csv", str(starts), "-o", "json").stdout)
+    assert (body["policy"], body["order"], body["jobs"]) == ("profiles", "by profile", 7)
+    waited = {int(row["job"]): float(row["start"]) for row in csv.DictReader(starts.open())}
+    # Six hosts: three for each, one of them shared. Three and four jobs: one of the seven has to wait.
+    assert sorted(waited.values()) == [0, 0, 0, 0, 0, 0, 1000]
+
+
+def test_one_profile_alone_is_for_all_jobs_on_all_nodes(sim: Sim, tmp_path: Path) -> None:
+    log = tmp_path / "jobs.csv"
+    log.write_text(TWO_QUEUES)
+    body = json.loads(sim(str(log), "--config", PROFILES, "--profile", "training", "-o", "json").stdout)
+    assert (body["policy"], body["order"], body["backfill"], body["jobs"]) == ("training", "fair", "easy", 7)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--profile", "trainign"], "there is no profile 'trainign'"),
+        (["--profile", "training", "--order", "fifo"], "--profile names a whole policy"),
+    ],
+)
+def test_a_profile_that_cannot_be_run(sim: Sim, log: Path, words: list[str], said: str) -> None:
+    done = sim(str(log), "--config", PROFILES, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 # --- clusters ---
 
 

@@ -134,6 +134,12 @@ def test_scopes_that_make_no_sense_are_said(tmp_path: Path) -> None:
     assert ":5: profiles.default.users: the default profile is for whoever has no other" in default
 
 
+def test_jobs_are_not_moved_where_several_decide(tmp_path: Path) -> None:
+    with pytest.raises(ConfigRefused) as caught:
+        build_pipeline(load(written(tmp_path, "[profiles.x]\n[rebalance]\nmode = 'auto'\n")))
+    assert ":3: rebalance.mode: jobs are not moved where several schedulers decide" in str(caught.value)
+
+
 def test_what_is_rendered_loads_as_the_same(tmp_path: Path) -> None:
     config = load(EXAMPLE)
     again = load(written(tmp_path, render(config)))

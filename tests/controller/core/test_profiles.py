@@ -14,6 +14,7 @@ from controller.core.explain import reason_of
 from controller.core.forecast import forecast, fork
 from controller.core.plugin import Backfill, Guards, Pipeline
 from controller.core.profiles import Profile
+from controller.core.quotas import Rules
 from controller.core.records import job_row
 from controller.core.state import State
 from controller.plugins.orders.fifo import Fifo
@@ -454,3 +455,35 @@ def test_a_forecast_and_a_restart_know_the_profiles() -> None:
     starts = forecast(fork(world.engine), world.now).starts
     assert starts[left].at == world.now + HOUR
     assert set(starts[left].nodes) <= {"a", "b"}
+
+
+def test_licences_are_for_all_and_promised_beyond_the_nodes_of_a_profile() -> None:
+    """Where no node is shared, either: who waits for a licence is promised it."""
+    apart = [
+        profile(name, term_of(f"node in {node}"), queues=(name,))
+        for name, node in (("left", "a"), ("right", "c"))
+    ]
+    rules = Rules(licences={"matlab": 2})
+    profiles = (*apart, profile("default", term_of("node in b")))
+    world = World(replace(PIPELINE, rules=rules, profiles=profiles))
+    for name in "abc":
+        world.join(name)
+
+    def wants(count: int, queue: str, hours: float) -> int:
+        return world.submit(spec(queue=queue, licences={"matlab": count}, time_limit_s=hours * HOUR))
+
+    first = wants(1, "left", 1.0)
+    world.tick()
+    both = wants(2, "left", 1.0)
+    world.tick()
+    assert promised(world, "left") == (both, HOUR)
+    long, short = wants(1, "right", 2.0), wants(1, "right", 0.5)
+    world.tick()
+    assert (world.nodes_of(long), world.nodes_of(short)) == ([], ["c"])
+    world.exit(short)
+    why = world.why(long)
+    assert (why.reason, why.sentence[:25]) == (Reason.PROMISED, "there are licences enough")
+    world.now += HOUR
+    world.exit(first)
+    world.tick()
+    assert world.nodes_of(both) == ["a"]
