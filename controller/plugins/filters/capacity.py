@@ -27,8 +27,7 @@ class Capacity:
 
     def explain(self, part: Part) -> str:
         """What is wrong with a lost node."""
-        scratch = f" or {memory(part.scratch_mib)} of scratch" if part.scratch_mib else ""
-        return (
-            f"less than {counted(part.cpu_milli / 1000, 'CPU')} or {memory(part.memory_mib)} of memory"
-            f"{scratch} free"
-        )
+        cpus, mib = counted(part.cpu_milli / 1000, "CPU"), memory(part.memory_mib)
+        if part.scratch_mib:
+            return f"less than {cpus}, {mib} of memory or {memory(part.scratch_mib)} of scratch free"
+        return f"less than {cpus} or {mib} of memory free"
