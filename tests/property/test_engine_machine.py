@@ -476,6 +476,19 @@ class EngineMachine(RuleBasedStateMachine):
                 assert event.job not in ended
 
     @invariant()
+    def gangs_are_whole(self) -> None:
+        """Whoever starts has all that was asked for, on nodes of its own, or on as few as will do."""
+        for event in self.world.events[self.seen :]:
+            if isinstance(event, JobPlaced):
+                asked = self.world.job(event.job).spec
+                nodes, most = len({each.node for each in event.allocations}), asked.nodes or NEVER
+                assert nodes == len(event.allocations)
+                assert (asked.gang.min_nodes or asked.nodes or 1) <= nodes <= most
+                given = sum(hold.milli for each in event.allocations for hold in each.gpus)
+                if asked.gpu is None or not asked.gpu.memory_mib:
+                    assert given == round(asked.gpus * 1000 * nodes / (asked.nodes or nodes))
+
+    @invariant()
     def nobody_starts_out_of_time(self) -> None:
         for event in self.world.events[self.seen :]:
             if isinstance(event, JobPlaced):

@@ -1,0 +1,27 @@
+"""Preemption, quotas, reservations and backfill together: what holds for one holds beside the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import settings
+
+from controller.core.plugin import Backfill
+from tests.property.test_limits_machine import RULES, LimitsMachine
+from tests.property.test_preemption_machine import PreemptionMachine
+
+
+class CombinedMachine(PreemptionMachine, LimitsMachine):
+    pipeline = replace(PreemptionMachine.pipeline, rules=RULES)
+
+
+class ConservativeCombinedMachine(CombinedMachine):
+    pipeline = replace(CombinedMachine.pipeline, backfill=Backfill.CONSERVATIVE)
+
+
+CombinedMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=60, deadline=None)
+ConservativeCombinedMachine.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=60, deadline=None
+)
+TestCombined = CombinedMachine.TestCase
+TestConservativeCombined = ConservativeCombinedMachine.TestCase
