@@ -86,4 +86,5 @@ def starts_table() -> Table[StartEstimates]:
 
 
 def _signed(seconds: float) -> str:
-    return ("-" if seconds < 0 else "+") + duration(abs(seconds))
+    told = duration(abs(seconds))
+    return told if told == duration(0) else ("-" if seconds < 0 else "+") + told

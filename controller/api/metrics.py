@@ -76,7 +76,7 @@ def _errors(
     count, bias, error, late = figures
     name = f"corral_{what}_estimate"
     yield Sample(f"{name}s_total", count, labels, f"{about}.", "counter")
-    yield Sample(f"{name}_bias_seconds_sum", bias, labels, f"{about}: what came less what was said.")
+    yield Sample(f"{name}_bias_seconds", bias, labels, f"{about}: what came less what was said.")
     yield Sample(f"{name}_error_seconds_total", error, labels, f"{about}: that without sign.", "counter")
     yield Sample(f"{name}s_late_total", late, labels, f"{about}: more than was said.", "counter")
 

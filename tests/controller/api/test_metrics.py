@@ -56,6 +56,26 @@ async def test_jobs_nodes_and_gpus(house: House) -> None:
     }
 
 
+async def test_how_good_estimates_were(house: House) -> None:
+    """Five runs are learnt, the sixth is predicted; the start of the last is foretold to who asks."""
+    await house.join("gpu01")
+    for _ in range(6):
+        job = await house.submit(gpus=8, time_limit_s=100.0)
+        await house.started(job)
+        waiting = await house.submit(gpus=8, time_limit_s=100.0, name="next")
+        status, answer = await house.get(f"/v1/jobs/{waiting}/explain")
+        assert status == 200
+        assert answer["starts_at"] is not None
+        await house.ended(job)
+        await house.started(waiting)
+        await house.ended(waiting)
+    told = await figures(house)
+    assert [count for name, count in told.items() if name.startswith("corral_run_estimates_total")] == [2]
+    assert told['corral_start_estimates_total{kind="latest"}'] == 6
+    assert told['corral_start_estimate_bias_seconds{kind="latest"}'] < 0
+    assert told['corral_start_estimates_late_total{kind="latest"}'] == 0
+
+
 async def test_cycles_commits_and_requests(house: House) -> None:
     await house.submit()
     await house.get("/v1/jobs/99")
