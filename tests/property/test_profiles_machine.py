@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from controller.core import inputs
 from controller.core.events import JobPlaced
+from controller.core.forecast import fork
 from controller.core.inputs import Refusal
 from controller.core.plugin import Backfill, Guards, Pipeline
 from controller.core.profiles import Profile
@@ -174,6 +175,13 @@ class PromiseMachine(RuleBasedStateMachine):
             if not found.state.terminal and not found.running:
                 assert told.get(job, at + 1) <= at
         self.promised = told
+
+    @rule()
+    def a_copy_goes_on_from_the_same_promises(self) -> None:
+        """And decides as the original does."""
+        ahead = fork(self.world.engine).handle(inputs.Tick(), self.world.now).events
+        assert self.world.tell(inputs.Tick()).events == ahead
+        self.pass_by()
 
     @invariant()
     def whoever_stands_first_is_told_why(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,30 @@ def starts(journal: Sequence[Event]) -> list[JobPlaced]:
 def test_under_the_same_policy_everything_happens_again(policy: str) -> None:
     journal = lived(policy)
     assert relived(journal, policy) == journal
+
+
+PROFILES = """
+[profiles.left]
+users = {users}
+nodes = ["n1", "n2", "n3"]
+order = "fifo"
+backfill = "{left}"
+[profiles.right]
+nodes = ["n2", "n3", "n4"]
+backfill = "{right}"
+"""
+
+
+@pytest.mark.parametrize(("left", "right"), [("easy", "easy-sjbf"), ("none", "easy"), ("greedy", "easy")])
+def test_with_profiles_on_the_same_nodes_as_well(tmp_path: Path, left: str, right: str) -> None:
+    rows = generate(Wish(CLUSTER, 1, 8, 150, None, 1.3)).rows
+    users = sorted({row.user for row in rows})[::2]
+    path = tmp_path / "profiles.toml"
+    path.write_text(PROFILES.format(users=users, left=left, right=right))
+    journal = lived(str(path))
+    assert relived(journal, str(path)) == journal
+    assert {event.profile for event in starts(journal)} == {"left", "right"}
+    assert {event.profile for event in starts(relived(journal, "easy"))} == {""}
 
 
 @pytest.mark.parametrize("was", ["fcfs", "greedy"])
