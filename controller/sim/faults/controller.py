@@ -25,8 +25,8 @@ from controller.sim.faults.truth import PromiseBroken
 
 Answer = Callable[[Reply], None]
 NINE = "9 the journal says what happened"
-NODE = [attrgetter(each.name) for each in fields(Node) if each.name not in ("row", "slots")]
-"""What a node is; the other two are where its columns are."""
+NODE = [attrgetter(each.name) for each in fields(Node) if each.name not in ("row", "slots", "turn")]
+"""What a node is; of the others two are where its columns are, and one is counted anew by each controller."""
 
 
 class Death(enum.Enum):
