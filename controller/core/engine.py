@@ -486,9 +486,12 @@ class Engine:
         members = job.members if job is not None and job.attempt == given.attempt else {}
         begun: dict[str, int | None] = {}
         over: dict[str, AttemptStatus] = {}
+        seen, plain = None, False
         for node, status in given.told.items():
+            if status is not seen:
+                seen, plain = status, gangs.plain(status)
             member = members.get(node)
-            if member is None or member.ended_at is not None or not gangs.plain(status):
+            if member is None or member.ended_at is not None or not plain:
                 self._attempt_told(node, status, now)
                 continue
             if member.started_at is None and status.started_at is not None:

@@ -30,11 +30,13 @@ def plain(status: AttemptStatus) -> bool:
 
 def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
     """How members ended, by node; those of whom the same words are told have one exit."""
-    made: dict[int, Exit] = {}
-    return {
-        node: made.get(id(status)) or made.setdefault(id(status), exit_of(status))
-        for node, status in over.items()
-    }
+    exits: dict[str, Exit] = {}
+    told = how = None
+    for node, status in over.items():
+        if how is None or status is not told:
+            told, how = status, exit_of(status)
+        exits[node] = how
+    return exits
 
 
 def exit_of(status: AttemptStatus) -> Exit:

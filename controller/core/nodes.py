@@ -140,7 +140,7 @@ class Most:
 def _most_of(columns: Columns) -> Most:
     if not columns.height:
         return Most(0, 0, 0, 0)
-    cpu, memory = int(columns.cpu_free.max()), int(columns.memory_free.max())
+    cpu, memory = int(np.maximum.reduce(columns.cpu_free)), int(np.maximum.reduce(columns.memory_free))
     if not columns.gpu_free.shape[1]:
         return Most(cpu, memory, 0, 0)
     whole = int((columns.gpu_free == WHOLE_GPU).sum(axis=1).max())

@@ -63,12 +63,14 @@ class Ranking:
         "_scorers",
         "_scores",
         "_scores_at",
+        "_social",
         "_static",
         "_wide",
     )
 
     def __init__(self, part: Part, nodes: Nodes, pipeline: Pipeline) -> None:
         self._part = part
+        self._social = part.social
         self._nodes = nodes
         filters = concerned(part, pipeline)
         self._filters = [each for each in filters if not is_static(each)]
@@ -149,7 +151,7 @@ class Ranking:
     @property
     def rows(self) -> list[int]:
         """The rows that fit, in the order of names."""
-        rows: list[int] = np.flatnonzero(self.fits).tolist()
+        rows: list[int] = self.fits.nonzero()[0].tolist()
         return rows
 
     @property
@@ -158,8 +160,9 @@ class Ranking:
 
         Nothing is known of parts that want others near them: these come without a gain.
         """
-        known = self._counted_gains == self._nodes.gains and not self._part.social
-        return self._counted[2] if known else len(self._nodes)
+        if self._counted_gains == self._nodes.gains and not self._social:
+            return self._counted[2]
+        return len(self._nodes)
 
     @property
     def scores(self) -> Floats:

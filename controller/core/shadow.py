@@ -38,7 +38,7 @@ class Shadow:
         self._state = state
         self._shape = shape
         self._domains = placer.demanded(shape)
-        self._fitting: set[int] = set(np.flatnonzero(placer.ranking(part).fits).tolist())
+        self._fitting: set[int] = set(placer.ranking(part).rows)
         self._possible: list[bool] = placer.possible(part).tolist()
         self._cpu: list[int] = columns.cpu_free.tolist()
         self._memory: list[int] = columns.memory_free.tolist()
