@@ -39,6 +39,10 @@ class Room:
             return False
         return needs.met(self.gpus, self.models, row)
 
+    def twin(self) -> Room:
+        """The same, to be changed by itself."""
+        return Room(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
+
     def least(self, other: Room) -> Room:
         """What is free in both."""
         return Room(

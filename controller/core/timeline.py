@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
 
 from controller.core.events import Allocation
 from controller.core.needs import Needs
@@ -26,7 +25,7 @@ class Timeline:
         """The same on a copy of the node."""
         other = Timeline(node, 0.0, self._rooms[0])
         other._times = list(self._times)
-        other._rooms = [replace(room, gpus=room.gpus.copy()) for room in self._rooms]
+        other._rooms = [room.twin() for room in self._rooms]
         return other
 
     def forget(self, now: float) -> None:
@@ -56,7 +55,7 @@ class Timeline:
         if at == len(self._times) or self._times[at] != when:
             before = self._rooms[at - 1]
             self._times.insert(at, when)
-            self._rooms.insert(at, replace(before, gpus=before.gpus.copy()))
+            self._rooms.insert(at, before.twin())
         return at
 
     def least(self, since: float, duration: float) -> Room:
