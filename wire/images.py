@@ -16,7 +16,7 @@ def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if len(spec.image) > _LONGEST or spec.image != spec.image.strip() or spec.image.startswith("-"):
         yield "image", "must be the name of an image, such as docker.io/library/python:3.12"
     if spec.mounts and not spec.image:
-        yield "mounts", "have no meaning without an image: the job sees all of the host"
+        yield "mounts", "has no meaning without an image: the job sees all of the host"
     if len(spec.mounts) > MOST_MOUNTS:
         yield "mounts", f"must be at most {MOST_MOUNTS}"
     for index, text in enumerate(spec.mounts):

@@ -44,6 +44,13 @@ def bring_image(command: tuple[str, ...], place: Path, prefix: tuple[str, ...] =
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    ulimits = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
+    plain = ("run", "--rm", "--network=host", "--pid=host", "--log-driver=none", *ulimits, IMAGE, "id")
+    tried = subprocess.run(
+        [*prefix, *command, *MANAGER, *plain], capture_output=True, text=True, cwd="/", check=False
+    )
+    if tried.returncode:
+        pytest.skip(f"podman cannot run containers here: {tried.stderr.strip()[-300:]}")
 
 
 def _pack(archive: Path) -> None:

@@ -20,6 +20,7 @@ from agent.launch import Launch
 from tests.agent import images
 from tests.agent.driving import Driven, alive, carriers, eventually
 from tests.agent.images import IMAGE
+from tests.agent.rig import Rig, uuid
 from wire.frames import GpuHold, OpenShell, ShellEnded, ShellOutput, Signal, Start, Stop
 from wire.policy import ContainerPolicy, JobPolicy
 
@@ -227,6 +228,44 @@ def test_several_tasks_are_several_containers(agent: Driven) -> None:
 def test_it_is_held_to_its_memory(agent: Driven) -> None:
     agent.start(1, "sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done", image=IMAGE)
     assert agent.ended(1).why == "out_of_memory: it needed more than its 100 MiB"
+
+
+CDI = """exec unshare -m sh -c 'mount --bind {place} /etc/cdi && exec "$@"' sh "$@"
+"""
+
+
+@pytest.fixture
+def cdi(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """What puts an agent where /etc/cdi names the rig's GPUs, as nvidia-ctk would have written it there."""
+    devices = [
+        {"name": uuid(index), "containerEdits": {"env": [f"CDI_GPU_{index}=given"]}} for index in range(2)
+    ]
+    place, real = tmp_path / "cdi", Path("/etc/cdi")
+    place.mkdir()
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": {}}
+    (place / "nvidia.json").write_text(json.dumps(spec))
+    script = tmp_path / "inside"
+    script.write_text("#!/bin/sh\n" + CDI.format(place=place))
+    script.chmod(0o755)
+    ours = not real.exists()
+    real.mkdir(exist_ok=True)
+    yield (str(script),)
+    if ours:
+        with suppress(OSError):
+            real.rmdir()
+
+
+@as_root
+def test_it_is_given_the_gpus_it_holds_and_no_others(
+    run: Run, podman: tuple[str, ...], cdi: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in Rig(tmp_path).environment.items():
+        monkeypatch.setenv(name, value)
+    agent = run("--gpus", "nvml", *jobs(podman), prefix=cdi)
+    show = "echo $CUDA_VISIBLE_DEVICES ${CDI_GPU_0:-none} ${CDI_GPU_1:-none}"
+    agent.start(1, "sh", "-c", show, image=IMAGE, gpus=(GpuHold(uuid(1), 1_000),))
+    assert agent.ended(1).code == 0, agent.log(1, "stderr")
+    assert agent.log(1).decode().split() == [uuid(1), "none", "given"]
 
 
 @as_root

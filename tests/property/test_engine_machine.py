@@ -19,18 +19,21 @@ from controller.core.forecast import fork
 from controller.core.foresight import LATEST, LIKELY
 from controller.core.gangs import together
 from controller.core.gates import WaitRules
+from controller.core.health import Care
+from controller.core.idling import Idling, Reclaim
 from controller.core.inputs import Accepted
 from controller.core.jobs import NEVER
 from controller.core.notes import notes_of
 from controller.core.plugin import Backfill, Deadlines
 from controller.core.records import job_row, node_row, restore
+from controller.core.shares import Sharing
 from controller.core.state import State
 from tests.worlds import PIPELINE as PLAIN
 from tests.worlds import World, spec
 from wire.affinity import preference_of, term_of, toleration_of
 from wire.company import job_term_of
 from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
-from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Settle, Start, Stop
+from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
 from wire.gangs import Gang, MemberFailure
 from wire.gpuwish import GpuWish, Topology
 from wire.hosts import HostSpec
@@ -42,6 +45,9 @@ PIPELINE = replace(
     waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20),
     deadlines=Deadlines.LIFT,
     estimating=Estimating(predicted=True, quantile=0.5, least=1),
+    idling=Idling(0.0, Reclaim.REQUEUE, 5.0),
+    care=Care(reset=("reset",)),
+    sharing=Sharing(off_queue="strays"),
 )
 NODES = ("a", "b", "c")
 STARTS_NOW = "fits now: looked at in the next cycle"
@@ -110,7 +116,7 @@ class Agents:
         """Carry out the orders sent so far; those to nodes that are away are lost."""
         for sent in world.sent:
             frame = sent.frame
-            if sent.node not in self.up or isinstance(frame, CheckGpu):
+            if sent.node not in self.up or isinstance(frame, CheckGpu | ResetGpu | Note):
                 continue
             key = (sent.node, frame.job, frame.attempt)
             if isinstance(frame, Start):
@@ -465,6 +471,47 @@ class EngineMachine(RuleBasedStateMachine):
         given = inputs.CordonGpu(name, index, "root") if cordon else inputs.ResumeGpu(name, index, "root")
         self.world.tell(given)
 
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
+    def gpu_was_reset(self, name: str, index: int, ok: bool) -> None:
+        """Asked for or not."""
+        self.world.tell(inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
+
+    @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
+    def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
+        """Or work again; the attempt may be over by then, or of no such job."""
+        since = self.world.now - 1.0
+        told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
+        self.world.tell(told)
+        self.agents.obey(self.world)
+
+    @rule(
+        name=st.sampled_from(NODES),
+        index=st.integers(0, 8),
+        user=st.sampled_from(["eve", "ada"]),
+        comes=st.booleans(),
+    )
+    def stranger(self, name: str, index: int, user: str, comes: bool) -> None:
+        """Somebody works past the queue, or is gone."""
+        where = name, f"GPU-{name}-{index}", user
+        self.world.tell(inputs.StrangerSeen(*where, 7, "python") if comes else inputs.StrangerGone(*where))
+
+    @rule(data=st.data(), at=st.floats(0, 2_000), size=st.integers(0, 3))
+    def saves(self, data: st.DataObject, at: float, size: int) -> None:
+        """A job that runs has saved something, now or long ago."""
+        running = [
+            (key, each) for key, each in self.agents.alive.items() if each.started_at and not each.ended_at
+        ]
+        if running:
+            key, status = data.draw(st.sampled_from(running))
+            found = replace(status, checkpoint=Checkpoint(f"/saved/{size}", size, at))
+            self.world.tell(inputs.AgentReported(key[0], found))
+            self.agents.obey(self.world)
+
+    @invariant()
+    def the_ledger_knows_only_nodes_that_are_heard_of(self) -> None:
+        for node, _, _ in self.world.state.offqueue.open:
+            assert self.world.state.nodes.by_name[node].up
+
     @invariant()
     def no_success_is_run_again(self) -> None:
         ended = set()
@@ -535,11 +582,11 @@ class EngineMachine(RuleBasedStateMachine):
         """The journal alone, the rows alone and the same inputs again lead to the same state."""
         state = self.world.state
         expected = _rows(state)
-        folded = State(self.pipeline.order)
+        folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
         for event in self.world.events:
             apply(folded, event_of(type(event).__name__, body_of(event)))
         assert _rows(folded) == expected
-        restored = State(self.pipeline.order)
+        restored = State(self.pipeline.order, sharing=self.pipeline.sharing)
         jobs, nodes = (
             [job_row(job, with_spec=True) for job in state.jobs.values()],
             [node_row(node) for node in state.nodes],
@@ -549,7 +596,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert check(folded) == check(restored) == []
         assert sorted(notes_of(folded), key=repr) == sorted(notes_of(state), key=repr)
         assert sorted(notes_of(restored), key=repr) == sorted(notes_of(state), key=repr)
-        again = Engine(self.pipeline, State(self.pipeline.order))
+        again = Engine(self.pipeline, State(self.pipeline.order, sharing=self.pipeline.sharing))
         events = [event for given, now in self.given for event in again.handle(given, now).events]
         assert [body_of(event) for event in events] == [body_of(event) for event in self.world.events]
         self.finish()
