@@ -22,7 +22,7 @@ from wire.policy import JobPolicy
 
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")
 """In the order of preference: podman needs no daemon, and a daemon's containers are nobody's children."""
-_PATIENCE_S = 10.0
+_PATIENCE_S = 5.0
 _OF_THE_HOST = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR")
 """Variables that an image has of its own; what the job sets itself beats them."""
 

@@ -20,7 +20,7 @@ from tests.networks import PYTHON, FarHost, Network, lacking, network
 from tests.systems import System, system
 from wire.api import JobView, NodeRequest
 from wire.client import Client
-from wire.conditions import OnNodeLost
+from wire.conditions import OnNodeLost, Restart
 from wire.hosts import HostSpec
 from wire.spec import JobSpec
 from wire.words import JobState, NodeState
@@ -87,7 +87,11 @@ class Cluster:
     ) -> JobSpec:
         """A job that lives for so many beats, or until the gate is open."""
         script = LIVES.format(gate=self.gate, beats=self.beats, count=count, code=code)
-        return JobSpec(("sh", "-c", script), gpus=gpus, workdir="/", grace_s=0.5, on_node_lost=policy)
+        # A host may be cut off any number of times while a job is on it.
+        endless = Restart(limit=None)
+        return JobSpec(
+            ("sh", "-c", script), gpus=gpus, workdir="/", grace_s=0.5, on_node_lost=policy, restart=endless
+        )
 
     def submit(self, policy: OnNodeLost | None = OnNodeLost.REQUEUE) -> tuple[int, FarHost]:
         """A running job, and where it is."""
@@ -204,7 +208,9 @@ def _broken(made: Cluster, view: JobView, code: int, policy: OnNodeLost) -> Iter
     if policy is OnNodeLost.WAIT and view.attempt != 1:
         yield f"job {view.id} was to wait and was started anew"
     if view.exit_code != code or lives.get(view.attempt, [(0.0, "")])[-1][1] != str(code):
-        yield f"job {view.id} returned {code}, and {view.exit_code} is on record"
+        said = lives.get(view.attempt, [(0.0, "nothing")])[-1][1]
+        how = f"{view.state.value}, {view.detail} (attempt {view.attempt}, whose last word was {said})"
+        yield f"job {view.id} was to return {code}, and {view.exit_code} is on record: {how}"
 
 
 def main() -> int:
