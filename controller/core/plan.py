@@ -202,6 +202,8 @@ class Plan:
             if domains is not None and len(ready) >= shape.nodes:
                 rooms = {line.node.row: (found, line) for found, line in ready}
                 rows = domains.choose(np.array(sorted(rooms), dtype=np.intp), None, shape.nodes)
+                if not rows and starts[0][0][0] < moment:
+                    continue  # who could have started before may do as well: looked at from this moment on
                 if not rows:
                     later = [found[0] for found, _ in starts if found[0] > moment]
                     if not later:

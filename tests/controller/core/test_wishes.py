@@ -198,6 +198,20 @@ def test_backfill_keeps_two_nodes_of_one_rack_for_the_first(mode: Backfill) -> N
     assert (start.at, start.nodes) == (world.now + 100.0, ("b", "c"))
 
 
+def test_a_promise_of_nodes_that_lie_together_counts_those_that_are_free_before() -> None:
+    """b and c become free at the same time; only with a, which is free already, does b make a rack."""
+    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE))
+    for name, rack in {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}.items():
+        world.join(name, labels={"rack": rack})
+    for name, limit in {"b": 50.0, "c": 50.0, "d": 400.0}.items():
+        world.submit(spec(8, selector={"node": name}, time_limit_s=limit))
+    world.tick()
+    job = world.submit(together(16, 2, 1, time_limit_s=10.0))
+    world.tick()
+    promise = world.engine.cycle.plan.promises[job]
+    assert (promise.start, [each.node for each in promise.place.allocations]) == (world.now + 50, ["a", "b"])
+
+
 def test_filter_names_what_the_gpus_lack() -> None:
     world = World()
     world.join("a", **SMALL, island=1)
