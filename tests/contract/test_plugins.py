@@ -281,7 +281,7 @@ def test_a_moving_order_keeps_the_places_within_a_group(
     for number, (spec, user, wait) in enumerate(asked, 1):
         at += wait
         apply(state, JobQueued(number, at, replace(spec, hold=False), user))
-    moment = placing(state, at + later)
+    moment = placing(state, state.queues[""], at + later)
     assert moment is not None
     for lane in state.queue:
         places = [moment(entry) for entry in lane]
