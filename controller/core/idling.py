@@ -40,7 +40,7 @@ class Idling:
     """Between the flag and the end."""
 
 
-USUAL_IDLING = Idling()
+USUAL_IDLING: Idling = Idling()
 
 
 class Overseer:

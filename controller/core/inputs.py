@@ -435,3 +435,13 @@ class Decision:
     def orders(self) -> list[SendToNode]:
         """What is to be sent, node by node."""
         return [order for effect in self.effects for order in effect.orders()]
+
+
+def no_such_job(job: int) -> Refusal:
+    """Nobody knows it."""
+    return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' shows what there is.")
+
+
+def no_such_node(node: str) -> Refusal:
+    """Nobody knows it."""
+    return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' shows what there is.")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from typing import TYPE_CHECKING
 
 from controller.core.jobs import Job
 from wire.frames import Start
 from wire.spec import signal_name
+
+if TYPE_CHECKING:
+    from controller.core.state import State
 
 FIRST_PORT, PORTS = 20_000, 20_000
 """Rendezvous ports of gangs, spread by job id so that neighbours rarely meet."""
@@ -40,6 +44,11 @@ class Launch:
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = starts_of(job, self._addresses(job))
         return self._starts
+
+
+def addresses(state: State, job: Job) -> dict[str, str]:
+    """Where the nodes of an attempt find each other."""
+    return {name: state.nodes.by_name[name].facts.address for name in job.members}
 
 
 def starts_of(job: Job, addresses: dict[str, str]) -> dict[str, Start]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.engine import Engine
 from controller.core.events import Overcommit
 from controller.core.inputs import Refusal, Submit
 from tests.worlds import PIPELINE, World, spec
@@ -50,7 +51,7 @@ def test_it_is_part_of_the_node_until_the_node_joins_under_another() -> None:
     there = world(cpu=2.0)
     again = there.restarted()
     assert again.state.nodes.columns.cpu_total.tolist() == [8000]
-    there.engine.pipeline = replace(there.pipeline, overcommit=Overcommit())
+    there.engine = Engine(replace(there.pipeline, overcommit=Overcommit()), there.state)
     there.join("a", gpus=0, cpus=4, memory_gib=4)
     assert there.state.nodes.columns.cpu_total.tolist() == [4000]
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 from controller.core import events, inputs
 from controller.core.apply import apply
 from controller.core.effects import SendToNode
+from controller.core.ender import Ender
 from controller.core.engine import Engine
 from controller.core.inputs import Decision, Input
 from controller.core.jobs import Job
-from controller.core.launch import starts_of
+from controller.core.launch import addresses, starts_of
+from controller.core.listener import Listener
 from controller.core.outcome import outcome_of
 from controller.sim.faults.controller import Batch, Controller
 from wire.frames import AttemptStatus, Settle, Start, Stop
@@ -35,16 +37,18 @@ class RunsTwice(Engine):
         self._record(events.JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
 
 
+class _RunsAgain(Listener):
+    def _attempt_untold(self, node: str, job: Job, now: float, rebooted: bool) -> None:
+        self._order(SendToNode(node, starts_of(job, addresses(self._state, job))[node]))
+
+
 class RunsAgain(Engine):
     """What the agent does not know is sent once more, also to a host that has rebooted since."""
 
-    def _attempt_untold(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        self._order(SendToNode(node, starts_of(job, self._addresses(job))[node]))
+    listener = _RunsAgain
 
 
-class RepeatsSuccess(Engine):
-    """Some jobs are queued again although they succeeded."""
-
+class _RepeatsSuccess(Listener):
     def _exited(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
         if job.id % 5 == 0 and status.code == 0 and len(job.members) == 1 and not job.stopping:
             self._record(events.AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
@@ -53,23 +57,37 @@ class RepeatsSuccess(Engine):
             super()._exited(job, status, node, now)
 
 
-class NeverSendsAgain(Engine):
-    """An order that was lost stays lost."""
+class RepeatsSuccess(Engine):
+    """Some jobs are queued again although they succeeded."""
 
+    listener = _RepeatsSuccess
+
+
+class _NeverSendsAgain(Listener):
     def _attempt_untold(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         if job.members[node].started_at is not None:
             super()._attempt_untold(node, job, now, rebooted)
 
 
-class FreesTooEarly(Engine):
-    """Who is told to stop holds nothing any more, though it still runs."""
+class NeverSendsAgain(Engine):
+    """An order that was lost stays lost."""
 
-    def _stop(self, job: Job, reason: Reason, by: str, now: float) -> None:
-        super()._stop(job, reason, by, now)
+    listener = _NeverSendsAgain
+
+
+class _FreesTooEarly(Ender):
+    def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
+        super().stop(job, reason, by, now, until)
         for member in job.running:
             node = member.allocation.node
             self._record(events.AttemptExited(job.id, now, job.attempt, node, why="cancelled"))
         self._record(outcome_of(job, now))
+
+
+class FreesTooEarly(Engine):
+    """Who is told to stop holds nothing any more, though it still runs."""
+
+    ender = _FreesTooEarly
 
 
 class TakesMoreThanThereIs(Engine):
@@ -88,12 +106,16 @@ class TakesMoreThanThereIs(Engine):
         return SendToNode(order.node, replace(frame, gpus=(first, *frame.gpus[1:])))
 
 
-class CancelWins(Engine):
-    """Whoever is to be cancelled was cancelled, whatever it returned."""
-
+class _CancelWins(Listener):
     def _exited(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
         overruled = replace(status, code=None, why="cancelled") if job.stopping else status
         super()._exited(job, overruled, node, now)
+
+
+class CancelWins(Engine):
+    """Whoever is to be cancelled was cancelled, whatever it returned."""
+
+    listener = _CancelWins
 
 
 class ForgetsKeys(Engine):
@@ -129,12 +151,16 @@ class ForgetsStops(_LosesOrders):
     )
 
 
+class _LetsGangsRun(Ender):
+    def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
+        if reason is not Reason.MEMBER_FAILED:
+            super().stop(job, reason, by, now, until)
+
+
 class LetsGangsRun(Engine):
     """A member fails, and the others run on."""
 
-    def _stop(self, job: Job, reason: Reason, by: str, now: float) -> None:
-        if reason is not Reason.MEMBER_FAILED:
-            super()._stop(job, reason, by, now)
+    ender = _LetsGangsRun
 
 
 class StartsHeldJobs(Engine):
