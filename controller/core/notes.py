@@ -91,7 +91,7 @@ def noted(state: State, events: Iterable[Event]) -> list[NoteRow]:
         *(_reservation_note(state, name) for name in reserved),
         *(_share_note(state, name) for name in weighed),
         *(_share_limits_note(state, name) for name in limited),
-        *(_usage_note(state, path) for path in used),
+        *(_usage_note(state, path) for path in used if _is_used(state, path)),
         *(_host_key_note(state, node) for node in keyed),
         *strangers,
         *stints,
@@ -113,7 +113,7 @@ def notes_of(state: State, *, learnt: bool = True) -> list[NoteRow]:
         *(_runs_note(state, kind) for kind in state.estimates.runs if learnt),
         *(_score_note(state, user) for user in state.estimates.scores if learnt),
         *(_starts_note(state, kind) for kind in state.estimates.starts if learnt),
-        *(_usage_note(state, path) for path, each in state.shares.accounts.items() if path or each.usage.at),
+        *(_usage_note(state, path) for path in state.shares.accounts if _is_used(state, path)),
         *(_host_key_note(state, node) for node in state.host_keys),
         *(_strangers_note(state, node) for node in dict.fromkeys(key[0] for key in state.offqueue.open)),
         *(_stint_note(state, number) for number in state.offqueue.over),
@@ -204,6 +204,11 @@ def _share_note(state: State, name: str) -> NoteRow:
 
 def _share_limits_note(state: State, name: str) -> NoteRow:
     return NoteRow(SHARE_LIMITS, name, dumps(list(state.shares.limits[name])))
+
+
+def _is_used(state: State, path: Path) -> bool:
+    """Tenants are worth a note from their first job, the whole cluster from the first use on."""
+    return bool(path or state.shares.accounts[path].usage.at)
 
 
 def _usage_note(state: State, path: Path) -> NoteRow:
