@@ -519,11 +519,15 @@ class Cycle:
     def _hopeful(self) -> Iterator[Lane]:
         """Classes of which one job at least may fit somewhere now."""
         gains, most = self.state.nodes.gains, self.state.nodes.most
+        part, nodes = None, 0  # classes often differ in their number of nodes only
         for lane in self.queue:
             ask = lane.ask
             if lane.hope.blocked_at == gains:
                 continue
-            if ask.nodes is not None and (not most.may_hold(ask.part) or self.placer.too_few(ask)):
+            if ask.part is not part:
+                part = ask.part
+                nodes = self.placer.at_most(part) if most.may_hold(part) else 0
+            if ask.nodes is not None and nodes < ask.nodes:
                 lane.hope.block(gains)
             else:
                 yield lane

@@ -54,7 +54,7 @@ class Walk:
         if self._lane.hope.blocked_at == self._gains or self._shape is None:
             return True
         cycle, shape = self._cycle, self._shape
-        if not cycle.state.nodes.most.may_hold(shape.part) or cycle.placer.too_few(shape):
+        if not cycle.state.nodes.most.may_hold(shape.part) or cycle.placer.at_most(shape.part) < shape.nodes:
             self._lane.hope.block(self._gains)
             return True
         return False

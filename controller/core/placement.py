@@ -361,10 +361,10 @@ class Placer:
             return ranking.count >= shape.nodes
         return domains.spare(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
-    def too_few(self, ask: Ask | Shape) -> bool:
-        """Is it known already that fewer nodes fit than it needs? Other classes of the same part tell."""
-        ranking = self._rankings.get(ask.part)
-        return ranking is not None and ranking.at_most < (ask.nodes or 1)
+    def at_most(self, part: Part) -> int:
+        """No more nodes than this can hold the part now, by what other classes of it have found out."""
+        ranking = self._rankings.get(part)
+        return len(self.nodes) if ranking is None else ranking.at_most
 
     def find_fewer(self, ask: Ask, barred: Bools | None = None, most: int | None = None) -> Place | None:
         """A place on as many nodes as there are now, up to `most`, if those are as many as the ask needs."""
