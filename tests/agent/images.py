@@ -8,6 +8,9 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,13 @@ MANAGER = () if os.path.isdir("/run/systemd/system") else ("--cgroup-manager=cgr
 def whatever_runs() -> str:
     """The low-level runtime that works on this kernel."""
     return "crun" if Path("/sys/fs/cgroup/cgroup.controllers").exists() and shutil.which("crun") else "runc"
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A directory for a store, with a path of fewer than the 50 characters that podman bears."""
+    with tempfile.TemporaryDirectory(prefix="corral-", dir="/tmp", ignore_cleanup_errors=True) as found:
+        yield Path(found)
 
 
 def podman(place: Path) -> tuple[str, ...]:

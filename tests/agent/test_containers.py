@@ -29,11 +29,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    place = tmp_path_factory.mktemp("podman")
-    command = images.podman(place)
-    images.bring_image(command, place)
-    return command
+def podman() -> Iterator[tuple[str, ...]]:
+    with images.place() as place:
+        command = images.podman(place)
+        images.bring_image(command, place)
+        yield command
 
 
 @pytest.fixture
@@ -270,7 +270,8 @@ def test_it_is_given_the_gpus_it_holds_and_no_others(
 
 @as_root
 @pytest.mark.skipif(shutil.which("newuidmap") is None, reason="no newuidmap here: users cannot run podman")
-def test_it_runs_as_its_user(run: Run, user: str, home: Path) -> None:
+def test_it_runs_as_its_user(run: Run, user: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/tmp")  # one of our own is closed to others
     other = pwd.getpwnam(user)
     os.chown(home, other.pw_uid, other.pw_gid)
     command = images.podman(home)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from tests.systems import System
 
 @pytest.fixture
 def store() -> Iterator[Path]:
-    """Podman takes no long paths."""
-    with tempfile.TemporaryDirectory(prefix="corral-", dir="/tmp") as place:
-        yield Path(place)
+    with images.place() as place:
+        yield place
 
 
 def test_an_image_is_run_where_it_can_be(build: Callable[..., System], store: Path) -> None:
