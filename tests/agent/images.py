@@ -51,6 +51,7 @@ def bring_image(command: tuple[str, ...], place: Path, prefix: tuple[str, ...] =
         [*prefix, *command, *MANAGER, "import", str(archive), IMAGE],
         capture_output=True,
         text=True,
+        cwd="/",
         check=False,
     )
     assert done.returncode == 0, done.stderr
