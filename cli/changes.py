@@ -11,7 +11,7 @@ from cli.commands import nearest
 from cli.conditions import AFTER
 from cli.exits import Mistake
 from cli.jobs import FLAGS, flag_of, spec_from
-from wire.api import Problem
+from wire.api.problem import Problem
 from wire.codec import encode
 
 _SHARED = {"different": "topology", "apart": "company", "over": "company"}

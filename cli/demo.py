@@ -22,7 +22,7 @@ from cli.interrupts import Interrupted, Interrupts
 from cli.messages import note, say
 from cli.output import write
 from cli.selection import ACTIVE, pages
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client, Refused, Unreachable
 from wire.text import plain
 from wire.words import JobState

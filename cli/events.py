@@ -15,7 +15,7 @@ from cli.follow import PAUSE_S, Patience
 from cli.output import Format, Output, write_json
 from cli.selection import one
 from cli.tables import event_table
-from wire.api import EventList, EventView
+from wire.api.cluster import EventList, EventView
 from wire.client import Client, Unreachable
 
 app = application()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from wire.words import JobState
 
 if TYPE_CHECKING:  # the front door imports this module: 20 ms for classes that --help never makes
-    from wire.api import JobView, Problem
+    from wire.api.jobs import JobView
+    from wire.api.problem import Problem
 
 FAILED = 1
 USAGE = 2

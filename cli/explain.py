@@ -11,7 +11,7 @@ from cli.options import options_of
 from cli.output import Format, Output, write_facts, write_json
 from cli.selection import Job, one
 from cli.tables import clock
-from wire.api import Explanation
+from wire.api.forecasts import Explanation
 from wire.client import Client
 from wire.text import duration, plain
 from wire.words import JobState

@@ -6,7 +6,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.tables import clock, cores, elapsed, exit_text
-from wire.api import Foreseen, Held, JobDetail, JobView, Moved, NodeView, Ousted, Preempted, Why
+from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
+from wire.api.nodes import NodeView
+from wire.api.reasons import Ousted, Why
+from wire.api.reports import Foreseen
 from wire.conditions import Restart, RestartWhen
 from wire.frames import Checkpoint, NumaFacts
 from wire.gangs import MemberFailure

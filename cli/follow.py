@@ -11,7 +11,7 @@ from cli import exits
 from cli.exits import Mistake
 from cli.messages import note
 from cli.selection import pages
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client, Refused, Unreachable
 
 PATIENCE_S = 60.0

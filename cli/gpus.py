@@ -12,7 +12,7 @@ from cli.commands import application, examples
 from cli.exits import NOT_FOUND, Mistake
 from cli.output import Format, Output
 from cli.tables import gpu_table, process_table, processes_of
-from wire.api import GpuList, GpuView
+from wire.api.nodes import GpuList, GpuView
 from wire.client import Client
 from wire.words import GpuHealth
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli.exits import Mistake
-from wire.api import NodeRequest
+from wire.api.nodes import NodeRequest
 from wire.hosts import HostSpec, host_problems, node_name
 
 MOST = 10_000

@@ -18,7 +18,8 @@ from cli.messages import note, refusal
 from cli.output import Format, Output, write_facts, write_json
 from cli.selection import Job, Jobs, Mine, one, select
 from cli.tables import job_table
-from wire.api import JobRefused, JobsOrder, Problem
+from wire.api.jobs import JobRefused, JobsOrder
+from wire.api.problem import Problem
 from wire.client import Client
 from wire.text import counted
 

@@ -19,7 +19,7 @@ from cli.exits import FAILED, Mistake
 from cli.hosts import requests
 from cli.messages import coloured, note, refusal
 from cli.output import Format, Output, write, write_json
-from wire.api import Check, NodeRequest, NodeView, Preflight
+from wire.api.nodes import Check, NodeRequest, NodeView, Preflight
 from wire.client import Client, Refused
 from wire.hosts import HostSpec
 from wire.text import plain

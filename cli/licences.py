@@ -6,7 +6,7 @@ from cli.commands import application, examples
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.tables import RED
-from wire.api import LicenceView
+from wire.api.tenants import LicenceView
 from wire.client import Client
 
 app = application()

@@ -15,7 +15,7 @@ from cli.messages import note
 from cli.output import Format, Output
 from cli.tables import node_table
 from wire.affinity import taint_of
-from wire.api import NodeMarks, NodeView
+from wire.api.nodes import NodeMarks, NodeView
 from wire.client import Client
 from wire.text import plain
 

@@ -10,7 +10,7 @@ from cli import exits
 from wire.text import plain
 
 if TYPE_CHECKING:  # see cli.exits
-    from wire.api import Problem
+    from wire.api.problem import Problem
 
 
 def say(message: str, hint: str = "", code: int = 0) -> int:

@@ -14,7 +14,7 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Format, Output, write, write_facts, write_json
 from cli.tables import gpu_table, node_table, process_table, processes_of
-from wire.api import NodeView
+from wire.api.nodes import NodeView
 from wire.client import Client
 from wire.text import counted
 

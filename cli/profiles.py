@@ -10,7 +10,7 @@ import typer
 from cli.commands import application, examples
 from cli.messages import note
 from cli.output import Column, Format, Output, Table, write_facts, write_json
-from wire.api import ProfileView
+from wire.api.tenants import ProfileView
 from wire.client import Client
 from wire.text import counted
 

@@ -14,7 +14,7 @@ from cli.exits import Mistake
 from cli.output import Format, Output, write
 from cli.selection import ACTIVE, Mine, pages
 from cli.tables import job_table
-from wire.api import JobList
+from wire.api.jobs import JobList
 from wire.client import Client
 from wire.words import JobState
 

@@ -15,7 +15,7 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.tables import cores
-from wire.api import QuotaView
+from wire.api.tenants import QuotaView
 from wire.client import Client
 from wire.quota import EVERYBODY, SCOPES, UNLIMITED, Limits, Quota
 from wire.spec import gpus_text

@@ -12,7 +12,8 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.tables import GREEN, RED, YELLOW, clock
-from wire.api import Held, Moved, MoveView, ProposalView
+from wire.api.jobs import Held, Moved
+from wire.api.moves import MoveView, ProposalView
 from wire.client import Client
 from wire.text import counted, duration, plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli.commands import application, examples
 from cli.messages import note
 from cli.output import Column, Format, Output, Table, write
-from wire.api import EstimateReport, RunEstimate, StartEstimates
+from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.client import Client
 from wire.text import duration
 

@@ -15,7 +15,7 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Column, Format, Output, Table, write_facts, write_json
 from cli.tables import GREEN, clock
-from wire.api import ReservationView
+from wire.api.tenants import ReservationView
 from wire.client import Client
 from wire.reservation import ReservationSpec, problems
 from wire.text import counted, duration, plain

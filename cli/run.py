@@ -23,7 +23,7 @@ from cli.logs import copy
 from cli.messages import note
 from cli.output import Format
 from cli.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, send, show
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client, Refused, Unreachable
 from wire.words import JobState, Reason
 

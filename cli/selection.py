@@ -9,7 +9,7 @@ import typer
 
 from cli.complete import jobs as known_jobs
 from cli.exits import NOT_FOUND, Mistake
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client
 from wire.selection import Elements, Every, Label, Newest, Span, Unreadable, meaning
 from wire.words import JobState

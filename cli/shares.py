@@ -12,7 +12,7 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.tables import FAINT, RED
-from wire.api import ShareList, ShareView, ShareWeight
+from wire.api.tenants import ShareList, ShareView, ShareWeight
 from wire.client import Client
 from wire.quota import UNLIMITED
 from wire.text import duration, plain

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from cli.exits import FAILED, Mistake
-from wire.api import ShellGiven, ShellRequest, ShellSaid
+from wire.api.jobs import ShellGiven, ShellRequest, ShellSaid
 from wire.client import Client, JobName, Refused, Unreachable
 
 _READ = 1 << 15

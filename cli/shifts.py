@@ -9,7 +9,7 @@ from cli.messages import note
 from cli.options import options_of
 from cli.output import Column, Format, Table
 from cli.tables import RED, YELLOW
-from wire.api import Shift, WhatIfAnswer
+from wire.api.forecasts import Shift, WhatIfAnswer
 from wire.text import duration
 
 SHOWN = 10

@@ -16,7 +16,7 @@ from cli.follow import until_over, worst
 from cli.jobs import flag_of, spec_of
 from cli.messages import note
 from cli.output import Format, Output, write, write_facts, write_json
-from wire.api import Submitted
+from wire.api.jobs import Submitted
 from wire.client import Client, Refused
 from wire.spec import JobSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.output import Column, Table, terminal_width, write
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.text import duration
 from wire.words import JobState
 

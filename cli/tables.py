@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.output import Column, Table
-from wire.api import EventView, GpuView, JobView, NodeView
+from wire.api.cluster import EventView
+from wire.api.jobs import JobView
+from wire.api.nodes import GpuView, NodeView
 from wire.frames import GpuProcess
 from wire.spec import gpus_text
 from wire.text import duration, memory

@@ -13,7 +13,7 @@ from cli.commands import application, examples
 from cli.exits import Mistake
 from cli.output import Column, Format, Output, Table
 from cli.tables import clock
-from wire.api import StintView, UsageView
+from wire.api.reports import StintView, UsageView
 from wire.client import Client
 from wire.text import memory
 

@@ -19,7 +19,7 @@ from cli.selection import Jobs, select
 from cli.shares import Hard, Share, Soft, Weight, change_of
 from cli.shifts import show
 from cli.submit import JOB_SETTINGS, JobCommand, Words
-from wire.api import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
+from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.client import Client
 
 Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tests.networks import PYTHON, FarHost, Network, lacking, network
 from tests.systems import System, system
-from wire.api import JobView, NodeRequest
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeRequest
 from wire.client import Client
 from wire.conditions import OnNodeLost, Restart
 from wire.hosts import HostSpec

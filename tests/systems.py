@@ -19,7 +19,7 @@ from tests import groups, processes
 from tests.controller.store.scratch import scratch
 from tests.processes import Process
 from tests.programs import Program
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client, Unreachable
 from wire.words import JobState, NodeState
 

@@ -34,7 +34,7 @@ from controller.plugins.scorers.fit import Fit
 from controller.plugins.scorers.load import Load
 from controller.plugins.scorers.taints import Taints
 from controller.plugins.scorers.wiring import Wiring
-from wire.api import Why
+from wire.api.reasons import Why
 from wire.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
 from wire.spec import JobSpec
 

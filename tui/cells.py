@@ -9,7 +9,8 @@ from itertools import groupby
 from tui import glyphs
 from tui.model import where
 from tui.paint import Piece, level
-from wire.api import GpuView, JobView, NodeView
+from wire.api.jobs import JobView
+from wire.api.nodes import GpuView, NodeView
 from wire.spec import gpus_text
 from wire.text import duration, plain
 from wire.words import WHOLE_GPU, GpuHealth, JobState, Reason, priority_name

@@ -10,7 +10,8 @@ from typing import Final
 
 from tui import cells
 from tui.paint import Piece
-from wire.api import JobView, NodeView
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
 from wire.spec import gpus_text
 from wire.text import counted, plain
 from wire.words import JobState

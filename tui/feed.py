@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from wire.api import ClusterView, EventList, EventView, JobList, JobView, NodeList, NodeView, StreamBatch
+from wire.api.cluster import ClusterView, EventList, EventView, StreamBatch
+from wire.api.jobs import JobList, JobView
+from wire.api.nodes import NodeList, NodeView
 from wire.client import Refused, Unreachable
 from wire.words import JobState
 

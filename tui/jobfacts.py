@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from tui import cells, glyphs
 from tui.model import Model
 from tui.paint import Piece, bar
-from wire.api import Explanation, FilterLoss, Held, JobDetail, JobView, Why
+from wire.api.forecasts import Explanation
+from wire.api.jobs import Held, JobDetail, JobView
+from wire.api.reasons import FilterLoss, Why
 from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, plain
 from wire.words import JobState, priority_name

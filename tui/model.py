@@ -10,7 +10,9 @@ from typing import Final
 
 from tui.feed import KEPT_ENDED, KEPT_EVENTS, Changes, Connection
 from tui.listing import Listing
-from wire.api import ClusterView, EventView, JobView, NodeView
+from wire.api.cluster import ClusterView, EventView
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
 from wire.words import WHOLE_GPU, JobState, priority_name
 
 SILENCE_S: Final = 12.0

@@ -11,7 +11,8 @@ from tui.desk import Failure, sentence
 from tui.dialogs.ask import Ask
 from tui.dialogs.submit import SubmitForm
 from tui.stage import Stage
-from wire.api import JobsOrder, JobView, NodeView, Submitted
+from wire.api.jobs import JobsOrder, JobView, Submitted
+from wire.api.nodes import NodeView
 from wire.client import Client, Refused, Unreachable
 from wire.spec import JobSpec
 from wire.text import plain

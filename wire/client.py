@@ -8,53 +8,39 @@ import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 from wire import places
-from wire.api import (
-    ClusterView,
-    EstimateReport,
-    EventList,
-    Explanation,
-    GpuList,
-    Health,
-    HostKey,
+from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
+from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.jobs import (
     JobChange,
     JobDetail,
     JobList,
     JobsAnswer,
     JobsOrder,
     JobView,
-    LicenceList,
-    NodeAction,
-    NodeList,
-    NodeMarks,
-    NodeRequest,
-    NodeView,
     PreemptAction,
-    Preflight,
-    ProfileList,
-    ProfileView,
-    QuotaChange,
-    QuotaList,
-    QuotaView,
-    Rebalanced,
-    RebalanceRequest,
-    RebalanceView,
-    ReservationList,
-    ReservationView,
-    ReserveRequest,
-    ShareList,
-    ShareWeight,
     ShellGiven,
     ShellOpened,
     ShellRequest,
     ShellSaid,
     SignalRequest,
-    StintList,
-    StreamBatch,
     SubmitRequest,
     Submitted,
-    UsageList,
-    WhatIf,
-    WhatIfAnswer,
+)
+from wire.api.moves import Rebalanced, RebalanceRequest, RebalanceView
+from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
+from wire.api.reports import EstimateReport, StintList, UsageList
+from wire.api.tenants import (
+    LicenceList,
+    ProfileList,
+    ProfileView,
+    QuotaChange,
+    QuotaList,
+    QuotaView,
+    ReservationList,
+    ReservationView,
+    ReserveRequest,
+    ShareList,
+    ShareWeight,
 )
 from wire.codec import dumps, encode
 from wire.quota import Quota

@@ -12,7 +12,7 @@ import urllib.parse
 from typing import Iterator, Optional, Sequence, TypeVar, Union
 
 from wire import VERSION
-from wire.api import Problem
+from wire.api.problem import Problem
 from wire.codec import decode
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from controller.api.call import Call
 from controller.api.views import cluster_view
 from controller.daemon import Daemon
 from wire import VERSION
-from wire.api import ClusterView, Health
+from wire.api.cluster import ClusterView, Health
 from wire.words import JobState
 
 _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDictionary()

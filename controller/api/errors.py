@@ -16,7 +16,7 @@ from controller.core.inputs import Refusal
 from controller.daemon import Stopping
 from controller.nodes.link import LogMissing, NodeAway
 from controller.store.failures import StoreFailure, StoreFull
-from wire.api import Problem
+from wire.api.problem import Problem
 from wire.text import plain
 
 STATUS = {

@@ -8,7 +8,7 @@ from typing import Any
 from controller.api.call import Call
 from controller.api.sentences import sentence
 from controller.core.rows import Entry
-from wire.api import EventList, EventView
+from wire.api.cluster import EventList, EventView
 
 
 async def listing(call: Call) -> EventList:

@@ -19,7 +19,8 @@ from controller.core.foresight import LATEST, LIKELY
 from controller.core.inputs import Accepted, Input, Refusal, Tick
 from controller.core.jobs import Job
 from controller.core.plugin import Pipeline
-from wire.api import Easing, Explanation, Ousted, Shift, WhatIf, WhatIfAnswer, Why
+from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
+from wire.api.reasons import Ousted, Why
 from wire.words import JobState
 
 MOST_LIVE = 10_000

@@ -8,12 +8,11 @@ from controller.api.nodes import view
 from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.nodes.knownhosts import plainly, readable
-from wire import api
-from wire.api import HostKey, NodeRequest, NodeView
+from wire.api.nodes import HostKey, NodeRequest, NodeView, Preflight
 from wire.hosts import HostSpec, host_problems, node_name
 
 
-async def preflight(call: Call) -> api.Preflight:
+async def preflight(call: Call) -> Preflight:
     """Ask a host everything that joining needs; changes nothing but what the agent needs on the host."""
     call.need_operator("look at hosts")
     request: NodeRequest = call.body

@@ -15,8 +15,7 @@ from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
 from controller.nodes.link import NodeAway
-from wire.api import (
-    Foreseen,
+from wire.api.jobs import (
     JobChange,
     JobDetail,
     JobList,
@@ -27,6 +26,7 @@ from wire.api import (
     SubmitRequest,
     Submitted,
 )
+from wire.api.reports import Foreseen
 from wire.frames import Signal
 from wire.spec import SIGNALS, JobSpec, problems, signal_name
 from wire.words import JobState

@@ -6,7 +6,7 @@ from collections import Counter
 
 from controller.api.call import Call
 from controller.core.obstacles import holders_of
-from wire.api import LicenceList, LicenceView
+from wire.api.tenants import LicenceList, LicenceView
 
 
 async def listing(call: Call) -> LicenceList:

@@ -8,7 +8,7 @@ from controller.api.views import node_view
 from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.core.nodes import Node
-from wire.api import GpuList, NodeAction, NodeList, NodeMarks, NodeView
+from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
 async def listing(call: Call) -> NodeList:

@@ -13,7 +13,8 @@ from pydantic.json_schema import JsonSchemaMode
 
 from controller.api.call import Call, Route
 from wire import VERSION
-from wire.api import Problem, StreamBatch
+from wire.api.cluster import StreamBatch
+from wire.api.problem import Problem
 
 ALWAYS = (400, 401, 403, 500, 503)
 """What any request may be refused with."""

@@ -16,7 +16,7 @@ from controller.core import inputs
 from controller.core.inputs import Input, Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
-from wire.api import JobChange, JobRefused, JobsAnswer, JobsOrder
+from wire.api.jobs import JobChange, JobRefused, JobsAnswer, JobsOrder
 from wire.selection import Elements, Every, Newest, Span, Unreadable, meaning
 from wire.text import plain
 

@@ -10,7 +10,7 @@ from controller.config import nearest
 from controller.core.inputs import Refusal
 from controller.core.profiles import Profile
 from controller.core.state import State
-from wire.api import ProfileList, ProfileView
+from wire.api.tenants import ProfileList, ProfileView
 from wire.text import plain
 from wire.words import JobState
 

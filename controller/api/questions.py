@@ -12,7 +12,7 @@ from controller.core.engine import Engine
 from controller.core.inputs import Input, Refusal
 from controller.core.plugin import Pipeline
 from controller.registry import build_pipeline
-from wire.api import ConfigFile, MoreNodes, QuotaEdit, WhatIf
+from wire.api.forecasts import ConfigFile, MoreNodes, QuotaEdit, WhatIf
 from wire.frames import Hello
 from wire.text import plain
 from wire.words import GpuHealth

@@ -6,7 +6,7 @@ from controller.api.call import Call
 from controller.core import inputs
 from controller.core.accounts import CPU, GPU, GPU_TIME, MEMORY, QUEUED, RUNNING, Key
 from controller.core.quotas import GPU_HOUR
-from wire.api import QuotaChange, QuotaList, QuotaView
+from wire.api.tenants import QuotaChange, QuotaList, QuotaView
 from wire.quota import EVERYBODY, Limits
 from wire.words import WHOLE_GPU
 

@@ -8,7 +8,7 @@ from controller.core import inputs
 from controller.core.proposals import Proposal, Spread
 from controller.core.rebalancing import history_of
 from controller.core.state import State
-from wire.api import MoveView, ProposalView, Rebalanced, RebalanceRequest, RebalanceView, SpreadView
+from wire.api.moves import MoveView, ProposalView, Rebalanced, RebalanceRequest, RebalanceView, SpreadView
 
 MOST = 100
 """Moves shown, the latest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.api.call import Call
 from controller.core.estimates import Score
 from controller.core.foresight import StartScore
-from wire.api import EstimateReport, RunEstimate, StartEstimates
+from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 
 
 async def estimates(call: Call) -> EstimateReport:

@@ -8,7 +8,7 @@ from controller.core import inputs
 from controller.core.inputs import Refusal
 from controller.core.reservations import Reservation
 from controller.core.state import State
-from wire.api import ReservationList, ReservationView, ReserveRequest
+from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
 
 
 async def listing(call: Call) -> ReservationList:

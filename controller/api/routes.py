@@ -30,51 +30,38 @@ from controller.api import (
 from controller.api.call import Route, choice, flag, whole, word
 from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
-from wire.api import (
-    ClusterView,
-    EstimateReport,
-    EventList,
-    Explanation,
-    GpuList,
-    Health,
-    HostKey,
+from wire.api.cluster import ClusterView, EventList, Health
+from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.jobs import (
     JobChange,
     JobDetail,
     JobList,
     JobsAnswer,
     JobsOrder,
     JobView,
-    LicenceList,
-    NodeAction,
-    NodeList,
-    NodeMarks,
-    NodeRequest,
-    NodeView,
     PreemptAction,
-    Preflight,
+    ShellGiven,
+    ShellOpened,
+    ShellRequest,
+    SignalRequest,
+    SubmitRequest,
+    Submitted,
+)
+from wire.api.moves import Rebalanced, RebalanceRequest, RebalanceView
+from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
+from wire.api.reports import EstimateReport, StintList, UsageList
+from wire.api.tenants import (
+    LicenceList,
     ProfileList,
     ProfileView,
     QuotaChange,
     QuotaList,
     QuotaView,
-    Rebalanced,
-    RebalanceRequest,
-    RebalanceView,
     ReservationList,
     ReservationView,
     ReserveRequest,
     ShareList,
     ShareWeight,
-    ShellGiven,
-    ShellOpened,
-    ShellRequest,
-    SignalRequest,
-    StintList,
-    SubmitRequest,
-    Submitted,
-    UsageList,
-    WhatIf,
-    WhatIfAnswer,
 )
 from wire.words import JobState
 

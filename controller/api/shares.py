@@ -8,7 +8,7 @@ from controller.core.jobs import NEVER
 from controller.core.obstacles import ends_of
 from controller.core.shares import Path
 from controller.core.state import State
-from wire.api import ShareList, ShareView, ShareWeight
+from wire.api.tenants import ShareList, ShareView, ShareWeight
 
 
 async def listing(call: Call) -> ShareList:

@@ -14,7 +14,7 @@ from controller.api.logs import node_of
 from controller.core.inputs import Refusal
 from controller.nodes.link import NodeAway
 from controller.nodes.shells import Shell
-from wire.api import ShellGiven, ShellOpened, ShellRequest, ShellSaid
+from wire.api.jobs import ShellGiven, ShellOpened, ShellRequest, ShellSaid
 from wire.codec import dumps, encode
 from wire.frames import OpenShell, ShellOutput
 from wire.words import JobState

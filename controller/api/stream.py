@@ -21,7 +21,9 @@ from controller.core.rows import Entry
 from controller.daemon import Daemon
 from controller.feed import Commit, Lagged, Subscription
 from controller.nodes.shells import Shell
-from wire.api import JobView, NodeView, StreamBatch
+from wire.api.cluster import StreamBatch
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
 
 BATCH = 500
 HEARTBEAT_S = 5.0

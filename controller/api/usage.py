@@ -11,7 +11,7 @@ from controller.api.errors import Rejected
 from controller.core.inputs import Refusal
 from controller.core.jobs import Job
 from controller.core.records import job_of
-from wire.api import StintList, StintView, UsageList, UsageView
+from wire.api.reports import StintList, StintView, UsageList, UsageView
 
 PAGE = 1_000
 BY: dict[str, Callable[[Job], str]] = {

@@ -14,7 +14,9 @@ from controller.core.explain import reason_of
 from controller.core.jobs import Job, Move
 from controller.core.nodes import Node
 from controller.core.state import State
-from wire.api import ClusterView, GpuShare, GpuView, Held, JobView, Moved, NodeView
+from wire.api.cluster import ClusterView
+from wire.api.jobs import Held, JobView, Moved
+from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.frames import GpuFacts, GpuProcess, GpuSample, GpuUse
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, NodeState

@@ -26,7 +26,7 @@ from controller.core.rebalancing import Rebalancing
 from controller.core.schedulers import Schedulers
 from controller.core.state import State
 from controller.core.warden import Warden
-from wire.api import Why
+from wire.api.reasons import Why
 from wire.words import JobState, Reason
 
 _STIRRING = (

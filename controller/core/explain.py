@@ -28,7 +28,7 @@ from controller.core.placement import Placer, concerned
 from controller.core.requests import Ask, Part
 from controller.core.standing import placing, receipt_of
 from controller.core.state import State
-from wire.api import FilterLoss, Points, Why
+from wire.api.reasons import FilterLoss, Points, Why
 from wire.text import counted, duration
 from wire.words import JobState, Reason
 

@@ -16,7 +16,7 @@ from controller.core.requests import Part
 from controller.core.shares import Path
 from controller.core.standing import Moving, View
 from controller.core.watch import Watch
-from wire.api import Points
+from wire.api.reasons import Points
 from wire.quota import Quota
 
 if TYPE_CHECKING:

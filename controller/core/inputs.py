@@ -412,7 +412,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Not done, and nothing changed: `code` as in wire.api.Problem."""
+    """Not done, and nothing changed: `code` as in wire.api.problem."""
 
     code: str
     message: str

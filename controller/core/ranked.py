@@ -10,7 +10,7 @@ from controller.core.plugin import Order
 from controller.core.queue import Group
 from controller.core.shares import Path
 from controller.core.standing import Moving, View, weighs_queues
-from wire.api import Points
+from wire.api.reasons import Points
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from controller.core.queue import Entry, Group, Placing, Queue
 from controller.core.shares import Path
-from wire.api import Points
+from wire.api.reasons import Points
 
 if TYPE_CHECKING:
     from controller.core.jobs import Job

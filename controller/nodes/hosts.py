@@ -9,7 +9,7 @@ from controller.nodes.knownhosts import KnownHosts
 from controller.nodes.preflight import preflight
 from controller.nodes.ssh import SshHost, SshLink
 from controller.nodes.sshconnector import SshConnector
-from wire.api import Preflight
+from wire.api.nodes import Preflight
 from wire.hosts import HostSpec, read_address
 from wire.policy import USUAL, JobPolicy
 

@@ -18,7 +18,7 @@ from controller.nodes.reconnecting import CannotConnect
 from controller.nodes.sharing import markers
 from controller.nodes.ssh import HOME, SshHost, files, push
 from controller.nodes.sshconnector import HostKeyChanged, HostKeyUnknown, SshConnector, sentence
-from wire.api import Check, Preflight
+from wire.api.nodes import Check, Preflight
 from wire.text import duration, plain
 
 OLDEST = (3, 9)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from wire.api import Check
+from wire.api.nodes import Check
 
 
 @contextmanager

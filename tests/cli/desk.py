@@ -10,22 +10,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.wire.peer import CHUNKED, Line, Peer, Request
-from wire.api import (
-    EventList,
-    EventView,
-    GpuList,
-    Health,
-    JobDetail,
-    JobList,
-    JobRefused,
-    JobsAnswer,
-    JobView,
-    NodeList,
-    NodeView,
-    Problem,
-    Submitted,
-    Why,
-)
+from wire.api.cluster import EventList, EventView, Health
+from wire.api.jobs import JobDetail, JobList, JobRefused, JobsAnswer, JobView, Submitted
+from wire.api.nodes import GpuList, NodeList, NodeView
+from wire.api.problem import Problem
+from wire.api.reasons import Why
 from wire.selection import Elements, Every, Span, meaning
 from wire.spec import JobSpec
 from wire.words import JobState, NodeState, Reason

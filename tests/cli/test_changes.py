@@ -12,7 +12,7 @@ from cli.exits import FAILED, Mistake
 from tests.cli.conftest import Corral
 from tests.cli.desk import Desk, array, job
 from tests.cli.test_jobs import asked
-from wire.api import Problem
+from wire.api.problem import Problem
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Corral
 from tests.cli.desk import Desk, node
-from wire.api import GpuView
+from wire.api.nodes import GpuView
 from wire.frames import GpuProcess
 from wire.words import GpuHealth
 

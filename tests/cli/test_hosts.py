@@ -8,7 +8,7 @@ import pytest
 
 from cli.exits import Mistake
 from cli.hosts import requests
-from wire.api import NodeRequest
+from wire.api.nodes import NodeRequest
 from wire.hosts import HostSpec
 
 COMMON = HostSpec("", gpus="none", labels={"site": "here"})

@@ -14,7 +14,8 @@ import pytest
 from cli.commands import COMMANDS
 from tests.cli.conftest import Corral
 from tests.cli.desk import Desk, array, job, node
-from wire.api import EventView, Problem
+from wire.api.cluster import EventView
+from wire.api.problem import Problem
 from wire.codec import encode
 from wire.words import JobState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cli.profiles import facts_of, profile_table
-from wire.api import ProfileView
+from wire.api.tenants import ProfileView
 
 VIEW = ProfileView(
     name="inference",

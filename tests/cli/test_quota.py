@@ -9,7 +9,7 @@ import pytest
 
 from cli.exits import Mistake
 from cli.quota import limits_text, quota_of, quota_table
-from wire.api import QuotaView
+from wire.api.tenants import QuotaView
 from wire.quota import UNLIMITED, Limits, Quota
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cli.rebalance import move_table, proposal_table
-from wire.api import GpuShare, Held, Moved, MoveView, ProposalView, SpreadView
+from wire.api.jobs import Held, Moved
+from wire.api.moves import MoveView, ProposalView, SpreadView
+from wire.api.nodes import GpuShare
 
 
 def held(node: str, *gpus: int) -> Held:

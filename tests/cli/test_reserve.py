@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.reserve import reservation_table
-from wire.api import ReservationView
+from wire.api.tenants import ReservationView
 from wire.reservation import ReservationSpec, problems
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.exits import Mistake
 from cli.shares import change_of, table
-from wire.api import ShareView, ShareWeight
+from wire.api.tenants import ShareView, ShareWeight
 from wire.quota import UNLIMITED
 
 

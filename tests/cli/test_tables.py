@@ -20,7 +20,9 @@ from cli.summary import Line
 from cli.summary import table as summary_table
 from cli.tables import event_table, gpu_table, job_table, node_table, process_table, processes_of
 from tests.cli.desk import T0, array, job, node
-from wire.api import EventView, GpuShare, GpuView, Held
+from wire.api.cluster import EventView
+from wire.api.jobs import Held
+from wire.api.nodes import GpuShare, GpuView
 from wire.frames import GpuProcess
 from wire.words import GpuHealth, JobState, NodeState, Reason
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client, Refused, Unreachable
 from wire.words import JobState, NodeState
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent.rig import Rig, uuid
 from tests.systems import System
-from wire.api import GpuView
+from wire.api.nodes import GpuView
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 

@@ -13,7 +13,7 @@ from tests import processes
 from tests.integration.load import mix
 from tests.oracle.oracle import Oracle
 from tests.systems import System
-from wire.api import SubmitRequest
+from wire.api.jobs import SubmitRequest
 from wire.codec import dumps, encode
 from wire.words import JobState
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.systems import System
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.words import JobState
 
 TRAIN = """

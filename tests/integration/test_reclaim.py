@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.api import WhatIf
+from wire.api.forecasts import WhatIf
 from wire.spec import JobSpec
 from wire.words import JobState
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.api import ShareWeight
+from wire.api.tenants import ShareWeight
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.oracle import journal, records
 from tests.oracle.verdict import Broken, Evidence, Room, judge
 from tests.systems import System
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.client import Client
 from wire.spec import JobSpec
 from wire.words import JobState

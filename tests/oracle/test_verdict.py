@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle.records import Life
 from tests.oracle.verdict import Evidence, Room, judge
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.oracle.records import Life
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.spec import JobSpec
 from wire.words import WHOLE_GPU, JobState, Reason
 

@@ -25,7 +25,9 @@ from dataclasses import replace
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
 from tui.corral import Corral
 from tui.feed import LiveFeed
-from wire.api import ClusterView, EventList, JobList, NodeList, StreamBatch
+from wire.api.cluster import ClusterView, EventList, StreamBatch
+from wire.api.jobs import JobList
+from wire.api.nodes import NodeList
 from wire.codec import decode, dumps, encode
 from wire.words import JobState
 

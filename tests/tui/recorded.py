@@ -7,25 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tui.feed import Basket, Changes, Connection
-from wire.api import (
-    ClusterView,
-    Easing,
-    EventView,
-    Explanation,
-    FilterLoss,
-    GpuShare,
-    GpuView,
-    Held,
-    JobDetail,
-    JobRefused,
-    JobsAnswer,
-    JobsOrder,
-    JobView,
-    NodeView,
-    Problem,
-    Submitted,
-    Why,
-)
+from wire.api.cluster import ClusterView, EventView
+from wire.api.forecasts import Easing, Explanation
+from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Submitted
+from wire.api.nodes import GpuShare, GpuView, NodeView
+from wire.api.problem import Problem
+from wire.api.reasons import FilterLoss, Why
 from wire.client import Client, Refused
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason

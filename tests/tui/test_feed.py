@@ -12,7 +12,10 @@ import pytest
 from tests.tui.recorded import NOW, cluster, events, job, jobs, nodes
 from tui import feed
 from tui.feed import Changes, Connection, LiveFeed
-from wire.api import ClusterView, EventList, JobList, NodeList, Problem, StreamBatch
+from wire.api.cluster import ClusterView, EventList, StreamBatch
+from wire.api.jobs import JobList
+from wire.api.nodes import NodeList
+from wire.api.problem import Problem
 from wire.client import Refused, Unreachable
 from wire.words import JobState
 

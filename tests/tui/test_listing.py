@@ -12,7 +12,7 @@ from tests.tui.recorded import job
 from tui.filter import Unreadable
 from tui.listing import Listing
 from tui.model import job_listing
-from wire.api import JobView
+from wire.api.jobs import JobView
 from wire.words import JobState
 
 IDS = st.integers(1, 25)

@@ -9,7 +9,7 @@ import pytest
 
 from tui import logtail
 from tui.logtail import LogTail, clean
-from wire.api import Problem
+from wire.api.problem import Problem
 from wire.client import Client, Refused, Unreachable
 
 PATIENCE_S = 10.0

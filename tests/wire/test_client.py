@@ -13,7 +13,10 @@ import pytest
 from tests.wire.conftest import MakePeer
 from tests.wire.peer import CHUNKED, Line, response
 from wire import transport
-from wire.api import EventView, Health, JobList, NodeList, Problem, StreamBatch, Submitted
+from wire.api.cluster import EventView, Health, StreamBatch
+from wire.api.jobs import JobList, Submitted
+from wire.api.nodes import NodeList
+from wire.api.problem import Problem
 from wire.client import Client, Refused, Unreachable
 from wire.codec import dumps, encode
 from wire.spec import JobSpec

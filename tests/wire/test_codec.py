@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 import json
+import pkgutil
 import typing
 from typing import Any, Union
 
@@ -13,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wire import api, frames, spec
+from wire.api.cluster import EventList
+from wire.api.jobs import SubmitRequest, Submitted
 from wire.codec import Malformed, decode, dumps, encode
 from wire.spec import JobSpec
 from wire.words import JobState
@@ -48,9 +52,10 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
+ROOMS = [importlib.import_module(f"wire.api.{each.name}") for each in pkgutil.iter_modules(api.__path__)]
 TRAVELLERS = [
     kind
-    for module in (api, frames, spec)
+    for module in (*ROOMS, frames, spec)
     for kind in vars(module).values()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
 ]
@@ -120,8 +125,8 @@ def test_a_hostile_frame_is_malformed(line: bytes) -> None:
         (JobSpec, {"command": ["a"], "hold": 1}, "hold"),
         (JobSpec, {"command": ["a"], "env": {"A": 1}}, "env.A"),
         (JobSpec, {"command": ["a"], "env": []}, "env"),
-        (api.SubmitRequest, {"spec": {"command": ["a"], "gpus": "1"}}, "spec.gpus"),
-        (api.EventList, {"events": [{"seq": 1}], "seq": 1}, "events[0].at"),
+        (SubmitRequest, {"spec": {"command": ["a"], "gpus": "1"}}, "spec.gpus"),
+        (EventList, {"events": [{"seq": 1}], "seq": 1}, "events[0].at"),
         (frames.GpuTrouble, {"uuid": "a", "kind": "great"}, "kind"),
         (frames.GpuTrouble, {"uuid": "a", "kind": ["xid"]}, "kind"),
     ],
@@ -138,5 +143,5 @@ def test_a_whole_number_is_a_float_and_nothing_is_none() -> None:
 
 
 def test_states_are_written_as_their_words() -> None:
-    assert encode(api.Submitted((1, 2), "1")) == {"ids": [1, 2], "label": "1"}
+    assert encode(Submitted((1, 2), "1")) == {"ids": [1, 2], "label": "1"}
     assert dumps(JobState.RUNNING.value) == '"RUNNING"'

@@ -14,7 +14,7 @@ from tui.paint import Piece
 from tui.stage import stage
 from tui.views.listed import Listed
 from tui.views.view import bindings
-from wire.api import EventView
+from wire.api.cluster import EventView
 from wire.text import plain
 
 _BAD = ("Failed", "Lost", "Refused")

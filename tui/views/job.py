@@ -20,7 +20,8 @@ from tui.stage import stage
 from tui.views.view import View, bindings
 from tui.widgets.line import Line
 from tui.widgets.logpane import LogPane
-from wire.api import Explanation, JobDetail, JobView
+from wire.api.forecasts import Explanation
+from wire.api.jobs import JobDetail, JobView
 from wire.client import Refused, Unreachable
 from wire.text import plain
 from wire.words import JobState

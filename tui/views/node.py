@@ -14,7 +14,7 @@ from tui.paint import Piece
 from tui.stage import stage
 from tui.views.view import View, bindings
 from tui.widgets.nodecard import NodeCard
-from wire.api import NodeView
+from wire.api.nodes import NodeView
 from wire.text import plain
 
 

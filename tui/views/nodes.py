@@ -17,7 +17,7 @@ from tui.stage import stage
 from tui.views.listed import Listed
 from tui.views.view import bindings
 from tui.widgets.nodecard import NodeCard
-from wire.api import NodeView
+from wire.api.nodes import NodeView
 from wire.spec import gpus_text
 from wire.text import memory, plain
 from wire.words import NodeState

@@ -14,7 +14,7 @@ from tui.paint import Piece
 from tui.stage import stage
 from tui.views.listed import Listed
 from tui.views.view import bindings
-from wire.api import Held, JobView
+from wire.api.jobs import Held, JobView
 from wire.text import duration, memory, plain
 from wire.words import JobState
 

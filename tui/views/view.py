@@ -12,7 +12,8 @@ from tui.actions import actions_of
 from tui.feed import Changes
 from tui.paint import Piece
 from tui.widgets.pane import Pane
-from wire.api import JobView, NodeView
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
 
 
 def bindings(view: str) -> list[BindingType]:

@@ -11,7 +11,7 @@ from tui import cells, glyphs
 from tui.paint import Piece, bar, fit, length
 from tui.stage import stage
 from tui.widgets.pane import Pane
-from wire.api import GpuView, NodeView
+from wire.api.nodes import GpuView, NodeView
 from wire.text import duration, memory, plain
 from wire.words import GpuHealth
 

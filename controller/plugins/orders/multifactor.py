@@ -9,7 +9,7 @@ from controller.core.jobs import NEVER, Job
 from controller.core.queue import Group
 from controller.core.shares import Path
 from controller.core.standing import View
-from wire.api import Points
+from wire.api.reasons import Points
 from wire.words import HIGHEST_PRIORITY
 
 

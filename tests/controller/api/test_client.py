@@ -12,7 +12,7 @@ from controller.core import inputs
 from controller.nodes.arguments import AgentOptions
 from controller.nodes.local import LocalLink
 from tests.controller.api.house import House, living
-from wire.api import StreamBatch
+from wire.api.cluster import StreamBatch
 from wire.client import Client, Refused
 from wire.spec import JobSpec
 from wire.words import JobState, NodeState
