@@ -162,7 +162,15 @@ class System:
                     return seen
                 if time.monotonic() > deadline:
                     break
-        raise AssertionError(f"jobs {sorted(missing)} never were {states or 'ended'}: {self.said()}")
+        raise AssertionError(f"jobs never were {states or 'ended'}: {self._as_it_is(missing)}\n{self.said()}")
+
+    def _as_it_is(self, ids: set[int]) -> str:
+        """What has become of these jobs by now, and the nodes."""
+        with self.client() as client:
+            nodes = [f"{node.name} {node.state.value}" for node in client.nodes().nodes]
+        views = [view for job, view in sorted(self.jobs().items()) if job in ids]
+        jobs = [f"{view.id} {view.state.value} ({view.reason}, {view.detail})" for view in views]
+        return "\n".join([", ".join(nodes), *jobs])
 
     def until(self, true: Callable[[], Any], what: str) -> None:
         """Wait for a condition that nobody announces."""
