@@ -78,9 +78,9 @@ class Listener:
         for job_id in list(self._state.nodes.by_name[given.node].held):
             job = self._state.jobs[job_id]
             known = (job.id, job.attempt) in told
-            # What is to run again may have come to its end unheard of before the host went down.
-            if job.members[given.node].leaving and known and job.stopping is None:
+            if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._ender.send_leave(job, given.node)
+            # What is to run again may have come to its end unheard of before the host went down.
             elif job.stopping and (known or not rebooted or job.stopping is not Reason.PREEMPTED):
                 self._ender.send_stop(job, given.node)
             elif not known:

@@ -16,7 +16,7 @@ from controller.core.quotas import Rules
 from controller.plugins.preemption.priority import Priority
 from controller.plugins.quotas.local import Local, Table
 from tests.worlds import PIPELINE, World, spec
-from wire.frames import AttemptStatus, Go
+from wire.frames import AttemptStatus, Go, Stop
 from wire.gangs import Gang, MemberFailure
 from wire.spec import JobSpec, problems
 from wire.words import JobState, Reason
@@ -336,3 +336,17 @@ def test_an_order_to_leave_that_never_arrived_is_sent_again() -> None:
     world.sent.clear()
     world.join("b", attempts=(AttemptStatus(job, 1, 7, 1.0),))
     assert world.stops() == [("b", job)]
+
+
+def test_a_member_that_is_to_leave_before_its_agent_has_heard_of_it_is_not_started_after_all() -> None:
+    world = pressed("a")
+    job = running(world, gang(2, **ELASTIC))
+    world.join("b")
+    assert [start.job for start in world.tick()] == [job]  # it grows; neither word to b arrives
+    world.now += 3_600
+    world.submit(spec(8, priority=75))
+    world.tick()
+    assert world.stops() == [("b", job)]
+    world.sent.clear()
+    world.join("b")
+    assert [type(sent.frame) for sent in world.sent] == [Stop]
