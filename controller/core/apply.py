@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core import events
+from controller.core.claims import leavers
 from controller.core.events import Event
 from controller.core.foresight import StartEstimate
 from controller.core.gates import FRESH, Wait, closed, opened
@@ -322,7 +323,8 @@ def _unclaim(state: State, job: Job) -> None:
         state.licences.give(job.ask.licences)
         job.stop_by = None
     for allocation in job.claim:
-        state.nodes.unclaim(job.id, allocation.node)
+        heirs = leavers(state, state.nodes.by_name[allocation.node], without=job.id)
+        state.nodes.unclaim(job.id, allocation.node, heirs)
         if job.ask.part.social:
             state.nodes.company.leave(job.ask.part, allocation.node)
     job.claim, job.claim_from, job.claim_quality = (), (), 0

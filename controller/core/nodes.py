@@ -28,6 +28,7 @@ MANY = 12
 """From so many rows on one operation on arrays is cheaper than one for each row."""
 JUST_STARTED = "the controller has just started"
 NOTHING = NodeFacts(cpu_milli=0, memory_mib=0)
+NO_HEIRS: Mapping[int, int] = {}
 
 
 @dataclass(slots=True)
@@ -309,13 +310,14 @@ class Nodes:
         self.stirred.add(job)
         self._rewrite(node)
 
-    def unclaim(self, job: int, name: str) -> None:
-        """Keep nothing there for the job any longer."""
+    def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
+        """Keep nothing there for the job any longer; who left for it leaves for its heir, if there is one."""
         node = self.by_name[name]
         del node.claims[job]
         for victim in [victim for victim, claimant in node.leaving.items() if claimant == job]:
-            if victim != job and victim in node.claims:
-                node.leaving[victim] = victim
+            heir = victim if victim != job and victim in node.claims else heirs.get(victim)
+            if heir is not None:
+                node.leaving[victim] = heir
             else:
                 del node.leaving[victim]
         self._rewrite(node)

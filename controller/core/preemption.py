@@ -325,7 +325,7 @@ class Search:
         room = room_of(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            if allocation is not None:
+            if allocation is not None and victim not in node.leaving:  # else its place here is somebody's
                 room.give(node, allocation, 1)
         return room
 

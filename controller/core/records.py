@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from controller.core.claims import leavers
 from controller.core.events import (
     AS_IT_IS,
     Allocation,
@@ -392,17 +393,8 @@ def _restore_claims(state: State) -> None:
             state.nodes.stirred.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    # Those who are moved themselves come last: they leave for whoever gets their place.
-    for claimant in sorted((state.jobs[each] for each in state.claims), key=lambda job: bool(job.running)):
-        for allocation in claimant.claim:
-            node = state.nodes.by_name[allocation.node]
-            for victim in claimant.claim_from:
-                if (
-                    victim.job in node.held
-                    and state.jobs[victim.job].attempt == victim.attempt
-                    and (not victim.nodes or node.name in victim.nodes)
-                ):
-                    node.leaving.setdefault(victim.job, claimant.id)
+    for node in state.nodes.by_name.values():  # not by rows: these are laid out once all is in its place
+        node.leaving.update(leavers(state, node))
 
 
 def touched(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:

@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from controller.core import inputs
+from controller.core.check import check
 from controller.core.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
 from controller.core.forecast import forecast, fork
 from controller.core.plugin import Backfill, Guards
 from controller.plugins.preemption.pressure import Pressure
 from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, spec
+from wire.affinity import term_of
 from wire.frames import AttemptStatus, Stop
+from wire.gangs import Gang
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -408,3 +411,46 @@ def test_for_whom_a_job_makes_room_is_on_record_even_if_it_is_cancelled_meanwhil
     world.tick()
     world.tell(inputs.Cancel(low, "ada"))
     assert world.restarted().job(low).yields_to == world.job(low).yields_to == (high,)
+
+
+def stretched(early: JobSpec | None = None) -> tuple[World, int, int]:
+    """An elastic job on three nodes, half of each, gives up that on b for one who is important."""
+    world = world_of("a", "b", "c")
+    elastic = running(world, spec(12, nodes=3, priority=10, gang=Gang(2, elastic=True)))
+    for node in "abc":
+        running(world, spec(4, priority=100, affinity=(term_of(f"node in {node}"),)))
+    world.now += HOUR
+    if early is not None:
+        world.submit(early)
+    high = world.submit(spec(4, priority=75))
+    world.tick()
+    assert plans(world) == [(high, [elastic])]
+    assert world.stops() == [("b", elastic)]
+    world.exit(3)  # b has four other GPUs free now
+    return world, elastic, high
+
+
+def test_what_an_elastic_job_has_given_up_for_one_is_given_to_nobody_else_when_all_of_it_has_to_go() -> None:
+    world, elastic, high = stretched()
+    gang = world.submit(spec(8, nodes=2, priority=75))
+    world.tick()
+    assert plans(world) == [(high, [elastic]), (gang, [elastic])]
+    kept = {world.job(each).claim[-1] for each in (high, gang)}
+    assert {each.node for each in kept} == {"b"}
+    assert len({hold.uuid for each in kept for hold in each.gpus}) == 8
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_another_controller_knows_for_whose_sake_an_elastic_job_leaves_each_node(cancelled: bool) -> None:
+    world, elastic, high = stretched(early=spec(8, nodes=2, priority=75, hold=True))
+    gang = high - 1
+    world.tell(inputs.Release(gang, "ada"))
+    world.tick()
+    assert plans(world) == [(high, [elastic]), (gang, [elastic])]
+    if cancelled:
+        world.tell(inputs.Cancel(high, "ada"))
+    left = {node.name: dict(node.leaving) for node in world.state.nodes}
+    assert left["b"] == {elastic: gang if cancelled else high}
+    other = world.restarted()
+    assert {node.name: dict(node.leaving) for node in other.state.nodes} == left
+    assert check(other.state) == []
