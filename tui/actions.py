@@ -6,15 +6,18 @@ Lower-case keys only look; capitals change something (`G`, the end of a list, is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Formatter
 from typing import Final
 
 QUEUE, JOB, NODES, NODE, EVENTS = "queue", "job", "nodes", "node", "events"
-EVERYWHERE: Final = frozenset({QUEUE, JOB, NODES, NODE, EVENTS})
-LISTS: Final = frozenset({QUEUE, NODES, EVENTS})
+SHARES = "shares"
+LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES})
+EVERYWHERE: Final = LISTS | {JOB, NODE}
 FILTERED: Final = LISTS | {JOB}
 JOBS: Final = frozenset({QUEUE, JOB})
 HOSTS: Final = frozenset({NODES, NODE})
 MARKED: Final = frozenset({QUEUE})
+TREE: Final = frozenset({SHARES})
 LOGS: Final = frozenset({JOB})
 
 
@@ -22,7 +25,7 @@ LOGS: Final = frozenset({JOB})
 class Action:
     """Something that can be done, where, and how else one would do it.
 
-    `command` is the same thing for a shell; {jobs}, {job}, {nodes} and {why} stand for what it is about.
+    `command` is the same thing for a shell; words in braces stand for what it is about.
     `footer` is its place in the footer (0: not there).
     """
 
@@ -129,12 +132,24 @@ CHANGING: Final = (
         command="corral nodes resume {nodes}",
         footer=6,
     ),
+    Action(
+        "edit_share",
+        ("E",),
+        "edit share",
+        "Change the weight and the limits of a share; who would start when is shown first",
+        TREE,
+        changes=True,
+        confirms=True,
+        command="corral shares set {share} {weight}",
+        footer=5,
+    ),
 )
 
 MOVING: Final = (
     Action("queue", ("1",), "queue", "All jobs", command="corral queue"),
     Action("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
     Action("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
+    Action("shares", ("4",), "shares", "Who may have how much, and who had it", command="corral shares"),
     Action("next", ("tab",), "next view", "The next of the views"),
     Action("previous", ("shift+tab",), "previous view", "The view before"),
     Action("back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"),
@@ -175,6 +190,16 @@ _SHOWN: Final = {
     "pageup": "pgup",
     "backspace": "bksp",
 }
+
+
+def words_of(command: str) -> set[str]:
+    """The words of a command that stand for what it is about."""
+    return {name for _, name, _, _ in Formatter().parse(command) if name}
+
+
+def shown_command(action: Action) -> str:
+    """The command of an action, whatever it may be about: corral job cancel JOBS."""
+    return action.command.format(**{word: word.upper() for word in words_of(action.command)})
 
 
 def shown_key(key: str) -> str:

@@ -111,3 +111,12 @@ def by_numa(node: NodeView) -> list[GpuView]:
 def gpus_used(node: NodeView) -> float:
     """How many GPUs' worth is taken."""
     return sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus) / WHOLE_GPU
+
+
+LABEL = 10
+"""Cells for what a fact is about."""
+
+
+def fact(label: str, *pieces: Piece) -> list[Piece]:
+    """A line that says one thing."""
+    return [(f" {label:<{LABEL}}", "muted"), *pieces]

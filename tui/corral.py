@@ -35,6 +35,7 @@ from tui.views.job import Job
 from tui.views.node import Node
 from tui.views.nodes import Nodes
 from tui.views.queue import Queue
+from tui.views.shares import Shares
 from tui.views.view import View
 from tui.widgets.filterline import FilterLine
 from tui.widgets.frame import Header, Keys, Status, Trail
@@ -83,6 +84,7 @@ class Corral(InOrder):
             Queue(self.model.jobs),
             Nodes(self.model.nodes),
             Events(self.model.events),
+            Shares(self.model.shares),
         )
         self.trail: list[View] = [self.roots[0]]
         self._header = Header()
@@ -274,6 +276,11 @@ class Corral(InOrder):
         """Show one node."""
         self._enter(Node(name))
 
+    def show_jobs(self, wanted: str) -> None:
+        """All jobs that pass this filter."""
+        self.roots[0].narrow(wanted)
+        self._go(self.roots[0])
+
     def act_queue(self) -> None:
         """All jobs."""
         self._go(self.roots[0])
@@ -285,6 +292,10 @@ class Corral(InOrder):
     def act_events(self) -> None:
         """All events."""
         self._go(self.roots[2])
+
+    def act_shares(self) -> None:
+        """All shares."""
+        self._go(self.roots[3])
 
     def act_next(self) -> None:
         """The next root."""

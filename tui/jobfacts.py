@@ -15,8 +15,6 @@ from wire.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, plain
 from wire.words import JobState, priority_name
 
-LABEL = 10
-
 
 def job_facts(
     job: JobView, detail: JobDetail | None, explanation: Explanation | None, model: Model, width: int
@@ -27,7 +25,7 @@ def job_facts(
     if job.state.terminal or job.state is JobState.RUNNING:
         if job.detail:
             lines.append(
-                _line(
+                cells.fact(
                     "detail", (plain(job.detail, 400), "failed" if job.state is JobState.FAILED else "text")
                 )
             )
@@ -35,16 +33,12 @@ def job_facts(
         lines += _why(detail.why)
         lines += _when(explanation, model.now()) if explanation is not None else []
     elif job.detail:
-        lines.append(_line("why", (plain(job.detail, 400), "text")))
+        lines.append(cells.fact("why", (plain(job.detail, 400), "text")))
     if detail is not None:
-        lines.append(_line("command", (_command(detail.spec.command), "text")))
+        lines.append(cells.fact("command", (_command(detail.spec.command), "text")))
         if width >= 100 and detail.spec.workdir:
-            lines.append(_line("in", (plain(detail.spec.workdir, 300), "muted")))
+            lines.append(cells.fact("in", (plain(detail.spec.workdir, 300), "muted")))
     return lines
-
-
-def _line(label: str, *pieces: Piece) -> list[Piece]:
-    return [(f" {label:<{LABEL}}", "muted"), *pieces]
 
 
 def _command(words: Sequence[str]) -> str:
@@ -83,7 +77,7 @@ def _times(job: JobView, now: float, width: int) -> list[Piece]:
         pieces.append((f"{'' if running else ' ·'} limit {duration(job.time_limit_s)}", "muted"))
     if job.attempt > 1:
         pieces.append((f" · attempt {job.attempt}", "warn"))
-    return _line("time", *pieces)
+    return cells.fact("time", *pieces)
 
 
 def _wants(job: JobView, spec: JobSpec | None) -> list[Piece]:
@@ -97,7 +91,7 @@ def _wants(job: JobView, spec: JobSpec | None) -> list[Piece]:
     if spec and spec.selector:
         wanted = ", ".join(plain(f"{name}={value}", 60) for name, value in spec.selector.items())
         pieces.append((f" · only {wanted}", "muted"))
-    return _line("wants", *pieces)
+    return cells.fact("wants", *pieces)
 
 
 def _held(held: Held, model: Model) -> list[Piece]:
@@ -114,15 +108,17 @@ def _held(held: Held, model: Model) -> list[Piece]:
             )
         )
         pieces.append((f" {gpu.utilisation}%  " if gpu else "  ", "muted"))
-    return _line("holds", *pieces)
+    return cells.fact("holds", *pieces)
 
 
 def _why(why: Why) -> list[list[Piece]]:
     place = f"   {_ordinal(why.position)} in the queue" if why.position is not None else ""
-    lines = [_line("why", (plain(why.sentence, 400), "strong"), (place, "muted"))]
-    lines += [_line("", *_loss(loss)) for loss in why.losses]
+    lines = [cells.fact("why", (plain(why.sentence, 400), "strong"), (place, "muted"))]
+    lines += [cells.fact("", *_loss(loss)) for loss in why.losses]
     if why.losses:
-        lines.append(_line("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted")))
+        lines.append(
+            cells.fact("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted"))
+        )
     return lines
 
 
@@ -133,8 +129,8 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
         left = explanation.starts_at - now
         when = f"in {duration(left)} at the latest" if left >= 1 else "in the next cycle"
         nodes = plain(", ".join(explanation.nodes), 80)
-        lines.append(_line("starts", (when, "text"), (f"   on {nodes}", "muted")))
-    lines += [_line("or now", (plain(easing.sentence, 160), "good")) for easing in explanation.easings]
+        lines.append(cells.fact("starts", (when, "text"), (f"   on {nodes}", "muted")))
+    lines += [cells.fact("or now", (plain(easing.sentence, 160), "good")) for easing in explanation.easings]
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.actions import actions_of, shown_key
+from tui.actions import actions_of, shown_key, words_of
 from tui.confirm import job_command
 from tui.dialogs.help import Help, help_lines
 from tui.dialogs.menu import Entry, Menu
@@ -66,6 +66,7 @@ class Menus:
         """What can be done here, as commands for a shell."""
         view = self._stage.view
         jobs, nodes = view.jobs(), " ".join(plain(node.name) for node in view.nodes())
+        subjects = view.subjects()
         found = [job_command("show", jobs), f"{job_command('logs', jobs)} -f"] if len(jobs) == 1 else []
         for action in actions_of(view.NAME, self._stage.read_only):
             command = action.command
@@ -73,6 +74,8 @@ class Menus:
                 found.append(job_command(action.name, jobs))
             elif "{nodes}" in command and nodes:
                 found.append(command.format(nodes=nodes, why="'…'"))
+            elif (words := words_of(command)) and words <= subjects.keys():
+                found.append(command.format(**subjects))
             elif command and "{" not in command and "…" not in command:
                 found.append(command)
         return found

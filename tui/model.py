@@ -10,6 +10,7 @@ from typing import Final
 
 from tui.feed import KEPT_ENDED, KEPT_EVENTS, Changes, Connection
 from tui.listing import Listing
+from tui.tenants import share_listing
 from wire.api.cluster import ClusterView, EventView
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
@@ -37,6 +38,7 @@ class Model:
         self.jobs = job_listing()
         self.nodes = node_listing()
         self.events = event_listing()
+        self.shares = share_listing()
         self.counts: Counter[JobState] = Counter()
         self.gpus = 0
         self.gpus_used = 0.0

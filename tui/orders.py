@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -9,12 +10,13 @@ from typing import Generic, TypeVar
 from tui import confirm
 from tui.desk import Failure, sentence
 from tui.dialogs.ask import Ask
-from tui.dialogs.submit import SubmitForm
+from tui.dialogs.fill import Fill
+from tui.forms import share
+from tui.forms.job import new_job
 from tui.stage import Stage
 from wire.api.jobs import JobsOrder, JobView, Submitted
 from wire.api.nodes import NodeView
 from wire.client import Client, Refused, Unreachable
-from wire.spec import JobSpec
 from wire.text import plain
 
 Thing = TypeVar("Thing")
@@ -36,12 +38,7 @@ class Orders:
 
     def submit(self) -> None:
         """Fill in the form, then queue the job."""
-
-        def send(spec: JobSpec | None) -> None:
-            if spec is not None:
-                self._stage.desk.ask(lambda client: client.submit(spec), self._submitted)
-
-        self._stage.push_screen(SubmitForm(), send)
+        self._stage.push_screen(Fill(new_job(os.getcwd()), self._submitted))
 
     def cancel(self) -> None:
         """Cancel the chosen jobs, after asking."""
@@ -118,7 +115,25 @@ class Orders:
         """Resume the chosen nodes."""
         self._each("resumed", self._stage.view.nodes(), lambda client, node: client.resume(node.name))
 
+    def edit_share(self) -> None:
+        """Change the share under the cursor."""
+        rows = self._stage.model.shares.chosen()
+        if not rows:
+            self._stage.say("no share to edit", "warn")
+        for row in rows:
+            said = f"share of {plain(row.share, 60)} set"
+            self._stage.push_screen(Fill(share.edit(row), self._done(said)))
+
     # -- inside -------------------------------------------------------------------------
+
+    def _done(self, said: str) -> Callable[[object], None]:
+        """Say so, and show how things are now."""
+
+        def done(_answer: object) -> None:
+            self._stage.say(said, "good")
+            self._stage.refresh_view()
+
+        return done
 
     def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
         return [job for job in self._stage.view.jobs() if possible(job)]
@@ -173,10 +188,7 @@ class Orders:
             self._stage.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}", "bad")
         self._stage.refresh_view()
 
-    def _submitted(self, answer: Submitted | Failure) -> None:
-        if not isinstance(answer, Submitted):
-            self._stage.say(sentence(answer), "bad")
-            return
+    def _submitted(self, answer: Submitted) -> None:
         many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
         self._stage.say(f"submitted {plain(answer.label)}{many}", "good")
         self._stage.model.jobs.follow(answer.ids[0])

@@ -67,6 +67,10 @@ class Stage(App[int]):
         """Show one node."""
         raise NotImplementedError
 
+    def show_jobs(self, wanted: str) -> None:
+        """Show the jobs that pass this filter."""
+        raise NotImplementedError
+
     def deliver(self, function: Callable[[], None]) -> None:
         """Run a function on the screen's thread; may be called from any, and once the screen is gone."""
         raise NotImplementedError

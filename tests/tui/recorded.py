@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tui.feed import Basket, Changes, Connection
 from wire.api.cluster import ClusterView, EventView
-from wire.api.forecasts import Easing, Explanation
+from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
 from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Submitted
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
+from wire.api.tenants import ShareList, ShareView, ShareWeight
 from wire.client import Client, Refused
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
@@ -200,6 +201,31 @@ def everything(connection: Connection = LIVE) -> Changes:
     return Changes(connection, True, cluster(), jobs(), nodes(), events())
 
 
+def shares() -> tuple[ShareView, ...]:
+    """An organisation of two projects, and a project by itself whose user has had too much."""
+    return (
+        ShareView(("lab",), "lab", 2.0, 2 / 3, 24.01, 24.0, 0.9704),
+        ShareView(("lab", "speech"), "speech", 1.0, 0.25, 4.0, 4.0, 0.9575),
+        ShareView(("lab", "speech", "chiara"), "speech/chiara", 1.0, 1.0, 4.0, 4.0, 0.9543),
+        ShareView(("lab", "vision"), "vision", 3.0, 0.75, 20.01, 20.0, 0.9491),
+        ShareView(("lab", "vision", "alice"), "vision/alice", 1.0, 0.5, 620.5, 9.0, 0.2349, True, soft=500.0),
+        ShareView(("lab", "vision", "bob"), "vision/bob", 1.0, 0.5, 11.0, 11.0, 0.9318),
+        ShareView(
+            ("nlp",), "nlp", 1.0, 1 / 3, 9001.0, 0.0, 0.0021, hard=9000.0, stopped="nlp", until=NOW + 7800
+        ),
+        ShareView(
+            ("nlp", "emeka"), "nlp/emeka", 1.0, 1.0, 9001.0, 0.0, 0.0007, stopped="nlp", until=NOW + 7800
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """What is asked for besides the stream."""
+
+    shares: tuple[ShareView, ...] = shares()
+
+
 class RecordedFeed:
     """A feed that says what the test puts into it."""
 
@@ -232,9 +258,14 @@ class RecordedClient(Client):
     """Answers from the recording, and writes down what was ordered."""
 
     def __init__(
-        self, orders: list[tuple[str, object]], output: bytes = b"", refuse: frozenset[int] = frozenset()
+        self,
+        orders: list[tuple[str, object]],
+        output: bytes = b"",
+        refuse: frozenset[int] = frozenset(),
+        tenants: Tenants | None = None,
     ) -> None:
         self._orders, self._output, self._refuse = orders, output, refuse
+        self._tenants = tenants or Tenants()
 
     def job(self, job: str | int) -> JobDetail:
         view = next((one for one in jobs() if one.id == job), None)
@@ -284,6 +315,24 @@ class RecordedClient(Client):
     def resume(self, name: str) -> NodeView:
         self._orders.append(("resume", name))
         return nodes()[0]
+
+    def shares(self) -> ShareList:
+        return ShareList(self._tenants.shares, NOW)
+
+    def set_share(self, change: ShareWeight) -> ShareList:
+        if change.weight is not None and change.weight > 1000:
+            raise Refused(400, Problem("invalid", "must be above 0 and at most 1,000", "weight"))
+        self._orders.append(("share", change))
+        return self.shares()
+
+    def what_if(self, asked: WhatIf) -> WhatIfAnswer:
+        """One job starts later, and another sooner; a new one in half an hour."""
+        shifts = (
+            Shift(10, "10", "llama-405b", "alice", NOW + 5_400, NOW + 9_000, ("node-1", "node-2")),
+            Shift(12, "12", "dpo", "bob", NOW + 7_200, NOW, ("node-3",)),
+        )
+        new = tuple(Shift(41, "41", "", "alice", None, NOW + 1_800, ("node-3",), True) for _ in asked.submit)
+        return WhatIfAnswer(NOW, (*new, *shifts), 11)
 
     def close(self) -> None:
         """Nothing is open."""

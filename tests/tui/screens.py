@@ -10,7 +10,7 @@ from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, everything
+from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, Tenants, everything
 from tui.corral import Corral
 from tui.feed import Changes
 
@@ -28,12 +28,13 @@ class Screen(Corral):
         read_only: bool = False,
         look: str = "dusk",
         ascii_only: bool = False,
+        tenants: Tenants | None = None,
     ) -> None:
         self.recording = RecordedFeed(*(first or (everything(),)))
         self.ordered: list[tuple[str, object]] = []
         super().__init__(
             self.recording,
-            lambda: RecordedClient(self.ordered, output, refuse),
+            lambda: RecordedClient(self.ordered, output, refuse, tenants),
             read_only=read_only,
             look=look,
             ascii_only=ascii_only,

@@ -15,7 +15,14 @@ from tui.actions import ACTIONS, EVERYWHERE, Action, actions_of, footer_of, show
 from tui.dialogs.help import help_lines
 from tui.dialogs.menu import Menu
 
-OPENING = {"queue": (), "nodes": ("2",), "events": ("3",), "job": ("enter",), "node": ("2", "enter")}
+OPENING = {
+    "queue": (),
+    "nodes": ("2",),
+    "events": ("3",),
+    "shares": ("4",),
+    "job": ("enter",),
+    "node": ("2", "enter"),
+}
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))

@@ -10,11 +10,11 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Button, Input
 
-from tests.tui.recorded import LIVE, NOW, events, everything, job, jobs, node, nodes
+from tests.tui.recorded import LIVE, NOW, Tenants, events, everything, job, jobs, node, nodes, shares
 from tests.tui.screens import Screen, burst, press, settled, until
 from tui.dialogs.ask import Ask
+from tui.dialogs.fill import Fill
 from tui.dialogs.menu import Menu
-from tui.dialogs.submit import SubmitForm
 from tui.feed import Changes, Connection
 from tui.views.job import Job
 from tui.views.queue import Queue
@@ -99,7 +99,7 @@ async def test_views_and_back() -> None:
         assert "Nodes › node-2" in screen.text()
         await press(pilot, "3")
         assert screen.view.NAME == "events"
-        await press(pilot, "tab")
+        await press(pilot, *["tab"] * (len(screen.roots) - 2))
         assert screen.view.NAME == "queue"
 
 
@@ -266,7 +266,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         await settled(pilot)
         await press(pilot, "N")
         form = screen.screen
-        assert isinstance(form, SubmitForm)
+        assert isinstance(form, Fill)
         assert form.query_one("#do", Button).disabled
         await press(pilot, *"sleep", "space", *"60", "tab", "tab", "x")
         assert "write 8, or a share" in screen.text()
@@ -274,6 +274,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         assert screen.screen is form
         await press(pilot, "backspace", "backspace", "2")
         assert "corral submit --gpus 2 --cpus 4 --memory 16G --workdir / -- sleep 60" in screen.text()
+        await until(pilot, lambda: "starts in 30m00s on node-3" in screen.text())
         await press(pilot, "ctrl+s")
         await until(pilot, lambda: "submitted 41" in screen.text())
         ((verb, spec),) = screen.ordered
@@ -287,7 +288,7 @@ async def test_read_only_has_no_way_to_change_anything() -> None:
         await settled(pilot)
         await press(pilot, "C", "H", "R", "N")
         assert screen.ordered == []
-        assert not isinstance(screen.screen, (Ask, SubmitForm))
+        assert not isinstance(screen.screen, (Ask, Fill))
         assert "this screen is read-only" in screen.text()
         assert "cancel" not in screen.text()
         assert "read-only" in screen.text().splitlines()[-1]
@@ -414,8 +415,18 @@ def hostile() -> Changes:
     return replace(everything(), jobs=rows, nodes=hosts, events=said)
 
 
+def hostile_tenants() -> Tenants:
+    """The same for what is asked for."""
+    return Tenants(
+        tuple(
+            replace(share, path=(*(EVIL for _ in share.path), str(at)), share=EVIL, stopped=EVIL)
+            for at, share in enumerate(shares())
+        )
+    )
+
+
 async def test_hostile_names_are_inert_in_every_view() -> None:
-    screen = Screen(hostile(), output=(EVIL * 9).encode("utf-8", "replace"))
+    screen = Screen(hostile(), output=(EVIL * 9).encode("utf-8", "replace"), tenants=hostile_tenants())
     async with screen.run_test(size=(160, 40)) as pilot:
         await settled(pilot)
         for keys in (
@@ -426,8 +437,13 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             ("1", "enter"),
             ("1", "C"),
             ("escape", "question_mark"),
+            ("4",),
+            ("4", "E"),
+            ("2", "D"),
         ):
-            await press(pilot, *keys)
+            await press(pilot, *keys[:1])
+            await until(pilot, lambda: "asking" not in screen.text())
+            await press(pilot, *keys[1:])
             await pilot.pause()
             text = screen.text()
             assert not [
@@ -447,7 +463,7 @@ async def test_three_hundred_random_resizes() -> None:
         places = [
             "1",
             "2",
-            "3",
+            "4",
             "enter",
             "escape",
             "question_mark",

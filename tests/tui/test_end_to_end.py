@@ -185,6 +185,33 @@ def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
     assert terminal.restored
 
 
+def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
+    with cluster.client() as client:
+        first, second = (
+            client.submit(JobSpec(("sleep", "600"), name="long", gpus=8, project=project, workdir="/")).ids[0]
+            for project in ("vision", "speech")
+        )
+    cluster.await_jobs([first, second], JobState.RUNNING)
+    terminal.run(tui(cluster))
+    terminal.see("● live")
+    terminal.press("4")
+    terminal.see("speech", "vision", "50.0%")
+    terminal.press("E")
+    terminal.see("Share of speech", "corral shares set speech …")
+    terminal.press("BSpace")
+    terminal.type("3")
+    terminal.see("corral shares set speech 3", "nobody starts sooner or later")
+    terminal.press("C-s")
+    terminal.see("share of speech set", "75.0%")
+    with cluster.client() as client:
+        assert {share.share: share.weight for share in client.shares().shares}["speech"] == 3
+    terminal.press("E")
+    terminal.type("000000000")
+    terminal.press("C-s")
+    terminal.see("must be above 0 and at most")
+    terminal.press("Escape")
+
+
 def _running(cluster: System) -> int:
     """The process of the terminal UI."""
     found = [each.pid for each in cluster.processes() if "tui" in each.words]

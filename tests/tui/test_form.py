@@ -9,7 +9,7 @@ import pytest
 
 from cli.asked import WISHES, Asked
 from cli.jobs import spec_of
-from tui import form
+from tui.forms import job as form
 from wire.spec import JobSpec
 
 FULL = {
@@ -57,7 +57,7 @@ def spoken(command: str) -> JobSpec:
 def test_the_command_shown_submits_the_same_job(typed: dict[str, str]) -> None:
     read = form.read(typed)
     assert read.wrong == {}
-    assert read.spec == spoken(form.command(typed))
+    assert read.wish == spoken(form.command(typed))
 
 
 def test_every_field_says_what_is_wrong_with_it() -> None:

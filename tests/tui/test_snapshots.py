@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.recorded import NOW, everything
+from tests.tui.recorded import NOW, Tenants, everything
 from tests.tui.screens import Screen, press, settled, until
 from tests.tui.test_app import LOG, hostile
 from tui.feed import Changes, Connection
@@ -19,14 +19,16 @@ SIZES = [(60, 20), (80, 24), (120, 30), (200, 20)]
 WIDTHS = pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
 
 
-def after(*keys: str, sign: str = "") -> Callable[[Pilot[Any]], Any]:
-    """Press keys once everything is there, then wait for a sign on the screen."""
+def after(*keys: str, sign: str = "", first: str = "") -> Callable[[Pilot[Any]], Any]:
+    """Press keys once everything is there, then wait for a sign; for another one after the first key."""
 
     async def run(pilot: Pilot[Any]) -> None:
         screen = pilot.app
         assert isinstance(screen, Screen)
         await settled(pilot)
-        await press(pilot, *keys)
+        await press(pilot, *keys[:1])
+        await until(pilot, lambda: first in screen.text())
+        await press(pilot, *keys[1:])
         await until(pilot, lambda: sign in screen.text())
         await pilot.pause()
 
@@ -56,6 +58,23 @@ def test_job_that_runs(snap_compare: Compare) -> None:
 
 def test_events(snap_compare: Compare) -> None:
     assert snap_compare(Screen(), terminal_size=(100, 24), run_before=after("3"))
+
+
+@WIDTHS
+def test_shares(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("4", *"jjjj", first="alice"))
+
+
+def test_nobody_has_a_share(snap_compare: Compare) -> None:
+    screen = Screen(tenants=Tenants(shares=()))
+    assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="nobody has submitted"))
+
+
+def test_a_share_to_edit(snap_compare: Compare) -> None:
+    keys = ("4", "j", "j", "E", "backspace", "3")
+    assert snap_compare(
+        Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="1 starts later")
+    )
 
 
 @WIDTHS

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from typing import ClassVar
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -40,7 +41,7 @@ class Ask(Dialog[str]):
         """What would happen, the command, the buttons."""
         asked = self._asked
         with Vertical(classes="box ask") as box:
-            box.border_title = plain(asked.title, 60)
+            box.border_title = Text(plain(asked.title, 60))  # a plain string would be markup
             with VerticalScroll(classes="facts", can_focus=False):
                 for line in asked.lines:
                     yield Says(line)

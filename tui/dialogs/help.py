@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.strip import Strip
 
-from tui.actions import LISTS, Action, actions_of, shown_key
+from tui.actions import EVERYWHERE, LISTS, Action, actions_of, shown_command, shown_key
 from tui.dialogs.dialog import Dialog
 from tui.paint import Piece, fit
 from tui.stage import stage
@@ -28,13 +28,13 @@ _FILTERS = (
 def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[list[Piece]]:
     """The text of the help screen."""
     actions = actions_of(view, read_only)
-    here = [action for action in actions if len(action.views) < 5 and not action.changes]
+    here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
     lines = _section(f"In {view}", here)
     lines += _section(
         "Changing something (capital letters)", [action for action in actions if action.changes]
     )
     lines += _section(
-        "Everywhere", [action for action in actions if len(action.views) == 5 and not action.changes]
+        "Everywhere", [action for action in actions if action.views == EVERYWHERE and not action.changes]
     )
     if view in LISTS:
         lines += [[], [(" Filters", "sorted")]]
@@ -55,8 +55,7 @@ def _section(title: str, actions: Sequence[Action]) -> list[list[Piece]]:
             [("   ", "text"), (fit(keys, 15), "key"), (fit(action.title, 14), "text"), (action.help, "muted")]
         )
         if action.command:
-            command = action.command.format(jobs="JOB…", nodes="NODE…", why="WHY")
-            lines.append([(" " * 32, "text"), (f"$ {command}", "faint")])
+            lines.append([(" " * 32, "text"), (f"$ {shown_command(action)}", "faint")])
     return lines
 
 

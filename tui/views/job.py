@@ -7,8 +7,6 @@ from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.strip import Strip
-from textual.widget import Widget
 
 from tui import actions
 from tui.desk import Failure, sentence
@@ -18,6 +16,7 @@ from tui.logtail import LogTail
 from tui.paint import Piece
 from tui.stage import stage
 from tui.views.view import View, bindings
+from tui.widgets.facts import Facts
 from tui.widgets.line import Line
 from tui.widgets.logpane import LogPane
 from wire.api.forecasts import Explanation
@@ -29,26 +28,6 @@ from wire.words import JobState
 REASK_S: Final = 5
 EXPLAIN_S: Final = 30
 """When a waiting job starts is worked out on a copy of everything: asked less often."""
-
-
-class Facts(Widget):
-    """The lines above the log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines: list[list[Piece]] = []
-
-    def update(self, lines: list[list[Piece]]) -> None:
-        """Other facts."""
-        if len(lines) != len(self._lines):
-            self.styles.height = len(lines)
-        self._lines = lines
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """Textual asks for one line."""
-        pieces = self._lines[y] if y < len(self._lines) else []
-        return stage(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)
 
 
 class LogTitle(Line):

@@ -32,11 +32,16 @@ class Listed(View, Generic[Key, Row]):
             self.columns(),
             on_open=lambda: stage(self).act("open"),
             on_move=self.moved,
+            on_empty=self.empty,
         )
 
     def columns(self) -> Sequence[Column[Row]]:
         """The columns, in their order."""
         raise NotImplementedError
+
+    def empty(self) -> Sequence[Piece]:
+        """What stands in place of rows where there are none."""
+        return ()
 
     def compose(self) -> ComposeResult:
         """The table fills the view."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -53,6 +53,10 @@ class View(Vertical):
     def nodes(self) -> list[NodeView]:
         """The nodes an action is about."""
         return []
+
+    def subjects(self) -> Mapping[str, str]:
+        """Everything else an action is about, by the words that stand for it in commands."""
+        return {}
 
     def changed(self, changes: Changes) -> None:
         """The model has taken these changes."""

@@ -72,23 +72,31 @@ class Trail(Line):
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """1 Queue › job 17    2 Nodes    3 Events."""
+        """1 Queue › job 17   2 Nodes   3 Events   4; as many names as there is room for."""
+        note = list(self._trail()[-1].note())
+        if length(note) > width // 2:
+            note = note[-3:]
+        for named in range(len(self._roots), -1, -1):
+            left = self._left(named)
+            if length(left) + length(note) <= width:
+                break
+        return both_ends(left, note, width)
+
+    def _left(self, named: int) -> list[Piece]:
+        """The first ones by name, the others by their number; where we are always by name."""
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
         for number, root in enumerate(self._roots, 1):
             here = root is trail[0]
-            left += [
-                (f"{number} ", "key" if here else "faint"),
-                (root.title(), "tab" if here and len(trail) == 1 else "text" if here else "muted"),
-            ]
+            left.append((f"{number}", "key" if here else "faint"))
+            if here or number <= named:
+                part = "tab" if here and len(trail) == 1 else "text" if here else "muted"
+                left.append((f" {root.title()}", part))
             if here:
                 for view in trail[1:]:
                     left += [(" › ", "faint"), (view.title(), "tab" if view is trail[-1] else "text")]
-            left.append(("   ", "text"))
-        note = list(trail[-1].note())
-        if length(note) > width // 2:
-            note = note[-3:]
-        return both_ends(left, note, width)
+            left.append(("   " if here or number <= named else "  ", "text"))
+        return left
 
 
 class Status(Line):

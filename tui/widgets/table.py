@@ -30,12 +30,13 @@ class Table(Pane, Generic[Key, Row]):
         *,
         on_open: Callable[[], None],
         on_move: Callable[[], None],
+        on_empty: Callable[[], Sequence[Piece]] = tuple,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         self.listing: Listing[Key, Row] = listing
         self._columns: Sequence[Column[Row]] = columns
-        self._on_open, self._on_move = on_open, on_move
+        self._on_open, self._on_move, self._on_empty = on_open, on_move, on_empty
         self._fitted: list[tuple[Column[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
@@ -112,6 +113,11 @@ class Table(Pane, Generic[Key, Row]):
             # One cell stays free for the scroll bar, so that columns do not jump when it comes.
             self._fitted, self._fitted_for = fit_columns(self._columns, width - 1, self._gap), width
         return self._fitted
+
+    def _window_line(self, y: int) -> Strip:
+        if self.total or y != self.HEAD + 1:
+            return super()._window_line(y)
+        return stage(self).paint.strip([(" " * GUTTER, "text"), *self._on_empty()], self.size.width)
 
     def paint_head(self, _y: int, width: int) -> Strip:
         """The titles; the one sorted by carries an arrow."""

@@ -1,0 +1,139 @@
+"""Who may have how much: the tree, and editing it."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Button, Input
+
+from tests.tui.recorded import LIVE, NOW, Tenants, shares
+from tests.tui.screens import Screen, press, settled, until
+from tui.dialogs.fill import Fill
+from tui.feed import Changes
+from tui.forms import share as form
+from wire.api.cluster import EventView
+from wire.api.tenants import ShareView, ShareWeight
+
+ALICE = next(share for share in shares() if share.share == "vision/alice")
+
+
+async def test_the_tree_is_asked_for_when_it_is_shown() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "    alice" in screen.text())
+        lines = screen.text().splitlines()
+        assert [line.split()[0] for line in lines[3:11]] == [
+            *("▌", "speech", "chiara", "vision", "alice", "bob", "nlp", "emeka"),
+        ]
+        assert "66.7%" in lines[3]
+        await press(pilot, *"jjjj")
+        assert "past its soft limit: its jobs come after everybody else's" in screen.text()
+        await press(pilot, "G")
+        assert "nothing of it starts for 2h10m at most: the hard limit of nlp" in screen.text()
+
+
+async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "    alice" in screen.text())
+        await press(pilot, "j", "E")
+        assert isinstance(screen.screen, Fill)
+        assert screen.screen.query_one("#do", Button).disabled
+        await press(pilot, "backspace", "3", "tab", *"200")
+        assert "corral shares set speech 3 --soft 200" in screen.text()
+        await until(pilot, lambda: "1 starts later, 1 starts sooner, 11 as now" in screen.text())
+        assert "in 1h30m → in 2h30m" in screen.text()
+        assert screen.ordered == []
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: "share of speech set" in screen.text())
+        assert screen.ordered == [("share", ShareWeight("speech", 3.0, 200.0))]
+        assert not isinstance(screen.screen, Fill)
+
+
+async def test_what_the_controller_refuses_is_told_at_its_line_and_the_form_stays() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "    alice" in screen.text())
+        await press(pilot, "E", *"000", "tab", "tab", "ctrl+s")
+        await until(pilot, lambda: "must be above 0 and at most 1,000" in screen.text())
+        assert isinstance(screen.screen, Fill)
+        assert screen.screen.query(Input).first().has_focus
+        await press(pilot, "backspace")
+        assert "must be above 0" not in screen.text()
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("share", ShareWeight("lab", 200.0))]
+
+
+async def test_a_share_that_somebody_else_sets_is_asked_for_again() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "    alice" in screen.text())
+        screen.model.shares.replace(())
+        event = EventView(990, NOW, "ShareSet", "weight of vision set to 3 by bob", None, None)
+        screen.recording.put(Changes(LIVE, events=(event,)))
+        await until(pilot, lambda: len(screen.model.shares) == len(shares()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ("", "project:^(speech|vision)$"),
+        ("j", "project:^(speech)$"),
+        ("jjjj", "project:^(vision)$ user:^(alice)$"),
+        ("jjjjjj", "project:^(nlp)$"),
+    ],
+    ids=["an organisation", "a project of it", "a user", "a project by itself"],
+)
+async def test_opening_a_share_shows_its_jobs(keys: str, wanted: str) -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "    alice" in screen.text())
+        await press(pilot, *keys, "enter")
+        assert (screen.view.NAME, screen.model.jobs.filter.text) == ("queue", wanted)
+        assert 0 < len(screen.model.jobs) < 40
+
+
+async def test_an_empty_tree_says_where_shares_come_from() -> None:
+    screen = Screen(tenants=Tenants(shares=()))
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "4")
+        await until(pilot, lambda: "shares come with the first job" in screen.text())
+        await press(pilot, "E", "enter")
+        assert (screen.view.NAME, screen.ordered) == ("shares", [])
+
+
+@pytest.mark.parametrize(
+    ("typed", "wish"),
+    [
+        ({"weight": "1", "soft limit": "500"}, None),
+        ({"weight": "2", "soft limit": "500"}, ShareWeight("vision/alice", 2.0)),
+        ({"weight": "1", "soft limit": ""}, ShareWeight("vision/alice", None, -1)),
+        ({"weight": "1", "soft limit": "none", "hard limit": "none"}, ShareWeight("vision/alice", None, -1)),
+        ({"weight": "1", "soft limit": "500", "hard limit": "9"}, ShareWeight("vision/alice", hard=9.0)),
+    ],
+)
+def test_only_what_is_changed_is_asked_for(typed: dict[str, str], wish: ShareWeight | None) -> None:
+    read = form.edit(ALICE).read(typed)
+    assert (read.wish, read.wrong) == (wish, {})
+
+
+def test_every_line_says_what_is_wrong_with_it() -> None:
+    read = form.edit(ALICE).read({"weight": "heavy", "soft limit": "-1", "hard limit": "9 units"})
+    assert read.wrong.keys() == {"weight", "soft limit", "hard limit"}
+    assert not read.ready
+
+
+def test_a_hostile_name_is_quoted_in_the_command() -> None:
+    row = ShareView(("a b\x1b[2J", "x"), "a b\x1b[2J/x", 1.0, 1.0, 0.0, 0.0, 1.0)
+    assert form.edit(row).command({"weight": "2"}) == "corral shares set 'a b\ufffd[2J/x' 2"

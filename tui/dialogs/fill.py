@@ -1,0 +1,156 @@
+"""A form to fill in: checked while it is typed, with what would come of it and the command for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Generic
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Input, Label
+
+from tui.desk import Failure, sentence
+from tui.dialogs.dialog import Command, Dialog, Says
+from tui.dialogs.trial import Trial
+from tui.forms.form import Answer, Form, Wish
+from tui.stage import Stage, stage
+from wire.client import Refused, Unreachable
+from wire.text import plain
+
+LONG = 9
+"""A form of more lines takes all the height there is, and scrolls."""
+
+
+class Fill(Dialog[None], Generic[Wish, Answer]):
+    """Stays open until the controller has accepted it; then `done` gets the answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "send", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("ctrl+y", "copy", show=False),
+    ]
+
+    def __init__(self, form: Form[Wish, Answer], done: Callable[[Answer], None]) -> None:
+        super().__init__()
+        self._form: Form[Wish, Answer] = form
+        self._done: Callable[[Answer], None] = done
+        self._refused: dict[str, str] = {}
+        self._sending = False
+        self._long = len(form.fields) > LONG
+        self._trial = Trial(2 if self._long else 5)
+
+    def compose(self) -> ComposeResult:
+        """One line for each field, what would come of it, then the command."""
+        form = self._form
+        with Vertical(classes="box form long" if self._long else "box form") as box:
+            box.border_title = Text(plain(form.title, 60))  # a plain string would be markup
+            box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
+            with VerticalScroll(can_focus=False, classes="rows"):
+                for field in form.fields:
+                    with Horizontal(classes="row"):
+                        yield Label(field.name, markup=False)
+                        yield Input(
+                            field.default,
+                            placeholder=field.hint,
+                            compact=True,
+                            name=field.name,
+                            select_on_focus=False,
+                        )
+                        yield Says(classes="wrong")
+            yield Says(classes="refused")
+            if form.trial is not None:
+                yield self._trial
+            yield Command("")
+            with Horizontal(classes="buttons"):
+                yield Button("Back", id="back", compact=True)
+                yield Button(form.button, id="do", compact=True)
+
+    def on_mount(self) -> None:
+        """Begin with the first line."""
+        self.query_one(".refused", Says).display = False
+        self.check()
+        self.query(Input).first().focus()
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """What stands in the form."""
+        return {field.name or "": field.value for field in self.query(Input)}
+
+    @on(Input.Changed)
+    def changed_line(self, event: Input.Changed) -> None:
+        """What the controller said about this line was about what stood there."""
+        self._refused.pop(event.input.name or "", None)
+        self.check()
+
+    def check(self) -> None:
+        """Say beside each line what is wrong with it, and below what it comes to."""
+        read = self._form.read(self.typed)
+        for field, says in zip(self.query(Input), self.query(".wrong").results(Says), strict=True):
+            name = field.name or ""
+            # An empty line is not yet wrong.
+            wrong = self._refused.get(name) or (read.wrong.get(name, "") if field.value else "")
+            says.display = bool(wrong)
+            says.update([(plain(wrong, 300), "bad")])
+        self.query_one("#do", Button).disabled = self._sending or not read.ready
+        self.query_one(Command).say(self._form.command(self.typed))
+        if self._form.trial is not None:
+            self._trial.try_out(self._form.trial(read.wish) if read.ready and read.wish is not None else None)
+
+    @on(Input.Submitted)
+    def next_field(self) -> None:
+        """Enter goes to the next line."""
+        self.app.action_focus_next()
+
+    @on(Button.Pressed, "#back")
+    def back(self) -> None:
+        """Send nothing."""
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#do")
+    def action_send(self) -> None:
+        """Send it, if nothing is wrong; else go to what is."""
+        read, form, on_stage = self._form.read(self.typed), self._form, stage(self)
+        wish = read.wish
+        if read.wrong:
+            next(field for field in self.query(Input) if field.name in read.wrong).focus()
+        elif on_stage.model.stale:
+            self._say("the connection is lost: changes have to wait")
+        elif wish is not None and not self._sending:
+            self._sending = True
+            self._say("")
+            self.check()
+            on_stage.desk.ask(
+                lambda client: form.send(client, wish), lambda answer: self._answered(on_stage, answer)
+            )
+
+    def _answered(self, on_stage: Stage, answer: Answer | Failure) -> None:
+        """Accepted, it closes; refused, it says why where it stands, and waits for something better."""
+        there, self._sending = self.is_attached, False
+        if not isinstance(answer, (Refused, Unreachable)):
+            if there:
+                self.dismiss(None)
+            self._done(answer)
+        elif there:
+            name = self._form.name_of(answer.problem.where) if isinstance(answer, Refused) else ""
+            if isinstance(answer, Refused) and name:
+                self._refused[name] = answer.problem.message
+                self._say(answer.problem.hint)
+                next(field for field in self.query(Input) if field.name == name).focus()
+            else:
+                self._say(sentence(answer))
+            self.check()
+        else:
+            on_stage.say(sentence(answer), "bad")
+
+    def _say(self, text: str) -> None:
+        says = self.query_one(".refused", Says)
+        says.update([(plain(text, 400), "bad")])
+        says.display = bool(text)
+
+    def action_copy(self) -> None:
+        """The command, for the shell."""
+        stage(self).copy(self._form.command(self.typed))

@@ -1,0 +1,125 @@
+"""What a form is: its lines, what is typed into them, what that means, and the same as a command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from wire.api.forecasts import WhatIf
+from wire.client import Client
+
+Wish = TypeVar("Wish")
+Answer = TypeVar("Answer")
+Typed = Mapping[str, str]
+"""What stands in the lines of a form, by their names."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a form; `target` is what the controller calls it, `flag` the option for the same."""
+
+    name: str
+    target: str
+    flag: str
+    hint: str
+    read: Callable[[str], Any]
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Read(Generic[Wish]):
+    """A form as it stands: what it asks for (None: nothing yet), and what is wrong with which line."""
+
+    wish: Wish | None
+    wrong: Mapping[str, str]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be sent."""
+        return self.wish is not None and not self.wrong
+
+
+@dataclass(frozen=True)
+class Form(Generic[Wish, Answer]):
+    """Something to fill in and send. With `trial` it is told meanwhile what would come of it."""
+
+    title: str
+    button: str
+    fields: tuple[Field, ...]
+    read: Callable[[Typed], Read[Wish]]
+    command: Callable[[Typed], str]
+    send: Callable[[Client, Wish], Answer]
+    trial: Callable[[Wish], WhatIf] | None = None
+
+    def name_of(self, where: str) -> str:
+        """The line that the controller means; empty if it is none of these."""
+        for part in (where, where.partition(".")[0], where.rpartition(".")[2]):
+            for field in self.fields:
+                if part and field.target == part:
+                    return field.name
+        return ""
+
+
+def number(text: str, hint: str) -> float:
+    """A plain number; the hint says what would be one."""
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text):
+        raise ValueError(hint)
+    return float(text)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split as a shell would."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(str(error).lower()) from None
+
+
+def pairs(text: str) -> dict[str, str]:
+    """NAME=value OTHER=value."""
+    found = {}
+    for word in words(text):
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise ValueError("write name=value, separated by spaces")
+        found[name] = value
+    return found
+
+
+_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.IGNORECASE)
+
+
+def span(text: str) -> float:
+    """1d2h30m: seconds."""
+    match = _SPAN.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError("write 90s, 30m or 2h30m")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", re.IGNORECASE)
+_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+
+
+def memory_mib(text: str) -> int:
+    """512M, 16G or 1T."""
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise ValueError("write 512M, 16G or 1T")
+    return int(float(match[1]) * _MIB[match[2].upper()])
+
+
+def cores_milli(text: str) -> int:
+    """4 or 0.5: CPU cores in thousandths."""
+    return round(number(text, "write 4 or 0.5") * 1000)
+
+
+def count(text: str) -> int:
+    """A whole number."""
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise ValueError("write a whole number")
+    return int(text)

@@ -1,0 +1,68 @@
+"""The form for a share: its weight and its limits."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+
+from tui.forms.form import Field, Form, Read, Typed, number
+from wire.api.forecasts import WhatIf
+from wire.api.tenants import ShareList, ShareView, ShareWeight
+from wire.quota import UNLIMITED
+from wire.text import plain
+
+
+def _weight(text: str) -> float:
+    return number(text, "write 2 or 0.5")
+
+
+def _limit(text: str) -> float:
+    return UNLIMITED if text.lower() == "none" else number(text, "write units such as 500, or none")
+
+
+def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
+    """Only what differs from what is there now is sent."""
+    fields = (
+        Field("weight", "weight", "", "against those beside it; 1 is usual", _weight, f"{share.weight:g}"),
+        Field("soft limit", "soft", "--soft", "none", _limit, _shown(share.soft)),
+        Field("hard limit", "hard", "--hard", "none", _limit, _shown(share.hard)),
+    )
+    return Form(
+        f"Share of {share.share}",
+        "Set",
+        fields,
+        partial(_read, share.share, fields),
+        partial(_command, share.share, fields),
+        lambda client, change: client.set_share(change),
+        lambda change: WhatIf(shares=(change,)),
+    )
+
+
+def _shown(limit: float | None) -> str:
+    return "" if limit is None else f"{limit:.12g}"
+
+
+def _changed(fields: tuple[Field, ...], typed: Typed) -> dict[Field, str]:
+    """What has been typed where something else was; an emptied limit is none."""
+    found = {field: typed.get(field.name, "").strip() for field in fields}
+    return {
+        field: text or "none"
+        for field, text in found.items()
+        if text != field.default and not (text.lower() == "none" and not field.default)
+    }
+
+
+def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> Read[ShareWeight]:
+    values: dict[str, float] = {}
+    wrong: dict[str, str] = {}
+    for field, text in _changed(fields, typed).items():
+        try:
+            values[field.target] = field.read(text)
+        except ValueError as error:
+            wrong[field.name] = str(error)
+    return Read(ShareWeight(share, **values) if values else None, wrong)
+
+
+def _command(share: str, fields: tuple[Field, ...], typed: Typed) -> str:
+    said = [f"{field.flag} {shlex.quote(text)}".strip() for field, text in _changed(fields, typed).items()]
+    return " ".join(["corral shares set", shlex.quote(plain(share, 400)), *(said or ["…"])])
