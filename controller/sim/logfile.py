@@ -59,7 +59,7 @@ class LogFile:
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
-        if first.startswith(b"{"):
+        if first.startswith((b"{", b"[")):
             return Form.JSON
         table = b"," in first or b"submit" in first.lower()
         return Form.CSV if table and not first.startswith(b";") else Form.SWF

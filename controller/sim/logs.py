@@ -26,7 +26,7 @@ class Log:
     bad: list[tuple[int, str]] = field(default_factory=list)
     """(line, why) of broken lines that were passed over."""
     unread: list[str] = field(default_factory=list)
-    """Columns that mean nothing here."""
+    """Columns that mean nothing here, in words."""
 
     def work(self, cluster: Cluster, reading: Reading) -> tuple[list[Work], Counter[str]]:
         """The jobs to run there in the order they come, and how many were dropped for which reason."""
@@ -56,7 +56,7 @@ def read_log(path: Path, *, skip_bad: bool = False) -> Log:
         else:
             table = Table(file)
             log.table = list(table.csv() if log.form is Form.CSV else table.json())
-            log.unread = sorted(table.unread)
+            log.unread = table.unread
     if not (log.lines or log.table):
         raise LogRefused(log.name, "there are no jobs in it")
     return log

@@ -2,13 +2,15 @@
 
 submit and duration are seconds and must be there. All others may be missing or empty: estimate (seconds),
 user, gpus (all nodes together; 0.25 is a share of one), nodes, cpu and memory (of each node: cores, and
-64G or a number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100), saves
-(yes: it goes on where it was preempted), code (what the job returns) and job (its number; else counted).
+64G or a number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100, or
+HIGH), saves (yes: it goes on where it was preempted), code (what the job returns) and job (its number; else
+counted).
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +20,8 @@ from controller.sim.cluster import memory_mib
 from controller.sim.logfile import LogFile, LogRefused
 from controller.sim.workload import Work
 from wire.spec import JobSpec, problems
+from wire.text import plain
+from wire.words import PRIORITIES
 
 _NUMBER = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 
@@ -35,8 +39,20 @@ def _whole(text: str) -> int:
     return int(number)
 
 
+def _cpu_milli(text: str) -> int:
+    milli = round(_number(text) * 1000)
+    if not milli:
+        raise ValueError(f"{text!r} is less than a thousandth of a core")
+    return milli
+
+
 def _memory(text: str) -> int:
-    return _whole(text) if text.isdigit() else memory_mib(text)
+    # 16384.0 is a number, too: many tools write a column so in which a cell is empty.
+    return _whole(text) if _NUMBER.fullmatch(text) else memory_mib(text)
+
+
+def _priority(text: str) -> int:
+    return PRIORITIES[text.upper()] if text.upper() in PRIORITIES else _whole(text)
 
 
 def _yes(text: str) -> bool:
@@ -53,14 +69,14 @@ _OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "estimate": ("time_limit_s", _number),
     "gpus": ("gpus", _number),
     "nodes": ("nodes", _whole),
-    "cpu": ("cpu_milli", lambda text: round(_number(text) * 1000)),
+    "cpu": ("cpu_milli", _cpu_milli),
     "memory": ("memory_mib", _memory),
     "model": ("gpu_models", _models),
     "name": ("name", str),
     "project": ("project", str),
     "queue": ("queue", str),
     "profile": ("profile", str),
-    "priority": ("priority", _whole),
+    "priority": ("priority", _priority),
     "saves": ("checkpoint_signal", lambda text: "USR1" if _yes(text) else ""),
 }
 _REQUIRED = ("submit", "duration")
@@ -68,10 +84,10 @@ COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")
 
 
 class Table:
-    """A log in one of these forms: iterating gives its jobs, then `unread` names columns nobody knows."""
+    """A log in one of these forms: iterating gives its jobs."""
 
     def __init__(self, file: LogFile) -> None:
-        self.unread: set[str] = set()
+        self._names: set[str] = set()
         self._file = file
         self._specs: dict[tuple[str, ...], JobSpec] = {}
         self._count = 0
@@ -102,26 +118,37 @@ class Table:
             if not text.strip():
                 continue
             try:
-                row = json.loads(text)
-                if not isinstance(row, dict):
-                    raise ValueError("not an object")
+                row = _object(text)
                 cells = {name: _text(name, value) for name, value in row.items() if name in COLUMNS}
             except (ValueError, RecursionError) as error:
                 self._file.broken(number, f"is not a JSON object of numbers and texts: {error}")
                 continue
-            self.unread |= row.keys() - set(COLUMNS)
+            self._names |= row.keys()
             yield from self._read(number, cells)
+
+    @property
+    def unread(self) -> list[str]:
+        """Once it has been read: columns nobody knows, each with the one that may have been meant."""
+        missing = set(COLUMNS) - self._names
+        told = []
+        for name in sorted(self._names - set(COLUMNS)):
+            meant = difflib.get_close_matches(name, missing, n=1, cutoff=0.7)
+            told.append(f"{name} (is {meant[0]} meant?)" if meant else name)
+        return told
 
     def _heading(self, row: list[str], number: int) -> list[str]:
         heading = [name.strip().lower() for name in row]
         known = f"The first line names the columns; known are {', '.join(COLUMNS)}."
         for name in _REQUIRED:
             if name not in heading:
-                raise LogRefused(self._file.name, f"there is no column {name!r}", known, number)
+                among = f"there is no column {name!r} among {plain(', '.join(heading), 80)}"
+                split = len(heading) == 1 and any(mark in heading[0] for mark in ";\t|")
+                commas = "Columns are separated by commas. " if split else ""
+                raise LogRefused(self._file.name, among, commas + known, number)
         for at, name in enumerate(heading):
             if name in heading[:at]:
                 raise LogRefused(self._file.name, f"the column {name!r} is there twice", known, number)
-        self.unread |= set(heading) - set(COLUMNS)
+        self._names |= set(heading)
         return heading
 
     def _read(self, number: int, row: Mapping[str, str]) -> Iterator[Work]:
@@ -152,7 +179,7 @@ class Table:
             spec = JobSpec(("true",), **asked)
             for where, message in problems(spec):
                 column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)
-                raise ValueError(f"{column} {message}")
+                raise ValueError(f"{column}: {message}")
             self._specs[key] = spec
         return spec
 
@@ -162,6 +189,19 @@ def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
         return read(row[name])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """What a line of JSON says."""
+    if text.lstrip().startswith("["):
+        raise ValueError("a list; write one object a line, with no brackets around them all")
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at column {error.pos + 1}") from None
+    if not isinstance(row, dict):
+        raise ValueError("not an object")
+    return row
 
 
 def _text(name: str, value: Any) -> str:

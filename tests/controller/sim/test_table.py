@@ -116,6 +116,19 @@ def test_unknown_keys_of_json_are_named_too(put: Put) -> None:
     assert read_log(put('{"submit":0,"duration":1,"colour":{"deep":1}}')).unread == ["colour"]
 
 
+@pytest.mark.parametrize(
+    ("heading", "said"),
+    [
+        ("submit,duration,gpu", ["gpu (is gpus meant?)"]),
+        ("submit,duration,gpu,gpus", ["gpu"]),
+        ("submit,duration,memory_mib,colour", ["colour", "memory_mib (is memory meant?)"]),
+    ],
+)
+def test_an_unknown_column_may_be_a_known_one_misspelt(put: Put, heading: str, said: list[str]) -> None:
+    cells = ",".join("1" for _ in heading.split(","))
+    assert read_log(put(f"{heading}\n{cells}\n")).unread == said
+
+
 def test_on_a_pool_cores_count_and_memory_does_not(put: Put) -> None:
     log = read_log(put("submit,duration,cpu,memory\n0,10,4,64G\n0,10,0.5,\n"))
     work, _ = log.work(pool_of(4), Reading())
@@ -157,16 +170,18 @@ def test_a_broken_row_is_named_with_its_line(put: Put, row: str, why: str) -> No
 @pytest.mark.parametrize(
     ("column", "value", "why"),
     [
-        ("estimate", "0", "estimate must be positive"),
-        ("estimate", "1e12", "estimate must be positive and at most ten years"),
-        ("gpus", "1.5", "gpus must be a whole number, or a share"),
+        ("estimate", "0", "estimate: must be positive"),
+        ("estimate", "1e12", "estimate: must be positive and at most ten years"),
+        ("gpus", "1.5", "gpus: must be a whole number, or a share"),
         ("gpus", "-1", "gpus: '-1' is not a number"),
-        ("nodes", "0", "nodes must be between"),
+        ("nodes", "0", "nodes: must be between"),
         ("nodes", "1.5", "nodes: '1.5' is not a whole number"),
-        ("cpu", "0", "cpu must be positive"),
+        ("cpu", "0", "cpu: '0' is less than a thousandth of a core"),
+        ("memory", "16.5", "memory: '16.5' is not a whole number"),
+        ("priority", "urgent", "priority: 'urgent' is not a number"),
         ("memory", "64X", "memory: '64X' is not an amount of memory"),
-        ("memory", "0", "memory must be positive"),
-        ("priority", "101", "priority must lie between 0 and 100"),
+        ("memory", "0", "memory: must be positive"),
+        ("priority", "101", "priority: must lie between 0 and 100"),
         ("code", "x", "code: 'x' is not a number"),
         ("job", "1.5", "job: '1.5' is not a whole number"),
     ],
@@ -190,7 +205,8 @@ def test_a_job_that_cannot_be_asked_for_is_refused_by_its_column(
         ('{"submit": [0], "duration": 1}', r"submit is \[0\]"),
         ('{"submit": 0, "duration": NaN}', "duration: 'nan' is not a number"),
         ('{"submit": 0', "is not a JSON object"),
-        ("[1, 2]", "is not a JSON object"),
+        ('{"submit": 0}}', "Extra data at column 14"),
+        ("[1, 2]", "is not a JSON object .*a list; write one object a line"),
         ("[" * 100_000, "is not a JSON object"),
     ],
 )
@@ -203,7 +219,7 @@ def test_a_broken_object_is_named_with_its_line(put: Put, row: str, why: str) ->
 @pytest.mark.parametrize(
     ("heading", "why"),
     [
-        ("submit,runtime", "there is no column 'duration'"),
+        ("submit,runtime", "there is no column 'duration' among submit, runtime"),
         ("duration,user", "there is no column 'submit'"),
         ("submit,duration,submit", "the column 'submit' is there twice"),
     ],
@@ -212,3 +228,20 @@ def test_the_heading_must_name_the_columns(put: Put, heading: str, why: str) -> 
     with pytest.raises(LogRefused, match=f"line 1: {why}") as refused:
         read_log(put(f"{heading}\n0,1\n"), skip_bad=True)
     assert "The first line names the columns" in refused.value.hint
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_what_separates_columns_is_said_where_it_is_something_else(put: Put, mark: str) -> None:
+    with pytest.raises(LogRefused, match="there is no column 'submit'") as refused:
+        read_log(put(f"submit{mark}duration\n0{mark}1\n"))
+    assert refused.value.hint.startswith("Columns are separated by commas.")
+
+
+def test_a_file_that_is_one_list_is_refused_as_json(put: Put) -> None:
+    with pytest.raises(LogRefused, match=r"line 1: is not a JSON object .*one object a line"):
+        read_log(put('[{"submit": 0, "duration": 1}]'))
+
+
+def test_what_other_tools_and_people_write(put: Put) -> None:
+    log = read_log(put("submit,duration,gpus,nodes,memory,priority\n0.0,1.0,2.0,1.0,16384.0,High\n"))
+    assert specs(log) == [JobSpec(("true",), gpus=2, nodes=1, memory_mib=16_384, priority=75)]
