@@ -25,8 +25,8 @@ class Figures:
     """From submit to end."""
     max_flow_s: float
     utilisation: float
-    """GPU-seconds of work done, of all there were from the first submit to the last end; of a cluster
-    without GPUs, CPU-seconds."""
+    """GPU-seconds of work done, of all there were from the first submit to the last end; CPU-seconds where
+    there are no GPUs, or where no job held one."""
     fragmentation: float
     """Of the same capacity while at least one job waited, the part that did no work: too scattered or too
     small for those who waited, or kept free for them."""
@@ -48,7 +48,7 @@ def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
     waits = [life.wait_s for life in lives]
     flows = [life.wait_s + life.run_s for life in lives]
     slowdowns = [life.slowdown for life in lives]
-    gpus = cluster.gpus
+    gpus = cluster.gpus if any(life.gpus for life in lives) else 0
     capacity = gpus or cluster.cpu_milli
     held = [life.gpus if gpus else sum(each.cpu_milli for each in life.allocations) for life in lives]
     work = sum(amount * life.run_s for life, amount in zip(lives, held, strict=True))
@@ -92,7 +92,7 @@ def _idle_while_wanted(lives: Sequence[Life], held: Sequence[float], capacity: f
     for at, more, taken in changes:
         if waiting:
             wanted += capacity * (at - before)
-            idle += (capacity - used) * (at - before)
+            idle += max(0.0, capacity - used) * (at - before)
         before, waiting, used = at, waiting + more, used + taken
     return _part(idle, wanted)
 

@@ -20,7 +20,7 @@ class Run:
     `label` tells it from the other runs of the report: the policy, the log, the scheduler.toml.
     `lives` are all jobs, also those that never started or never ended. `figures` are the numbers of the
     run by the names `sim run` has for them; any name is shown, known ones with their unit. `source` says
-    where the jobs came from. A cluster without a single GPU is measured by its processors.
+    where the jobs came from. Where there is no GPU, or no job asked for one, processors are what counts.
     """
 
     label: str
@@ -32,7 +32,7 @@ class Run:
     @cached_property
     def by_gpu(self) -> bool:
         """Whether GPUs are what counts."""
-        return self.cluster.gpus > 0
+        return self.cluster.gpus > 0 and any(life.gpus for life in self.lives)
 
     @property
     def unit(self) -> str:
@@ -42,7 +42,7 @@ class Run:
     @cached_property
     def capacity(self) -> float:
         """How many of those there are."""
-        return self.cluster.gpus or self.cluster.cpu_milli / self.cluster.core_milli
+        return self.cluster.gpus if self.by_gpu else self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, life: Life) -> float:
         """How many of those a job asked for."""

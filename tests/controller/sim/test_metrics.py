@@ -72,6 +72,18 @@ def test_a_cluster_with_gpus_is_measured_by_its_gpus() -> None:
     assert found.fragmentation == pytest.approx(2 / 8)
 
 
+def test_jobs_without_gpus_are_measured_by_their_cpus_wherever_they_run() -> None:
+    cluster = nodes_of(1, 4, 4, 4096, "H100")
+    work = [Work(1, 0.0, cluster.spec(2, 100), 100.0)]
+    assert run(Task(policy_of("easy", Config()), cluster, work)).figures.utilisation == 0.5
+
+
+def test_a_full_pool_of_fractions_is_not_less_than_full() -> None:
+    # The sum of the ends' fractions is a little more than there is.
+    found = figures([(number, number / 10, 0.3, 4, 0.3) for number in range(20)])
+    assert 0 <= found.fragmentation < 1e-9
+
+
 def test_preemptions_and_hours_lost_are_added_up() -> None:
     def life(job: int, requeues: int, lost: float) -> Life:
         return Life(
