@@ -228,4 +228,4 @@ def foreseen(work: Work) -> Work:
     """The same job, its estimate being what it really takes."""
     limit = work.spec.time_limit_s
     runtime = work.runtime_s if limit is None else min(work.runtime_s, limit)
-    return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=max(1.0, runtime)))
+    return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=runtime or 1.0))

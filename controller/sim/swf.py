@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from controller.sim.logfile import LogFile
 
 FIELDS = 18
+LONGEST_S = 10 * 365 * 86_400.0
+"""A longer estimate says no more than this one, which is the longest limit a job may have."""
 _PROCESSORS = re.compile(r";\s*Max(Procs|Nodes)\s*:\s*(\d{1,9})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 _WHOLE = (0, 4, 7, 11)
@@ -132,7 +134,7 @@ def choose(lines: Iterable[Line], width: int, reading: Reading, dropped: Counter
     """The jobs to run on a machine of that width; the others are counted by why they are dropped."""
     for line in lines:
         run, size, asked = line.run_s, line.size, line.estimate_s
-        estimate = asked if asked > 0 else run
+        estimate = min(asked if asked > 0 else run, max(run, LONGEST_S))
         if reading.filter is Filter.SC15 and _left_out(line, width):
             dropped["left out by the sc15 filter"] += 1
         elif line.submit_s < 0:

@@ -244,6 +244,10 @@ def test_foresight_never_lengthens_a_run() -> None:
     assert foreseen(work).runtime_s == foreseen(work).spec.time_limit_s == 60.0
     boundless = Work(1, 0.0, JobSpec(("true",)), 100.0)
     assert foreseen(boundless).spec.time_limit_s == 100.0
+    short = Work(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.25)
+    assert foreseen(short).spec.time_limit_s == 0.25
+    at_once = Work(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.0)
+    assert foreseen(at_once).spec.time_limit_s == 1.0  # a limit of 0 there is not
 
 
 def test_policies_have_names() -> None:

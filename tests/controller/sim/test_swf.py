@@ -6,6 +6,7 @@ import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from controller.sim.cluster import nodes_of, pool_of
 from controller.sim.logfile import LogRefused
 from controller.sim.logs import Log, read_log
-from controller.sim.swf import Filter, Job, Reading, ZeroRuns, choose
+from controller.sim.swf import LONGEST_S, Filter, Job, Reading, ZeroRuns, choose
 from tests.controller.sim.lines import line
+from wire.spec import problems
 
 Write = Callable[..., Path]
 
@@ -95,6 +97,14 @@ def test_jobs_without_a_run_time_are_as_one_likes(
 ) -> None:
     jobs, _ = chosen(read_log(write(line(1, run=0, estimate=60))), reading=Reading(zero_runs=how))
     assert [(job.run_s, job.estimate_s) for job in jobs] == ([] if run is None else [(run, estimate)])
+
+
+def test_an_estimate_for_ever_is_as_long_as_a_limit_can_be(write: Write) -> None:
+    log = read_log(write(line(1, run=50, estimate=10**10)))
+    (work,), _ = log.work(pool_of(8), Reading())
+    assert work.spec.time_limit_s == LONGEST_S
+    assert not problems(work.spec)
+    assert problems(replace(work.spec, time_limit_s=LONGEST_S + 1))
 
 
 def test_a_kept_job_without_run_time_and_estimate_has_an_estimate_all_the_same(write: Write) -> None:
