@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli import units
 from cli.exits import Mistake
 from cli.messages import note
+from wire.text import counted
 
 if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
     from controller.config import Config
@@ -41,8 +42,8 @@ def choose_policies(
         raise Mistake("--profile names a whole policy", "Leave --order, --backfill and --compare out.")
     if backfill:
         one_of(Backfill, backfill, "--backfill")
-    if order and order not in ("sjf", *installed("order")):
-        raise Mistake(f"--order: {order!r} is none of {', '.join(sorted(installed('order')))}")
+    if order and order not in (known := sorted(["sjf", *installed("order")])):
+        raise Mistake(f"--order: {order!r} is none of {', '.join(known)}")
     if profile:
         policies = [Policy(profile, profile_of(chosen, profile))]
     elif compare:
@@ -93,6 +94,7 @@ def find_cluster(read: Log, chosen: Config, *, explicit: bool) -> Cluster:
     from controller.sim.cluster import configured, pool_of
 
     if read.processors and not (explicit and chosen.nodes):
-        note(f"on {read.processors} processors, as the log says it had; --pool or --nodes changes that")
+        width = counted(read.processors, "processor")
+        note(f"on {width}, as the log says it had; --pool or --nodes changes that")
         return pool_of(read.processors)
     return configured(chosen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import exits
+from cli import exits, simtable
 from cli.commands import examples
 from cli.exits import Mistake
 from cli.output import Format, Output, write, write_facts, write_json
@@ -30,6 +30,8 @@ EXAMPLES = examples(
 )
 SHOWN = 3
 """Failures told in full; of more only the first words."""
+SUMS = ("jobs", "attempts", "events", "virtual_s", "cpu_s")
+"""What verdicts are added up by."""
 
 
 def faults(
@@ -86,6 +88,9 @@ def _show(form: Format, plan: Plan, verdicts: Sequence[Verdict], config: Path | 
         told = [{**asdict(failure), "command": _command(failure, plan, config)} for failure in failures]
         write_json({**_sums(verdicts), "failures": told})
         return
+    if form is Format.CSV:
+        simtable.write_csv([_row(verdict) for verdict in verdicts])
+        return
     if form is Format.NAME:
         write("".join(f"{failure.seed}\n" for failure in failures))
         return
@@ -96,9 +101,17 @@ def _show(form: Format, plan: Plan, verdicts: Sequence[Verdict], config: Path | 
         write(plain(f"seed {failure.seed}: {failure.promise}: {failure.how}", 200) + "\n")
 
 
+def _row(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "seed": verdict.seed,
+        **{name: getattr(verdict, name) for name in SUMS},
+        "troubles": verdict.troubles.total(),
+        "broken": verdict.failure.promise if verdict.failure else "",
+    }
+
+
 def _sums(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    names = ("jobs", "attempts", "events", "virtual_s", "cpu_s")
-    sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
+    sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in SUMS}
     troubles: Counter[str] = sum((verdict.troubles for verdict in verdicts), Counter())
     return {"seeds": len(verdicts), **sums, "troubles": dict(troubles.most_common())}
 

@@ -17,6 +17,7 @@ from cli.messages import note
 from cli.output import Column, Format, Output, Table, write_json
 from cli.simulating import Progress, refusals
 from wire.spec import array_indices
+from wire.text import counted
 
 if TYPE_CHECKING:  # numpy and pydantic: only for those who simulate
     from controller.sim.cluster import Cluster
@@ -100,7 +101,7 @@ def _seeds(text: str) -> list[int]:
 
 def _tell(cluster: Cluster, pods: Sequence[Pod]) -> None:
     """What was made of the two files."""
-    note(f"{len(pods):,} pods on {cluster}")
+    note(f"{counted(len(pods), 'pod')} on {cluster}")
     splitting = sum(pod.splits for pod in pods)
     if splitting:
         who = "1 pod asks" if splitting == 1 else f"{splitting:,} pods ask"

@@ -267,6 +267,18 @@ def test_an_swf_log_brings_its_machine_and_a_table_does_not(sim: Sim, log: Path)
 # --- what is said ---
 
 
+def test_one_processor_is_one(sim: Sim, tmp_path: Path) -> None:
+    log = write(tmp_path / "log.swf", [(1, 0, 10, 1, 10)], processors=1)
+    assert "on 1 processor, as the log says it had" in sim(str(log)).stderr
+
+
+def test_a_misspelt_column_is_asked_after(sim: Sim, tmp_path: Path) -> None:
+    log = tmp_path / "jobs.csv"
+    log.write_text("submit,duration,gpu\n0,10,8\n")
+    done = sim(str(log), "--nodes", "1", "--gpus", "8")
+    assert f"{log}: passed over what nothing is known of: gpu (is gpus meant?)" in done.stderr
+
+
 def test_what_is_left_out_is_said(sim: Sim, tmp_path: Path) -> None:
     log = tmp_path / "log.swf"
     lines = [line(1), line(2, run=0), line(3, allocated=-1), line(4, allocated=5), line(5, run=0), "1 2 3"]
@@ -300,7 +312,7 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare names whole policies"),
         (
             [SMALL, "--order", "best"],
-            "--order: 'best' is none of aging, deadline, fair, fifo, multifactor, priority, shortest",
+            "--order: 'best' is none of aging, deadline, fair, fifo, multifactor, priority, shortest, sjf",
         ),
         ([SMALL, "--backfill", "all"], "--backfill: 'all' is none of none, easy,"),
         ([SMALL, "--same-second", "never"], "--same-second: 'never' is none of house, sc15"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
@@ -100,6 +102,9 @@ def test_a_failing_seed_says_how_to_see_it_again(
     (failure,) = json.loads(capsys.readouterr().out)["failures"]
     assert failure["command"] == command
     assert failure["how"] in out
+    assert main([*command.split()[1:], "-o", "csv"]) == 1
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["seed"], row["broken"]) == ("7", failure["promise"])
 
 
 def test_seeds_that_cannot_be_read_and_policies_that_are_not_there(
@@ -118,6 +123,10 @@ def test_one_policy_can_be_tried_alone(tmp_path: object, capsys: pytest.CaptureF
     assert main(["sim", "faults", "--seeds", "1-3", "--hours", "1", "--config", path, "-o", "json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["seeds"], body["failures"]) == (3, [])
+    assert main(["sim", "faults", "--seeds", "1-3", "--hours", "1", "--config", path, "-o", "csv"]) == 0
+    rows = [*csv.DictReader(io.StringIO(capsys.readouterr().out))]
+    assert [(row["seed"], row["broken"]) for row in rows] == [("1", ""), ("2", ""), ("3", "")]
+    assert sum(int(row["jobs"]) for row in rows) == body["jobs"]
 
 
 class Ends:
