@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Union
 
@@ -11,6 +12,8 @@ from wire.words import GpuHealth, TroubleKind
 
 PROTOCOL = 1
 MAX_FRAME = 64 * 1024 * 1024
+MOST = 1 << 53
+"""No whole number in a frame is larger: sums of them fit where they are kept, and JSON readers agree."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,11 @@ class AttemptStatus:
     checkpoint: Optional[Checkpoint] = None
     ready: bool = False
     """It waits at the barrier of its gang for Go."""
+
+    @property
+    def ran(self) -> bool:
+        """Was there a process? Whatever returned something has run, also where nobody saw it start."""
+        return self.started_at is not None or self.code is not None or self.signal is not None
 
 
 # --- agent to controller ---
@@ -526,6 +534,27 @@ _KINDS: dict[str, type[Any]] = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > MOST:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is too large a number")
+    return number
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not a number")
+
+
+_JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
+
+
 def pack(frame: Frame) -> bytes:
     """One line, newline included; names that are not UTF-8 pass through unharmed."""
     return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode("utf-8", "surrogatepass")
@@ -534,7 +563,7 @@ def pack(frame: Frame) -> bytes:
 def unpack(line: bytes) -> Frame:
     """Read one line; raises Malformed for anything that is not a known frame."""
     try:
-        data = json.loads(line)
+        data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
             dumps(data).encode()  # half of a surrogate pair passes JSON, and nobody could write it down
     except (ValueError, RecursionError) as error:

@@ -117,7 +117,7 @@ class Listener:
                 self._record(ready)
             for release in gangs.releases(job, status):
                 self._order(release)
-        if member.started_at is None and status.started_at is not None:
+        if member.started_at is None and status.ran:
             self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
         news = saved(job, node, status, now)
         if news is not None:
@@ -159,7 +159,7 @@ class Listener:
             if member is None or member.ended_at is not None or not plain:
                 self._attempt_told(node, status, now)
                 continue
-            if member.started_at is None and status.started_at is not None:
+            if member.started_at is None and status.ran:
                 begun[node] = status.pid
             if status.ended_at is not None:
                 over[node] = status

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from controller.nodes.link import LogMissing, NodeAway
+from controller.nodes.plausible import implausible
 from controller.nodes.shells import Shell
 from wire.codec import Malformed
 from wire.frames import (
@@ -192,6 +193,9 @@ class Conversation:
             return f"it speaks protocol {frame.protocol}, this controller speaks {PROTOCOL}"
         if frame.node != self.name:
             return f"it says it is {plain(frame.node)!r}"
+        wrong = implausible(frame.facts)
+        if wrong:
+            return plain(wrong)
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:

@@ -45,7 +45,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     if origin is not None:
         return st.dictionaries(st.text(), values(arguments[1]), max_size=3)
     return {
-        int: st.integers(),
+        int: st.integers(-frames.MOST, frames.MOST),
         float: st.floats(allow_nan=False, allow_infinity=False),
         str: st.text(),
         bool: st.booleans(),

@@ -15,3 +15,11 @@ def test_half_a_letter_is_refused_and_a_whole_one_is_not() -> None:
     whole = unpack(told % rb"\ud83d\ude00")
     assert isinstance(whole, Report)
     assert whole.status.why == "\U0001f600"
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9" * 30, "9" * 5_000])
+def test_what_nobody_could_count_with_is_no_number(number: str) -> None:
+    """A report of it would stop the controller where it is added up or written down."""
+    for told in ('{"t":"pong","beat":1,"clock":%s}', '{"t":"pong","beat":%s}'):
+        with pytest.raises(Malformed, match=r"number|digits"):
+            unpack((told % number).encode())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core import inputs
 from tests.worlds import World, spec
+from wire.frames import AttemptStatus
 from wire.words import JobState, Reason
 
 MORE = "it needed more than its 100 MiB"
@@ -32,3 +34,18 @@ def test_a_failure_says_why(
     ended = world.job(job)
     assert (ended.state, ended.reason, ended.detail) == (JobState.FAILED, reason, detail)
     assert (ended.code, ended.signal) == (code, number)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_returned_something_has_run_though_nobody_saw_it_start(nodes: int) -> None:
+    """A supervisor tells both; an agent that told only the end must not stop the controller."""
+    world = World()
+    world.join("a")
+    world.join("b")
+    job = world.submit(spec(nodes, nodes=nodes))
+    world.tick()
+    for node in world.nodes_of(job):
+        world.tell(inputs.AgentReported(node, AttemptStatus(job, 1, ended_at=world.now, code=0)))
+    ended = world.job(job)
+    assert (ended.state, ended.code) == (JobState.COMPLETED, 0)
+    assert ended.started_at is not None

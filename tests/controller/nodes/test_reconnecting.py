@@ -16,6 +16,8 @@ from tests.controller.nodes.ways import PATIENCE_S, Listener
 from wire.frames import Hello, NodeFacts, Ping, Report, pack
 
 Pretend = Callable[[str], tuple[LocalLink, Listener]]
+FACTS = {"cpu_milli": 1_000, "memory_mib": 100}
+GPU = {"index": 0, "uuid": "GPU-1", "model": "H100", "memory_mib": 80_000}
 HELLO = pack(Hello("gpu01", "0", "boot", "1", NodeFacts(1000, 100))).decode().rstrip("\n")
 
 
@@ -57,6 +59,14 @@ def said(hello: str = HELLO, **changes: object) -> str:
         (said(protocol=99), "it speaks protocol 99, this controller speaks 1"),
         ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
         ("echo 'Welcome to gpu01!'", "what it says is not a frame: frame: not JSON"),
+        (said(facts=FACTS | {"memory_mib": -1}), "it says it has -1 MiB of memory"),
+        (said(facts=FACTS | {"gpus": [GPU, GPU]}), "it says it has 2 GPUs with the UUID 'GPU-1'"),
+        (said(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it says it has a GPU without a UUID"),
+        (
+            said(facts=FACTS | {"cpu_milli": 1 << 70}),
+            "what it says is not a frame: frame: not JSON: a number of",
+        ),
+        (said(clock=float("nan")), "what it says is not a frame: frame: not JSON: NaN is not a number"),
         ("head -c 3000000 /dev/zero", "a frame is longer than 1000000 bytes"),
         ("echo 'agent: the host is on fire' >&2; exit 3", "the agent ended: the host is on fire"),
         ("exit 0", "the agent ended"),
