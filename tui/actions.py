@@ -10,14 +10,15 @@ from string import Formatter
 from typing import Final
 
 QUEUE, JOB, NODES, NODE, EVENTS = "queue", "job", "nodes", "node", "events"
-SHARES = "shares"
-LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES})
+SHARES, QUOTAS = "shares", "quotas"
+LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS})
 EVERYWHERE: Final = LISTS | {JOB, NODE}
 FILTERED: Final = LISTS | {JOB}
 JOBS: Final = frozenset({QUEUE, JOB})
 HOSTS: Final = frozenset({NODES, NODE})
 MARKED: Final = frozenset({QUEUE})
 TREE: Final = frozenset({SHARES})
+LIMITS: Final = frozenset({QUOTAS})
 LOGS: Final = frozenset({JOB})
 
 
@@ -65,6 +66,7 @@ CHANGING: Final = (
         ("N",),
         "new job",
         "Fill in a form and submit a job",
+        EVERYWHERE - LIMITS,
         changes=True,
         confirms=True,
         command="corral submit …",
@@ -143,13 +145,47 @@ CHANGING: Final = (
         command="corral shares set {share} {weight}",
         footer=5,
     ),
+    Action(
+        "new_quota",
+        ("N",),
+        "new quota",
+        "Limit what a user, a project or a queue may hold",
+        LIMITS,
+        changes=True,
+        confirms=True,
+        command="corral quota set …",
+        footer=6,
+    ),
+    Action(
+        "edit_quota",
+        ("E",),
+        "edit quota",
+        "Change these limits; who would start when is shown first",
+        LIMITS,
+        changes=True,
+        confirms=True,
+        command="corral quota set {scope} {name} gpus={gpus}",
+        footer=5,
+    ),
+    Action(
+        "unset_quota",
+        ("U",),
+        "unset",
+        "Take back what was set: what the configuration says holds again",
+        LIMITS,
+        changes=True,
+        confirms=True,
+        command="corral quota unset {scope} {name}",
+        footer=7,
+    ),
 )
 
 MOVING: Final = (
     Action("queue", ("1",), "queue", "All jobs", command="corral queue"),
     Action("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
     Action("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
-    Action("shares", ("4",), "shares", "Who may have how much, and who had it", command="corral shares"),
+    Action("shares", ("4",), "shares", "Who is to have how much, and who had it", command="corral shares"),
+    Action("quotas", ("5",), "quotas", "What everybody may hold, and does", command="corral quota"),
     Action("next", ("tab",), "next view", "The next of the views"),
     Action("previous", ("shift+tab",), "previous view", "The view before"),
     Action("back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"),

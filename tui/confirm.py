@@ -10,8 +10,10 @@ from typing import Final
 
 from tui import cells
 from tui.paint import Piece
+from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
+from wire.api.tenants import QuotaView
 from wire.spec import gpus_text
 from wire.text import counted, plain
 from wire.words import JobState
@@ -26,7 +28,8 @@ LISTED: Final = 6
 class Question:
     """A dialog: what would happen, the button that does it, and what must be typed first.
 
-    With a `reason` flag a sentence may be typed, which the command says behind that flag.
+    With a `reason` flag a sentence may be typed, which the command says behind that flag. With a `trial` it
+    is told who would start sooner and who later.
     """
 
     title: str
@@ -35,16 +38,14 @@ class Question:
     command: str
     must_type: str = ""
     reason: str = ""
+    trial: WhatIf | None = None
 
 
 def cancel(jobs: Sequence[JobView], now: float) -> Question:
     """Ending jobs."""
     number = counted(len(jobs), "job")
     running = [job for job in jobs if job.started_at is not None]
-    lines: list[Sequence[Piece]] = [_row(job, now) for job in jobs[:LISTED]]
-    if len(jobs) > LISTED:
-        lines.append([(f"  … and {len(jobs) - LISTED:,} more", "muted")])
-    lines += [[], [("Owners   ", "muted"), (_owners(jobs), "text")]]
+    lines: list[Sequence[Piece]] = [[("Owners   ", "muted"), (_owners(jobs), "text")]]
     waiting = len(jobs) - len(running)
     if running:
         held = sum(job.gpus for job in running)
@@ -60,33 +61,31 @@ def cancel(jobs: Sequence[JobView], now: float) -> Question:
         lines.append([("Waiting  ", "muted"), (f"{waiting:,} to leave the queue", "text")])
     return Question(
         f"Cancel {number}?",
-        tuple(lines),
+        (*lines, [], *_rows(jobs, now)),
         f"Cancel {number}",
         job_command("cancel", jobs),
         must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+        trial=WhatIf(cancel=tuple(job.id for job in jobs)),
     )
 
 
 def preempt(jobs: Sequence[JobView], now: float) -> Question:
     """Ending attempts; the jobs stay."""
     number = counted(len(jobs), "job")
-    lines: list[Sequence[Piece]] = [_row(job, now) for job in jobs[:LISTED]]
-    if len(jobs) > LISTED:
-        lines.append([(f"  … and {len(jobs) - LISTED:,} more", "muted")])
     held = sum(job.gpus for job in jobs)
     spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
-    lines += [
-        [],
+    lines: list[Sequence[Piece]] = [
         [("Owners   ", "muted"), (_owners(jobs), "text")],
         [("Effect   ", "muted"), ("saved if they can, ended, and queued again in their places", "text")],
         [("Lost     ", "muted"), (_lost(held, spent), "warn"), (", unless saved", "muted")],
     ]
     return Question(
         f"Preempt {number}?",
-        tuple(lines),
+        (*lines, [], *_rows(jobs, now)),
         f"Preempt {number}",
         job_command("preempt", jobs),
         must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+        trial=WhatIf(preempt=tuple(job.id for job in jobs)),
     )
 
 
@@ -104,12 +103,32 @@ def drain(nodes: Sequence[NodeView]) -> Question:
         "Drain",
         f"corral nodes drain {shlex.join(plain(node.name) for node in nodes)}",
         reason="--why",
+        trial=WhatIf(drain=tuple(node.name for node in nodes)),
+    )
+
+
+def unset_quota(quota: QuotaView) -> Question:
+    """Going back to the configuration."""
+    name = plain(quota.name)
+    return Question(
+        f"Unset the quota of {quota.scope} {plain(quota.name, 40)}?",
+        ([("Effect   ", "muted"), ("what scheduler.toml says holds again, from now on", "text")],),
+        "Unset",
+        f"corral quota unset {quota.scope} {shlex.quote(name)}",
+        trial=WhatIf(quotas=(QuotaEdit(quota.scope, quota.name),)),
     )
 
 
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:
     """The same thing for a shell."""
     return f"corral job {verb} {' '.join(shlex.quote(plain(job.label)) for job in jobs)}"
+
+
+def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
+    """The first jobs, and how many more; below what matters, for a low screen cuts them off."""
+    more = len(jobs) - LISTED
+    rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []
+    return [*(_row(job, now) for job in jobs[:LISTED]), *rest]
 
 
 def _row(job: JobView, now: float) -> Sequence[Piece]:

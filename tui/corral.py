@@ -35,6 +35,7 @@ from tui.views.job import Job
 from tui.views.node import Node
 from tui.views.nodes import Nodes
 from tui.views.queue import Queue
+from tui.views.quotas import Quotas
 from tui.views.shares import Shares
 from tui.views.view import View
 from tui.widgets.filterline import FilterLine
@@ -85,6 +86,7 @@ class Corral(InOrder):
             Nodes(self.model.nodes),
             Events(self.model.events),
             Shares(self.model.shares),
+            Quotas(self.model.quotas),
         )
         self.trail: list[View] = [self.roots[0]]
         self._header = Header()
@@ -296,6 +298,10 @@ class Corral(InOrder):
     def act_shares(self) -> None:
         """All shares."""
         self._go(self.roots[3])
+
+    def act_quotas(self) -> None:
+        """All quotas."""
+        self._go(self.roots[4])
 
     def act_next(self) -> None:
         """The next root."""

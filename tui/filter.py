@@ -49,6 +49,12 @@ def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> Fil
     return Filter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 
 
+def exactly(*names: str) -> str:
+    """What passes these names and no others; without a space, which would part it."""
+    escaped = (re.escape(name).replace(r"\ ", r"\s") for name in names)
+    return f"^({'|'.join(escaped)})$"
+
+
 def _term(word: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> Test[Row]:
     inverse, body = word.startswith("!"), word.removeprefix("!")
     named = _FIELD.match(body)

@@ -11,11 +11,13 @@ from tui import confirm
 from tui.desk import Failure, sentence
 from tui.dialogs.ask import Ask
 from tui.dialogs.fill import Fill
-from tui.forms import share
+from tui.forms import quota, share
 from tui.forms.job import new_job
+from tui.listing import Listing
 from tui.stage import Stage
 from wire.api.jobs import JobsOrder, JobView, Submitted
 from wire.api.nodes import NodeView
+from wire.api.tenants import QuotaView
 from wire.client import Client, Refused, Unreachable
 from wire.text import plain
 
@@ -117,23 +119,68 @@ class Orders:
 
     def edit_share(self) -> None:
         """Change the share under the cursor."""
-        rows = self._stage.model.shares.chosen()
-        if not rows:
-            self._stage.say("no share to edit", "warn")
-        for row in rows:
+        row = self._here(self._stage.model.shares, "share")
+        if row is not None:
             said = f"share of {plain(row.share, 60)} set"
-            self._stage.push_screen(Fill(share.edit(row), self._done(said)))
+            self._stage.push_screen(Fill(share.edit(row), lambda _: self._done(said)))
+
+    def new_quota(self) -> None:
+        """Limit somebody who has no line yet."""
+        self._stage.push_screen(Fill(quota.new(), self._quota_set))
+
+    def edit_quota(self) -> None:
+        """Change the quota under the cursor."""
+        row = self._here(self._stage.model.quotas, "quota")
+        if row is not None:
+            self._stage.push_screen(Fill(quota.edit(row), self._quota_set))
+
+    def unset_quota(self) -> None:
+        """Take back what was set, after asking."""
+        row = self._here(self._stage.model.quotas, "quota")
+        if row is not None and not row.edited:
+            self._stage.say("nothing to unset: it is as configured", "warn")
+        elif row is not None:
+            self._ask(
+                lambda: confirm.unset_quota(row),
+                lambda client: client.unset_quota(row.scope, row.name),
+                f"quota of {row.scope} {plain(row.name, 60)} unset",
+            )
 
     # -- inside -------------------------------------------------------------------------
 
-    def _done(self, said: str) -> Callable[[object], None]:
+    def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
+        """What is under the cursor of a list."""
+        rows = listing.chosen()
+        if not rows:
+            self._stage.say(f"no {what} here", "warn")
+        return rows[0] if rows else None
+
+    def _ask(
+        self, question: Callable[[], confirm.Question | None], order: Callable[[Client], object], said: str
+    ) -> None:
+        """Do something once it is confirmed."""
+
+        def told(answer: object) -> None:
+            if isinstance(answer, (Refused, Unreachable)):
+                self._stage.say(sentence(answer), "bad")
+            else:
+                self._done(said)
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._stage.desk.ask(order, told)
+
+        first = question()
+        if first is not None:
+            self._stage.push_screen(Ask(question, first), answered)
+
+    def _done(self, said: str) -> None:
         """Say so, and show how things are now."""
+        self._stage.say(said, "good")
+        self._stage.refresh_view()
 
-        def done(_answer: object) -> None:
-            self._stage.say(said, "good")
-            self._stage.refresh_view()
-
-        return done
+    def _quota_set(self, view: QuotaView) -> None:
+        self._done(f"quota of {view.scope} {plain(view.name, 60)} set")
 
     def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
         return [job for job in self._stage.view.jobs() if possible(job)]

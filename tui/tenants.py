@@ -1,9 +1,12 @@
-"""Lists of who may have how much: shares."""
+"""Lists of who may have how much: shares and quotas."""
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from tui.listing import Listing
-from wire.api.tenants import ShareView
+from wire.api.tenants import QuotaView, ShareView
+from wire.quota import EVERYBODY, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
@@ -37,4 +40,52 @@ def share_listing() -> Listing[str, ShareView]:
             "state": share_state,
         },
         haystack=lambda share: " ".join((*share.path, share_state(share))),
+    )
+
+
+def quota_key(quota: QuotaView) -> str:
+    """A user and a project may have the same name."""
+    return f"{quota.scope}\0{quota.name}"
+
+
+def quota_state(quota: QuotaView) -> str:
+    """In a word, if it holds as much as it may, or more: lent by others, or left from before the limit."""
+    if quota.name == EVERYBODY:
+        return ""
+    told = {"borrows": False, "over": False, "full": False, "over soft": False}
+    for each in fields(quota.used):
+        used = getattr(quota.used, each.name) or 0
+        hard, soft = (getattr(limits, each.name) for limits in (quota.quota.hard, quota.quota.soft))
+        limited = hard not in (None, UNLIMITED)
+        told["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.name) is not None
+        told["over"] |= limited and used > hard
+        told["full"] |= limited and used >= hard
+        told["over soft"] |= soft not in (None, UNLIMITED) and used > soft
+    return next((word for word, true in told.items() if true), "")
+
+
+def quota_listing() -> Listing[str, QuotaView]:
+    """Users, then projects, then queues."""
+    return Listing(
+        key=quota_key,
+        sorts={
+            "tenant": lambda quota: (SCOPES.index(quota.scope), quota.name.casefold()),
+            "name": lambda quota: quota.name.casefold(),
+            "gpus": lambda quota: -(quota.used.gpus or 0),
+            "cpus": lambda quota: -(quota.used.cpu_milli or 0),
+            "memory": lambda quota: -(quota.used.memory_mib or 0),
+            "running": lambda quota: -(quota.used.running or 0),
+            "queued": lambda quota: -(quota.used.queued or 0),
+            "hours": lambda quota: -(quota.used.gpu_hours or 0),
+        },
+        fields={
+            "of": lambda quota: quota.scope,
+            "name": lambda quota: quota.name,
+            "state": quota_state,
+            "gpus": lambda quota: quota.used.gpus or 0.0,
+            "running": lambda quota: float(quota.used.running or 0),
+            "queued": lambda quota: float(quota.used.queued or 0),
+            "set": lambda quota: "yes" if quota.edited else "no",
+        },
+        haystack=lambda quota: f"{quota.scope} {quota.name} {quota_state(quota)}",
     )

@@ -13,8 +13,9 @@ from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, Jo
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
-from wire.api.tenants import ShareList, ShareView, ShareWeight
+from wire.api.tenants import QuotaList, QuotaView, ShareList, ShareView, ShareWeight
 from wire.client import Client, Refused
+from wire.quota import Limits, Quota
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -219,11 +220,37 @@ def shares() -> tuple[ShareView, ...]:
     )
 
 
+def quotas() -> tuple[QuotaView, ...]:
+    """Somebody who has as much as he may, a project that borrows, and the limits of all others."""
+    return (
+        QuotaView("user", "*", Quota(Limits(gpus=4, running=20)), Limits(), False),
+        QuotaView(
+            "user",
+            "alice",
+            Quota(Limits(gpus=8, memory_mib=524_288, running=20), Limits(gpus=4)),
+            Limits(32_000, 262_144, 8, 5, 2, 310.5),
+            True,
+        ),
+        QuotaView("user", "bob", Quota(), Limits(8_000, 65_536, 2, 1, 0, 12.25), False),
+        QuotaView(
+            "project",
+            "vision",
+            Quota(Limits(gpus=8, gpu_hours=2000), borrow=Limits(gpus=8)),
+            Limits(40_000, 327_680, 10, 6, 2, 322.75),
+            True,
+        ),
+        QuotaView(
+            "queue", "default", Quota(Limits(queued=1000)), Limits(40_000, 327_680, 10, 6, 2, 322.75), False
+        ),
+    )
+
+
 @dataclass(frozen=True)
 class Tenants:
     """What is asked for besides the stream."""
 
     shares: tuple[ShareView, ...] = shares()
+    quotas: tuple[QuotaView, ...] = quotas()
 
 
 class RecordedFeed:
@@ -324,6 +351,19 @@ class RecordedClient(Client):
             raise Refused(400, Problem("invalid", "must be above 0 and at most 1,000", "weight"))
         self._orders.append(("share", change))
         return self.shares()
+
+    def quotas(self) -> QuotaList:
+        return QuotaList(self._tenants.quotas, 86_400.0 * 30, 985)
+
+    def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
+        if name == "nobody":
+            raise Refused(400, Problem("invalid", "must be printable", "name", "Take another."))
+        self._orders.append(("quota", (scope, name, quota)))
+        return QuotaView(scope, name, quota, Limits(), True)
+
+    def unset_quota(self, scope: str, name: str) -> QuotaView:
+        self._orders.append(("unset quota", (scope, name)))
+        return QuotaView(scope, name, Quota(), Limits(), False)
 
     def what_if(self, asked: WhatIf) -> WhatIfAnswer:
         """One job starts later, and another sooner; a new one in half an hour."""

@@ -20,6 +20,7 @@ OPENING = {
     "nodes": ("2",),
     "events": ("3",),
     "shares": ("4",),
+    "quotas": ("5",),
     "job": ("enter",),
     "node": ("2", "enter"),
 }

@@ -10,7 +10,7 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Button, Input
 
-from tests.tui.recorded import LIVE, NOW, Tenants, events, everything, job, jobs, node, nodes, shares
+from tests.tui.recorded import LIVE, NOW, Tenants, events, everything, job, jobs, node, nodes, quotas, shares
 from tests.tui.screens import Screen, burst, press, settled, until
 from tui.dialogs.ask import Ask
 from tui.dialogs.fill import Fill
@@ -421,7 +421,8 @@ def hostile_tenants() -> Tenants:
         tuple(
             replace(share, path=(*(EVIL for _ in share.path), str(at)), share=EVIL, stopped=EVIL)
             for at, share in enumerate(shares())
-        )
+        ),
+        tuple(replace(quota, name=f"{EVIL}{at}", edited=True) for at, quota in enumerate(quotas())),
     )
 
 
@@ -439,6 +440,9 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             ("escape", "question_mark"),
             ("4",),
             ("4", "E"),
+            ("5",),
+            ("5", "E"),
+            ("5", "U"),
             ("2", "D"),
         ):
             await press(pilot, *keys[:1])
@@ -464,8 +468,8 @@ async def test_three_hundred_random_resizes() -> None:
             "1",
             "2",
             "4",
-            "enter",
-            "escape",
+            "5",
+            "E",
             "question_mark",
             "escape",
             "N",

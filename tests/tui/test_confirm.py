@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.tui.recorded import NOW, job, jobs, nodes
 from tui import confirm
+from wire.api.forecasts import WhatIf
 from wire.words import JobState
 
 
@@ -20,23 +21,24 @@ def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
     assert question.button == "Cancel 3 jobs"
     assert question.command == "corral job cancel 1 3 12"
     assert said(question) == [
-        "● running  1 dpo  dmitri · 8 GPUs · 20m00s",
-        "● running  3 whisper-large  emeka · 0.5 GPU · 46m00s",
-        "○ queued  12 rlhf-ppo  bob · 1 GPU · 4h48m",
-        "",
         "Owners   dmitri, emeka, bob",
         "Running  2 to get SIGTERM now, SIGKILL after the grace time",
         "Lost     3.0 GPU-hours since they started, on 8.5 GPUs",
         "Waiting  1 to leave the queue",
+        "",
+        "● running  1 dpo  dmitri · 8 GPUs · 20m00s",
+        "● running  3 whisper-large  emeka · 0.5 GPU · 46m00s",
+        "○ queued  12 rlhf-ppo  bob · 1 GPU · 4h48m",
     ]
     assert question.must_type == ""
+    assert question.trial == WhatIf(cancel=(1, 3, 12))
 
 
 def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
     rows = [row for row in jobs() if row.id in (1, 3)]
     question = confirm.preempt(rows, NOW)
     assert (question.title, question.command) == ("Preempt 2 jobs?", "corral job preempt 1 3")
-    assert said(question)[3:] == [
+    assert said(question)[:3] == [
         "Owners   dmitri, emeka",
         "Effect   saved if they can, ended, and queued again in their places",
         "Lost     3.0 GPU-hours since they started, on 8.5 GPUs, unless saved",
@@ -47,7 +49,7 @@ def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
 def test_one_waiting_job_loses_nothing() -> None:
     question = confirm.cancel([job(12)], NOW)
     assert question.title == "Cancel 1 job?"
-    assert said(question)[2:] == ["Owners   bob", "Waiting  1 to leave the queue"]
+    assert said(question)[:2] == ["Owners   bob", "Waiting  1 to leave the queue"]
 
 
 def test_work_without_gpus_is_lost_too() -> None:
@@ -61,7 +63,7 @@ def test_many_jobs_are_counted_by_owner_and_their_number_must_be_typed() -> None
     ]
     question = confirm.cancel(rows, NOW)
     lines = said(question)
-    assert lines[confirm.LISTED] == "  … and 24 more"
+    assert lines[-1] == "  … and 24 more"
     assert "Owners   user1 (5), user2 (5), user3 (4), user4 (4), user5 (4) and 2 more" in lines
     assert question.must_type == "30"
 

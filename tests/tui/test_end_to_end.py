@@ -210,6 +210,31 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
     terminal.press("C-s")
     terminal.see("must be above 0 and at most")
     terminal.press("Escape")
+    until(lambda: "Share of" not in terminal.screen(), terminal.screen)
+
+    # A limit for everybody, and one for a project, taken back.
+    terminal.press("5", "N")
+    terminal.see("New quota", "$ corral quota set user … …")
+    terminal.press("Tab")
+    terminal.type("*")
+    terminal.press("Tab")
+    terminal.type("4")
+    terminal.press("C-s")
+    terminal.see("quota of user * set", "16/4", "over")
+    terminal.press("/")
+    terminal.type("vision")
+    terminal.press("Enter")
+    terminal.see("1 of 5")
+    terminal.press("E", "8", "C-s")
+    terminal.see("quota of project vision set", "8/8", "full")
+    terminal.press("U")
+    terminal.see("Unset the quota of project vision?", "nobody starts sooner or later")
+    terminal.press("Right", "Enter")
+    terminal.see("quota of project vision unset")
+    with cluster.client() as client:
+        assert [(quota.name, quota.quota.hard.gpus) for quota in client.quotas().quotas if quota.edited] == [
+            ("*", 4)
+        ]
 
 
 def _running(cluster: System) -> int:

@@ -119,7 +119,7 @@ async def test_an_empty_tree_says_where_shares_come_from() -> None:
         ({"weight": "1", "soft limit": "500"}, None),
         ({"weight": "2", "soft limit": "500"}, ShareWeight("vision/alice", 2.0)),
         ({"weight": "1", "soft limit": ""}, ShareWeight("vision/alice", None, -1)),
-        ({"weight": "1", "soft limit": "none", "hard limit": "none"}, ShareWeight("vision/alice", None, -1)),
+        ({"weight": "1", "soft limit": "none", "hard limit": ""}, ShareWeight("vision/alice", None, -1)),
         ({"weight": "1", "soft limit": "500", "hard limit": "9"}, ShareWeight("vision/alice", hard=9.0)),
     ],
 )

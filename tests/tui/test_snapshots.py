@@ -65,6 +65,18 @@ def test_shares(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("4", *"jjjj", first="alice"))
 
 
+@WIDTHS
+def test_quotas(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("5", *"jjj", first="alice"))
+
+
+def test_a_quota_to_edit(snap_compare: Compare) -> None:
+    keys = ("5", *"jjj", "E", *"000", "tab", "x")
+    assert snap_compare(
+        Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="or none")
+    )
+
+
 def test_nobody_has_a_share(snap_compare: Compare) -> None:
     screen = Screen(tenants=Tenants(shares=()))
     assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="nobody has submitted"))
@@ -91,7 +103,7 @@ def test_hostile_names(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 def test_question(snap_compare: Compare) -> None:
     keys = ("space", "j", "space", "space", "C")
-    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys))
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys, sign="1 starts later"))
 
 
 def test_submit(snap_compare: Compare) -> None:

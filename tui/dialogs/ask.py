@@ -15,8 +15,12 @@ from textual.widgets import Button, Input
 
 from tui.confirm import Question
 from tui.dialogs.dialog import Command, Dialog, Says
+from tui.dialogs.trial import Trial
 from tui.stage import stage
 from wire.text import plain
+
+TRIED, LOW = 3, 24
+"""Lines for who would start sooner or later; on a lower screen it is one."""
 
 
 class Ask(Dialog[str]):
@@ -39,12 +43,14 @@ class Ask(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         """What would happen, the command, the buttons."""
-        asked = self._asked
+        asked, self._trial = self._asked, Trial(TRIED if self.app.size.height >= LOW else 1)
         with Vertical(classes="box ask") as box:
             box.border_title = Text(plain(asked.title, 60))  # a plain string would be markup
             with VerticalScroll(classes="facts", can_focus=False):
                 for line in asked.lines:
                     yield Says(line)
+            if asked.trial is not None:
+                yield self._trial
             yield Command(asked.command)
             if asked.must_type or asked.reason:
                 prompt = "why? everybody will see it" if asked.reason else f"type {asked.must_type} to go on"
@@ -55,6 +61,7 @@ class Ask(Dialog[str]):
 
     def on_mount(self) -> None:
         """Nothing happens by accident."""
+        self._trial.try_out(self._asked.trial)
         target = Input if self._asked.reason else Button
         self.query(target).first().focus()
 

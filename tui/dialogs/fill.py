@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Generic
 
 from rich.text import Text
@@ -15,13 +15,39 @@ from textual.widgets import Button, Input, Label
 from tui.desk import Failure, sentence
 from tui.dialogs.dialog import Command, Dialog, Says
 from tui.dialogs.trial import Trial
-from tui.forms.form import Answer, Form, Wish
+from tui.forms.form import Answer, Field, Form, Wish
 from tui.stage import Stage, stage
 from wire.client import Refused, Unreachable
 from wire.text import plain
 
 LONG = 9
 """A form of more lines takes all the height there is, and scrolls."""
+
+
+class Row(Horizontal):
+    """What stands on one line of a form, and what is wrong with it."""
+
+    def __init__(self, label: str, fields: Sequence[Field]) -> None:
+        super().__init__(classes="row several" if len(fields) > 1 else "row")
+        self._label, self._fields = label, fields
+        self._wrong = Says(classes="wrong")
+
+    def compose(self) -> ComposeResult:
+        """The label, what can be typed, the complaint."""
+        yield Label(self._label, markup=False)
+        for field in self._fields:
+            yield Input(
+                field.default, placeholder=field.hint, compact=True, name=field.name, select_on_focus=False
+            )
+        yield self._wrong
+
+    def tell(self, wrong: Mapping[str, str]) -> None:
+        """The first complaint about something that stands here; what is empty is not yet wrong."""
+        found = [
+            wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
+        ]
+        self._wrong.display = bool(found)
+        self._wrong.update([(plain(text, 300), "bad") for text in found[:1]])
 
 
 class Fill(Dialog[None], Generic[Wish, Answer]):
@@ -40,27 +66,24 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
         self._done: Callable[[Answer], None] = done
         self._refused: dict[str, str] = {}
         self._sending = False
-        self._long = len(form.fields) > LONG
+        self._long = len(form.rows) > LONG
         self._trial = Trial(2 if self._long else 5)
 
     def compose(self) -> ComposeResult:
         """One line for each field, what would come of it, then the command."""
-        form = self._form
+        form, told = self._form, False
         with Vertical(classes="box form long" if self._long else "box form") as box:
             box.border_title = Text(plain(form.title, 60))  # a plain string would be markup
             box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
             with VerticalScroll(can_focus=False, classes="rows"):
-                for field in form.fields:
-                    with Horizontal(classes="row"):
-                        yield Label(field.name, markup=False)
-                        yield Input(
-                            field.default,
-                            placeholder=field.hint,
-                            compact=True,
-                            name=field.name,
-                            select_on_focus=False,
-                        )
-                        yield Says(classes="wrong")
+                for label, fields in form.rows.items():
+                    if form.heads and len(fields) > 1 and not told:
+                        told = True
+                        with Horizontal(classes="row"):
+                            yield Label("", markup=False)
+                            for head in form.heads:
+                                yield Label(head, classes="head", markup=False)
+                    yield Row(label, fields)
             yield Says(classes="refused")
             if form.trial is not None:
                 yield self._trial
@@ -89,12 +112,8 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
     def check(self) -> None:
         """Say beside each line what is wrong with it, and below what it comes to."""
         read = self._form.read(self.typed)
-        for field, says in zip(self.query(Input), self.query(".wrong").results(Says), strict=True):
-            name = field.name or ""
-            # An empty line is not yet wrong.
-            wrong = self._refused.get(name) or (read.wrong.get(name, "") if field.value else "")
-            says.display = bool(wrong)
-            says.update([(plain(wrong, 300), "bad")])
+        for row in self.query(Row):
+            row.tell({**read.wrong, **self._refused})
         self.query_one("#do", Button).disabled = self._sending or not read.ready
         self.query_one(Command).say(self._form.command(self.typed))
         if self._form.trial is not None:

@@ -34,7 +34,7 @@ class Trial(Facts):
 
     def try_out(self, wish: WhatIf | None) -> None:
         """Ask about this, if anything."""
-        if wish == self._wish:
+        if wish == self._wish or not self.is_attached:
             return
         self._wish, self._told = wish, None
         self._say("working out who would start sooner or later…" if wish else "")

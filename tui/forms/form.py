@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,10 @@ Typed = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Field:
-    """One line of a form; `target` is what the controller calls it, `flag` the option for the same."""
+    """One thing to type; `target` is what the controller calls it, `flag` the option for the same.
+
+    Those of one `row` stand side by side, under the heads of the form.
+    """
 
     name: str
     target: str
@@ -27,6 +30,7 @@ class Field:
     hint: str
     read: Callable[[str], Any]
     default: str = ""
+    row: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,29 @@ class Form(Generic[Wish, Answer]):
     command: Callable[[Typed], str]
     send: Callable[[Client, Wish], Answer]
     trial: Callable[[Wish], WhatIf] | None = None
+    heads: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> dict[str, list[Field]]:
+        """The fields line by line."""
+        found: dict[str, list[Field]] = {}
+        for field in self.fields:
+            found.setdefault(field.row or field.name, []).append(field)
+        return found
 
     def name_of(self, where: str) -> str:
-        """The line that the controller means; empty if it is none of these."""
-        for part in (where, where.partition(".")[0], where.rpartition(".")[2]):
+        """The field that the controller means; empty if it is none of these."""
+        for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part:
                     return field.name
         return ""
+
+
+def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
+    """What has been typed where something else stood; emptied means none."""
+    found = {field: typed.get(field.name, field.default).strip() for field in fields}
+    return {field: text or "none" for field, text in found.items() if text != field.default}
 
 
 def number(text: str, hint: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
-from tui.forms.form import Field, Form, Read, Typed, number
+from tui.forms.form import Field, Form, Read, Typed, changed, number
 from wire.api.forecasts import WhatIf
 from wire.api.tenants import ShareList, ShareView, ShareWeight
 from wire.quota import UNLIMITED
@@ -42,20 +42,10 @@ def _shown(limit: float | None) -> str:
     return "" if limit is None else f"{limit:.12g}"
 
 
-def _changed(fields: tuple[Field, ...], typed: Typed) -> dict[Field, str]:
-    """What has been typed where something else was; an emptied limit is none."""
-    found = {field: typed.get(field.name, "").strip() for field in fields}
-    return {
-        field: text or "none"
-        for field, text in found.items()
-        if text != field.default and not (text.lower() == "none" and not field.default)
-    }
-
-
 def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> Read[ShareWeight]:
     values: dict[str, float] = {}
     wrong: dict[str, str] = {}
-    for field, text in _changed(fields, typed).items():
+    for field, text in changed(fields, typed).items():
         try:
             values[field.target] = field.read(text)
         except ValueError as error:
@@ -64,5 +54,5 @@ def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> Read[ShareWeig
 
 
 def _command(share: str, fields: tuple[Field, ...], typed: Typed) -> str:
-    said = [f"{field.flag} {shlex.quote(text)}".strip() for field, text in _changed(fields, typed).items()]
+    said = [f"{field.flag} {shlex.quote(text)}".strip() for field, text in changed(fields, typed).items()]
     return " ".join(["corral shares set", shlex.quote(plain(share, 400)), *(said or ["…"])])

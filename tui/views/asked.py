@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from textual.app import ComposeResult
 
+from tui.actions import BY_NAME, shown_key
 from tui.desk import Failure, sentence
 from tui.feed import Changes
 from tui.listing import Listing
@@ -116,6 +117,12 @@ class Asked(Listed[str, Row], Generic[Row, Answer]):
     def status(self) -> Sequence[Piece]:
         """What could not be found out."""
         return [(plain(self._wrong, 300), "warn")] if self._wrong else self.legend()
+
+    def hint(self, name: str, does: str) -> Sequence[Piece]:
+        """; N sets one: how to get what is not there, for whoever may."""
+        if stage(self).read_only:
+            return ()
+        return [("; ", "muted"), (shown_key(BY_NAME[name].keys[0]), "key"), (f" {does}", "muted")]
 
     def legend(self) -> Sequence[Piece]:
         """What figures and signs mean."""

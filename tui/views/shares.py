@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -11,6 +10,7 @@ from textual.binding import BindingType
 
 from tui import actions, cells
 from tui.columns import Column
+from tui.filter import exactly
 from tui.paint import Piece, bar
 from tui.stage import stage
 from tui.tenants import share_state
@@ -104,18 +104,13 @@ class Shares(Asked[ShareView, ShareList]):
         if share is None:
             return
         if share.share != share.path[-1]:
-            wanted = f"project:{_exactly([share.path[-2]])} user:{_exactly([share.path[-1]])}"
+            wanted = f"project:{exactly(share.path[-2])} user:{exactly(share.path[-1])}"
         else:
             # An organisation is known by the projects below it; a project has only users there.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
-            wanted = f"project:{_exactly(projects or [share.path[-1]])}"
+            wanted = f"project:{exactly(*projects or [share.path[-1]])}"
         stage(self).show_jobs(wanted)
-
-
-def _exactly(names: Sequence[str]) -> str:
-    """A regex for these names and no others, without a space: those part the words of a filter."""
-    return f"^({'|'.join(re.escape(name).replace(chr(92) + ' ', chr(92) + 's') for name in names)})$"
 
 
 def _part(part: float, width: int) -> Sequence[Piece]:

@@ -1,0 +1,130 @@
+"""What everybody may hold: the list, setting and unsetting, and the form as plain data."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from textual.widgets import Button
+
+from cli.quota import quota_of
+from tests.tui.recorded import Tenants, quotas
+from tests.tui.screens import Screen, press, settled, until
+from tui.dialogs.ask import Ask
+from tui.dialogs.fill import Fill
+from tui.forms import quota as form
+from tui.tenants import quota_state
+from wire.api.forecasts import QuotaEdit
+from wire.quota import Limits, Quota
+
+VISION = next(quota for quota in quotas() if quota.name == "vision")
+
+
+async def test_what_is_used_stands_before_what_may_be() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "5")
+        await until(pilot, lambda: "alice" in screen.text())
+        lines = {line.split()[1]: line.split() for line in screen.text().splitlines()[4:8]}
+        assert lines["alice"][2:6] == ["8/8", "5/20", "2", "32"]
+        assert lines["vision"][2] == "10/8"
+        await press(pilot, *"jjj")
+        assert "project   vision  set while running" in screen.text()
+        assert "gpu-hours     322.75      2000         ·         ·" in screen.text()
+
+
+async def test_a_quota_is_changed_where_it_differs() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "5")
+        await until(pilot, lambda: "alice" in screen.text())
+        await press(pilot, "j", "E", *"0", "tab", "backspace", "tab", "x")
+        assert "corral quota set user alice gpus=80 soft.gpus=none cpus=x" in screen.text()
+        assert "write 4 or 0.5" in screen.text()
+        await press(pilot, "ctrl+s")
+        assert isinstance(screen.screen, Fill)
+        await press(pilot, "backspace", "4")
+        await until(pilot, lambda: "1 starts later" in screen.text())
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: "quota of user alice set" in screen.text())
+        wanted = Quota(Limits(cpu_milli=4000, gpus=80), Limits(gpus=-1))
+        assert screen.ordered == [("quota", ("user", "alice", wanted))]
+
+
+async def test_a_new_quota_names_somebody_and_is_refused_at_the_line() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "5", "N", "tab", *"nobody", "tab", "8")
+        assert "corral quota set user nobody gpus=8" in screen.text()
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: "must be printable" in screen.text() and "Take another." in screen.text())
+        assert screen.screen.focused is not None
+        assert screen.screen.focused.name == "name"
+        await press(pilot, *["backspace"] * 6, *"carl", "ctrl+s")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("quota", ("user", "carl", Quota(Limits(gpus=8.0))))]
+
+
+async def test_unsetting_asks_first_and_only_what_was_set() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "5")
+        await until(pilot, lambda: "alice" in screen.text())
+        await press(pilot, "U")
+        assert "nothing to unset: it is as configured" in screen.text()
+        await press(pilot, "j", "U")
+        assert isinstance(screen.screen, Ask)
+        assert screen.screen.query_one("#back", Button).has_focus
+        assert "corral quota unset user alice" in screen.text()
+        await until(pilot, lambda: "1 starts later" in screen.text())
+        await press(pilot, "enter")
+        assert screen.ordered == []
+        await press(pilot, "U", "right", "enter")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("unset quota", ("user", "alice"))]
+
+
+async def test_nothing_there_says_how_to_begin() -> None:
+    for read_only in (False, True):
+        screen = Screen(tenants=Tenants(quotas=()), read_only=read_only)
+        async with screen.run_test(size=(80, 24)) as pilot:
+            await settled(pilot)
+            await press(pilot, "5")
+            await until(pilot, lambda: "nobody has jobs" in screen.text())  # noqa: B023 - done with it before the next
+            assert ("N sets one" in screen.text()) is not read_only
+
+
+@pytest.mark.parametrize(
+    ("typed", "wish"),
+    [
+        ({"hard gpus": "16", "borrow gpus": "8"}, Quota(Limits(gpus=16.0))),
+        ({"hard gpus": "8", "borrow gpus": ""}, Quota(borrow=Limits(gpus=-1))),
+        (
+            {"hard memory": "1.5T", "soft cpus": "2.5", "hard running": "9", "hard gpu-hours": "none"},
+            Quota(Limits(memory_mib=1_572_864, running=9, gpu_hours=-1), Limits(cpu_milli=2500)),
+        ),
+    ],
+)
+def test_the_command_shown_sets_the_same_quota(typed: dict[str, str], wish: Quota) -> None:
+    shown = form.edit(VISION)
+    read = shown.read(typed)
+    assert (read.wish, read.wrong) == (QuotaEdit("project", "vision", wish), {})
+    assert quota_of(shlex.split(shown.command(typed))[5:]) == wish
+
+
+def test_what_means_nothing_is_told_at_its_line() -> None:
+    typed = {"of": "user", "name": "carl", "soft queued": "3", "borrow gpus": "1", "hard memory": "16"}
+    assert form.new().read(typed).wrong == {
+        "soft queued": "only a hard limit on queued jobs means anything",
+        "borrow gpus": "only projects borrow from each other",
+        "hard memory": "write 512M, 16G or 1T",
+    }
+    assert form.new().read({"of": "team", "hard gpus": "1"}).wrong.keys() == {"of", "name"}
+
+
+def test_states() -> None:
+    assert [quota_state(quota) for quota in quotas()] == ["", "full", "", "borrows", ""]
