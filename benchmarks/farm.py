@@ -1,7 +1,7 @@
 """`python -m benchmarks.farm PLACE`: one SSH server that is many hosts.
 
 What speaks on each channel is an agent of a few lines: a hello with eight GPUs, and an answer to every ping.
-All the rest is as it is in life: a TCP connection, a handshake, a login, SFTP and a channel each.
+All the rest is as it is in life: a TCP connection, a handshake, a login and a channel each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Farm:
         return total
 
     async def speak(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """As an agent: options, hello, pongs, goodbye."""
+        """As a host that has the agent, and as the agent: options, hello, pongs, goodbye."""
+        _, told = loads(await process.stdin.readline())
+        process.stdout.write(f"{''.join(told['word'])} {dumps(['ready', 'home'])}\n".encode())
         options = loads(await process.stdin.readline())
         name = options[options.index("--name") + 1]
         process.stdout.write(pack(hello(name)))
@@ -83,16 +85,6 @@ class Doorman(asyncssh.SSHServer):
         return key == self._key
 
 
-class Files(asyncssh.SFTPServer):
-    """One home directory for all."""
-
-    home = b""
-
-    def realpath(self, path: bytes) -> bytes:
-        """Home is where everybody begins."""
-        return self.home if path == b"." else path
-
-
 def hello(name: str) -> Hello:
     """What a host with eight GPUs says first."""
     gpus = tuple(
@@ -110,14 +102,12 @@ async def main(place: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     farm = Farm(place)
     key = asyncssh.read_public_key(place / "id.pub")
-    Files.home = str(place / "home").encode()
     server = await asyncssh.listen(
         "127.0.0.1",
         0,
         server_host_keys=[place / "host_key"],
         server_factory=lambda: Doorman(farm, key),
         process_factory=farm.speak,
-        sftp_factory=Files,
         encoding=None,
         backlog=1_024,
     )

@@ -28,7 +28,6 @@ UsePAM no
 StrictModes no
 PasswordAuthentication no
 AuthorizedKeysFile {place}/authorized_keys
-Subsystem sftp internal-sftp
 """
 numbers = itertools.count(1)
 

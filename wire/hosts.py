@@ -49,6 +49,10 @@ class SshAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@" * bool(self.user) + host + f":{self.port}" * bool(self.port)
 
+    def words(self) -> str:
+        """The same as ssh and ssh-copy-id are given it."""
+        return f"-p {self.port} " * bool(self.port) + f"{self.user}@" * bool(self.user) + self.host
+
 
 def read_address(text: str) -> SshAddress:
     """`[user@]host[:port]`; raises ValueError with a sentence."""

@@ -21,6 +21,9 @@ class Bundle:
 
     name: str
     data: bytes
+    digest: str
+    arrival: str
+    """What takes it in there, as text."""
 
 
 @functools.cache
@@ -31,7 +34,9 @@ def bundle() -> Bundle:
         for name, data in sorted({**_packages(), **_nvml(), "__main__.py": _MAIN}.items()):
             archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
     data = made.getvalue()
-    return Bundle(f"agent-{hashlib.sha256(data).hexdigest()[:20]}.pyz", data)
+    digest = hashlib.sha256(data).hexdigest()
+    arrival = (_HOME / "agent" / "arrival.py").read_text(encoding="utf-8")
+    return Bundle(f"agent-{digest[:20]}.pyz", data, digest, arrival)
 
 
 def _packages() -> dict[str, bytes]:

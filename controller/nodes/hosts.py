@@ -45,7 +45,7 @@ def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:
     return SshHost(
         read_address(host.ssh),
         host.identity,
-        host.python or "python3",
+        host.python,
         host.spool,
         host.address,
         AgentOptions(

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import shlex
 import time
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 import asyncssh
 
+from controller.nodes.boarding import CannotBoard, board
 from controller.nodes.bundle import bundle
 from controller.nodes.knownhosts import fingerprint, written
 from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.refusals import HostKeyChanged, HostKeyUnknown, NotLetIn, sentence
 from controller.nodes.sharing import markers
-from controller.nodes.ssh import HOME, SshHost, files, push
-from controller.nodes.sshconnector import HostKeyChanged, HostKeyUnknown, SshConnector, sentence
+from controller.nodes.ssh import SshHost
+from controller.nodes.sshconnector import SshConnector
 from wire.api.nodes import Check, Preflight
 from wire.text import duration, plain
 
-OLDEST = (3, 9)
 SKEW_S = 5.0
 _RUN_S = 60.0
 """A driver without persistence mode takes long to say which GPUs there are."""
-_VERSION = "import sys; print('python %d.%d' % sys.version_info[:2])"
 
 
 async def preflight(
@@ -64,8 +61,8 @@ async def preflight(
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
         # Where the conversation broke off is where it failed: before the key, or at the login.
-        place = "reachable" if not checks else "connection"
-        checks.append(Check(place, "failed", str(error), _remedy(str(error), host)))
+        place = "login" if isinstance(error, NotLetIn) else "connection" if checks else "reachable"
+        checks.append(Check(place, "failed", str(error), _remedy(error, host)))
     except (asyncssh.Error, OSError) as error:
         checks.append(Check("connection", "failed", sentence(error), "Try again."))
     ready = all(check.verdict in ("ok", "note") for check in checks)
@@ -73,10 +70,10 @@ async def preflight(
     return Preflight(name, str(host.address), ready, tuple(checks), shown, fingerprint(key) if key else "")
 
 
-def _remedy(why: str, host: SshHost) -> str:
-    if "none of our keys" in why:
-        return f"ssh-copy-id {host.address}, as the user whom the controller runs as."
-    return "Does 'ssh' reach it from the controller's machine, as the controller's user?"
+def _remedy(error: CannotConnect, host: SshHost) -> str:
+    if isinstance(error, NotLetIn):
+        return error.remedy
+    return f"On the controller's machine, as its user: does 'ssh {host.address.words()}' reach it?"
 
 
 def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
@@ -88,47 +85,28 @@ async def _ask(
     name: str, host: SshHost, connection: asyncssh.SSHClientConnection, marked: Sequence[str]
 ) -> list[Check]:
     """What can be found out once we are in; ends with the first that makes the rest impossible."""
-    fault = await _python(host, connection)
-    if fault is not None:
-        return [fault]
+    made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
-        made = await asyncio.get_running_loop().run_in_executor(None, bundle)
-        async with await files(connection) as sftp:
-            home = PurePosixPath(str(await sftp.realpath("."))) / HOME
-            await push(sftp, home, made)
-    except (CannotConnect, asyncssh.SFTPError) as error:
-        why = str(error) if isinstance(error, CannotConnect) else sentence(error)
-        return [Check("files", "failed", why, "Is there room in the home directory there?")]
-    arguments = host.agent.arguments(name, host.spool or str(home / "nodes" / name))
+        boarded = await board(connection, host.python, host.spool, made)
+    except CannotBoard as error:
+        return [Check(error.check, "failed", str(error), error.remedy.replace("HOST", host.address.words()))]
+    arguments = host.agent.arguments(name, host.spool_of(name, boarded.home))
     arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
-    done = await connection.run(
-        f"exec {host.python} -I -S -X utf8 {home}/agents/{made.name} -",
-        input=json.dumps([*arguments, "--check"]) + "\n",
-    )
+    boarded.tell([*arguments, "--check"])
+    said = b"\n"
+    while said and not said.startswith(b'{"now"'):
+        said = await boarded.process.stdout.readline()
     try:
-        told = json.loads(str(done.stdout))
+        told = json.loads(said)
         checks = [
             Check(*(plain(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
             for each in told["checks"]
         ]
         return [*checks, _time(float(told["now"]), asked_at)]
     except (ValueError, KeyError, TypeError):
-        words = plain(str(done.stderr).strip().rpartition("\n")[2], 300) or "it says nothing"
-        return [Check("agent", "failed", words, "Does a login there print something by itself? It must not.")]
-
-
-async def _python(host: SshHost, connection: asyncssh.SSHClientConnection) -> Check | None:
-    done = await connection.run(f"{host.python} -c {shlex.quote(_VERSION)}")
-    found = re.search(r"python (\d+)\.(\d+)", str(done.stdout))
-    remedy = "Install Python 3.9 or newer there, or name one with --python."
-    if found is None:
-        words = str(done.stderr).strip().rpartition("\n")[2]
-        return Check("Python", "failed", plain(words, 300) or f"{host.python} does not start", remedy)
-    version = int(found[1]), int(found[2])
-    if version < OLDEST:
-        return Check("Python", "failed", f"{host.python} is version {version[0]}.{version[1]}", remedy)
-    return None
+        words = await boarded.words.end(1.0) or "it says nothing"
+        return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")]
 
 
 def _time(theirs: float, asked_at: float) -> Check:

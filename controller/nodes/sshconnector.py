@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncssh
 
-from controller.nodes.knownhosts import KnownHosts, fingerprint
+from controller.nodes.knownhosts import KnownHosts
 from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.refusals import Gatekeeper, Visit
 from wire.hosts import SshAddress
-from wire.text import plain
 
 AT_ONCE = 32
 """Connections being made at a time: a handshake costs milliseconds of CPU, and 500 hosts come at once."""
@@ -22,29 +21,6 @@ CONNECT_S = 30.0
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
 logging.getLogger("asyncssh").setLevel(logging.WARNING)  # every connection is news to it
-
-
-class HostKeyUnknown(CannotConnect):
-    """Nobody has said yet that this key is the host's; nothing was told to the host."""
-
-    def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
-        self.key = key
-        super().__init__(
-            f"its host key {fingerprint(key)} is not known; 'corral nodes trust {node}' shows and pins it"
-        )
-
-
-class HostKeyChanged(CannotConnect):
-    """The host shows another key than the pinned one; nothing was told to it."""
-
-    def __init__(self, node: str, pinned: tuple[asyncssh.SSHKey, ...], shown: asyncssh.SSHKey | None) -> None:
-        self.key = shown
-        what = f"is now {fingerprint(shown)}" if shown is not None else "is now of another kind"
-        super().__init__(
-            f"ALERT: its host key changed: it {what}, and {' or '.join(map(fingerprint, pinned))} is pinned. "
-            "Somebody may be in between; nothing was sent, and its jobs go on. "
-            f"If the host was installed anew: 'corral nodes trust {node}'"
-        )
 
 
 class SshConnector:
@@ -87,60 +63,16 @@ class SshConnector:
             options["username"] = address.user
         if address.port:
             options["port"] = address.port
+        options["ignore_encrypted"] = True  # ssh-agent may have them
         if identity:
             options["client_keys"] = [str(Path(identity).expanduser())]
         if pinned:
             options["known_hosts"] = (list(pinned), [], [])
         if self._config is not None:
             options["config"] = str(self._config)
-        gatekeeper = _Gatekeeper()
-        options["client_factory"] = lambda: gatekeeper
+        visit = Visit(node, address, identity, pinned, self._config, Gatekeeper())
+        options["client_factory"] = lambda: visit.gatekeeper
         try:
             return await asyncssh.connect(address.host, **options)
-        except asyncssh.HostKeyNotVerifiable:
-            if gatekeeper.shown is None:
-                raise CannotConnect("the host key of a jump host on the way is not in known_hosts") from None
-            if pinned:
-                raise HostKeyChanged(node, pinned, gatekeeper.shown) from None
-            raise HostKeyUnknown(node, gatekeeper.shown) from None
-        except asyncssh.KeyExchangeFailed as error:
-            if pinned and "host key" in str(error):
-                raise HostKeyChanged(node, pinned, None) from None
-            raise CannotConnect(sentence(error)) from None
-        except (OSError, ValueError, asyncssh.Error, asyncssh.KeyImportError) as error:
-            raise CannotConnect(sentence(error)) from None
-
-
-class _Gatekeeper(asyncssh.SSHClient):
-    """Remembers a key that nobody vouches for. Trusts none by itself."""
-
-    shown: asyncssh.SSHKey | None = None
-
-    def validate_host_public_key(
-        self,
-        host: str,  # noqa: ARG002
-        addr: str,  # noqa: ARG002
-        port: int,  # noqa: ARG002
-        key: asyncssh.SSHKey,
-    ) -> bool:
-        """Asked only about keys that are not known."""
-        self.shown = key
-        return False
-
-
-def sentence(error: Exception) -> str:
-    """What went wrong on the way to a host, in words for people."""
-    if isinstance(error, asyncssh.PermissionDenied):
-        return "it lets us in with none of our keys; put the controller's public key into its authorized_keys"
-    if isinstance(error, socket.gaierror):
-        return "there is no host of that name"
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens at its SSH port"
-    if isinstance(error, asyncssh.SFTPError):
-        return f"files cannot be copied to it: {plain(error.reason, 300)}"
-    if isinstance(error, asyncssh.Error):
-        return plain(error.reason, 300) or type(error).__name__
-    if isinstance(error, OSError):
-        file = f"{error.filename}: " if error.filename else ""
-        return plain(f"{file}{error.strerror or error}", 300)
-    return plain(str(error), 300)
+        except (OSError, ValueError, asyncssh.Error) as error:
+            raise visit.explain(error) from None

@@ -115,7 +115,7 @@ def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corr
     added = corral("nodes", "add", "--hosts-file", "hosts", *options(far), "--yes")
     assert added.returncode == 1
     assert "gone at 127.0.0.1:1: not ready" in added.stdout
-    assert "→ Does 'ssh' reach it" in added.stdout
+    assert "does 'ssh -p 1 127.0.0.1' reach it?" in added.stdout
     cluster.await_nodes(*names)
     with cluster.client() as client:
         racks = {node.name: node.labels.get("rack") for node in client.nodes().nodes if node.name in names}

@@ -1,4 +1,4 @@
-"""An SSH server of asyncssh's own that runs real commands and has real files: what a host looks like."""
+"""An SSH server of asyncssh's own that runs real commands: what a host looks like."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ class Sshd:
         self.config.write_text(f"UserKnownHostsFile {place}/known_hosts_of_user\nIdentityAgent none\n")
         (place / "known_hosts_of_user").touch()
         self.port = 0
-        self.sftp = True
-        self.pushed = 0
         self.jumps = 0
         self.connections: list[asyncssh.SSHServerConnection] = []
         self._server: asyncssh.SSHAcceptor | None = None
+        self._running: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
         """Listen, on the same port as before if there was one."""
@@ -42,7 +41,6 @@ class Sshd:
             server_host_keys=[self.host_key],
             server_factory=lambda: _Doorman(self),
             process_factory=self._run,
-            sftp_factory=(lambda chan: _Files(chan, self)) if self.sftp else None,
             encoding=None,
             config=None,
         )
@@ -54,6 +52,11 @@ class Sshd:
             self._server.close()
         self.cut()
 
+    async def emptied(self) -> None:
+        """Until every command has ended, which each does whose connection is cut."""
+        if self._running:
+            await asyncio.wait(self._running)
+
     def cut(self) -> None:
         """Every connection breaks."""
         for connection in self.connections:
@@ -62,6 +65,10 @@ class Sshd:
 
     async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """As sshd does it: the command to the shell, the pipes closed when the connection is gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         child = await asyncio.create_subprocess_shell(
             process.command or "",
             stdin=asyncio.subprocess.PIPE,
@@ -102,19 +109,6 @@ class _Doorman(asyncssh.SSHServer):
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return key == self._sshd.user_key.convert_to_public()
-
-
-class _Files(asyncssh.SFTPServer):
-    def __init__(self, channel: asyncssh.SSHServerChannel, sshd: Sshd) -> None:
-        super().__init__(channel)
-        self._sshd = sshd
-
-    def realpath(self, path: bytes) -> bytes:
-        return str(self._sshd.home).encode() if path == b"." else path
-
-    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
-        self._sshd.pushed += 1
-        super().posix_rename(oldpath, newpath)
 
 
 async def _feed(process: asyncssh.SSHServerProcess[bytes], sink: asyncio.StreamWriter) -> None:

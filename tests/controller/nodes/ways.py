@@ -85,6 +85,7 @@ class Ssh(Way):
     async def end(self) -> None:
         await self.sshd.stop()
         await super().end()
+        await self.sshd.emptied()
 
 
 WAYS: dict[str, type[Way]] = {"local": Local, "ssh": Ssh}

@@ -1,0 +1,158 @@
+"""Real OpenSSH servers on the loopback interface, as untidy as a test wants them, with users of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import asyncssh
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
+PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+PATIENCE_S = 20.0
+SETTINGS = {
+    "PidFile": "none",
+    "UsePAM": "no",
+    "StrictModes": "no",
+    "PasswordAuthentication": "no",
+    "Subsystem": "sftp internal-sftp",
+}
+numbers = itertools.count(1)
+
+
+def lacking() -> str:
+    """What these tests need and this machine has not; empty if it has everything."""
+    if os.geteuid() != 0:
+        return "making users needs root"
+    for program in ("useradd", "userdel"):
+        if shutil.which(program) is None:
+            return f"there is no {program} here"
+    if SSHD is None:
+        return "there is no OpenSSH server here (Debian: apt-get install openssh-server)"
+    if PYTHON is None:
+        return "there is no python3 that any user may run"
+    return ""
+
+
+class OpenSsh:
+    """One server and one user on it."""
+
+    def __init__(self, place: Path, shell: str = "/bin/bash", home: str = "home", **settings: str) -> None:
+        self.user = f"co{os.getpid()}x{next(numbers)}"
+        self.place = place
+        self.home = place / home
+        subprocess.run(
+            ["useradd", "-m", "-k", "/dev/null", "-d", str(self.home), "-s", shell, "-p", "*", self.user],
+            check=True,
+            capture_output=True,
+        )
+        self.uid = pwd.getpwnam(self.user).pw_uid
+        self.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        self.host_key.write_private_key(place / "host_key")
+        (place / "host_key").chmod(0o600)
+        self.key = asyncssh.generate_private_key("ssh-ed25519")
+        self.identity = place / "id"
+        self.key.write_private_key(self.identity)
+        self.identity.chmod(0o600)
+        self.authorize("")
+        self.settings = {**SETTINGS, **settings}
+        self.port = 0
+        self._sshd: subprocess.Popen[bytes] | None = None
+        self.listen()
+
+    def authorize(self, options: str) -> None:
+        """What stands before the key in authorized_keys."""
+        line = f"{options} {self.key.export_public_key().decode()}".lstrip()
+        (self.place / "authorized_keys").write_text(line)
+
+    def rc(self, text: str, name: str = ".bashrc") -> None:
+        """A start-up file of its user's shell."""
+        path = self.home / name
+        path.write_text(text)
+        os.chown(path, self.uid, self.uid)
+
+    def listen(self) -> None:
+        """Start the server, on the same port as before if there was one."""
+        assert SSHD is not None
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        self.port = self.port or _free_port()
+        settings = {
+            "ListenAddress": f"127.0.0.1:{self.port}",
+            "HostKey": f"{self.place}/host_key",
+            "AuthorizedKeysFile": f"{self.place}/authorized_keys",
+            **self.settings,
+        }
+        config = self.place / "sshd_config"
+        config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+        with (self.place / "sshd.log").open("wb") as log:
+            self._sshd = subprocess.Popen(
+                [SSHD, "-D", "-e", "-f", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"PATH": "/usr/bin:/bin"},
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while b"listening" not in (said := (self.place / "sshd.log").read_bytes()):
+            assert self._sshd.poll() is None, said
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def hang_up(self) -> None:
+        """Nobody listens any more; connections that are there go on."""
+        if self._sshd is not None:
+            self._sshd.terminate()
+            self._sshd.wait(PATIENCE_S)
+            self._sshd = None
+
+    def processes(self) -> list[int]:
+        """Everything that runs as the host's user."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if folder.stat().st_uid == self.uid:
+                    found.append(int(folder.name))
+        return found
+
+    def end(self) -> None:
+        """Nothing is left of it."""
+        self.hang_up()
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := self.processes()) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        subprocess.run(["userdel", "--force", self.user], check=True, capture_output=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(shell: str = "/bin/bash", home: str = "home", **settings: str) -> Iterator[OpenSsh]:
+    """For one test; not in $TMPDIR, which may be nobody else's to enter."""
+    place = Path(tempfile.mkdtemp(prefix="corral-openssh-", dir="/tmp"))
+    place.chmod(0o755)
+    try:
+        made = OpenSsh(place, shell, home, **settings)
+        try:
+            yield made
+        finally:
+            made.end()
+    finally:
+        shutil.rmtree(place)

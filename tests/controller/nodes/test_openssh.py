@@ -1,0 +1,347 @@
+"""Hosts that are not neat, behind real OpenSSH servers: they join, or somebody is told what is in the way.
+
+Whatever comes of it, no process of theirs is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import replace
+
+import asyncssh
+import pytest
+
+from controller.nodes import boarding
+from controller.nodes.hosts import read_host
+from controller.nodes.knownhosts import KnownHosts, written
+from controller.nodes.link import LinkLost
+from controller.nodes.preflight import preflight
+from controller.nodes.ssh import SshLink
+from controller.nodes.sshconnector import SshConnector
+from tests.controller.nodes.openssh import PATIENCE_S, PYTHON, OpenSsh, lacking, serving
+from tests.controller.nodes.ways import Listener
+from wire.api.nodes import Preflight
+from wire.frames import Hello
+from wire.hosts import HostSpec
+
+LACKING = lacking()
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "everything is there")
+Host = Callable[..., OpenSsh]
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[Host]:
+    """Makes one host, and sees to it that nothing of it is left when the connections are closed."""
+    made: list[OpenSsh] = []
+
+    def make(**how: str) -> OpenSsh:
+        made.append(opened.enter_context(serving(**how)))
+        return made[-1]
+
+    with ExitStack() as opened:
+        yield make
+        for each in made:
+            async with asyncio.timeout(PATIENCE_S):
+                while left := each.processes():
+                    await asyncio.sleep(0.02)
+            assert not left
+
+
+def connector(host: OpenSsh, pinned: bool = True) -> SshConnector:
+    config = host.place / "ssh_config"
+    if not config.exists():
+        config.write_text(f"IdentityAgent none\nUserKnownHostsFile {host.place}/known_hosts\n")
+    keys = {"gpu01": written(host.host_key)} if pinned else {}
+    return SshConnector(KnownHosts(lambda: keys), config=config)
+
+
+def spec(host: OpenSsh, **more: str) -> HostSpec:
+    made = HostSpec(
+        f"{host.user}@127.0.0.1:{host.port}", identity=str(host.identity), gpus="simulated:2xH100"
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+async def look(host: OpenSsh, pinned: bool = True, **more: str) -> Preflight:
+    return await preflight("gpu01", read_host(spec(host, **more)), connector(host, pinned))
+
+
+async def join(host: OpenSsh, **more: str) -> Hello:
+    """A preflight that finds nothing in the way, and the hello of the agent."""
+    looked = await look(host, **more)
+    assert looked.ready, looked
+    link, listener = SshLink("gpu01", read_host(spec(host, **more)), connector(host)), Listener()
+    link.open(listener.deliver)
+    try:
+        first = (await listener.until(lambda: listener.heard))[0]
+        assert isinstance(first, Hello)
+        return first
+    finally:
+        await link.close()
+
+
+async def refused(host: OpenSsh, pinned: bool = True, **more: str) -> tuple[str, str, str]:
+    """What of a preflight failed, why, and what to do."""
+    looked = await look(host, pinned, **more)
+    assert not looked.ready
+    [failed] = [check for check in looked.checks if check.verdict == "failed"]
+    return failed.name, failed.found, failed.remedy
+
+
+# --- logins ---
+
+
+@pytest.mark.parametrize(
+    "start_up",
+    [
+        "echo welcome to gpu01; printf 'no end of line'; umask 777",
+        "export PATH= TMPDIR=/no/such LC_ALL=tlh PYTHONHOME=/no PYTHONPATH=/no; cd /; ulimit -n 64",
+    ],
+)
+async def test_what_a_login_does_by_itself_is_no_matter(host: Host, start_up: str) -> None:
+    made = host()
+    made.rc(f"{start_up}\n")
+    await join(made)
+
+
+@pytest.mark.parametrize(
+    ("start_up", "why"),
+    [
+        ("exit 3", "ended with exit code 3, and it said nothing"),
+        ("echo no room for you >&2; exit 1", "the last words were: no room for you"),
+        ("yes", "prints without end"),
+        ("cat", "says back what it is told"),
+        ("sleep 300", "nothing came of it in 1 s"),
+    ],
+)
+async def test_a_login_that_runs_no_command(
+    host: Host, start_up: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "sleep" in start_up:
+        monkeypatch.setattr(boarding, "BOARD_S", 1.0)
+    made = host()
+    made.rc(f"{start_up}\n")
+    name, found, remedy = await refused(made)
+    assert (name, "does not run our command" in found) == ("login", True)
+    assert why in found
+    assert f"'ssh -p {made.port} {made.user}@127.0.0.1 true'" in remedy
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/ksh", "/bin/zsh", "/bin/tcsh", "/usr/bin/fish"])
+async def test_shells(host: Host, shell: str) -> None:
+    if not os.access(shell, os.X_OK):
+        pytest.skip(f"there is no {shell} here")
+    await join(host(shell=shell))
+
+
+async def test_shells_that_are_none(host: Host) -> None:
+    name, found, _ = await refused(host(shell="/usr/sbin/nologin"))
+    assert (name, "not available" in found) == ("login", True)
+    name, _, remedy = await refused(host(shell="/no/such/shell"))
+    assert (name, "a shell that does not exist" in remedy) == ("login", True)
+
+
+async def test_a_forced_command(host: Host) -> None:
+    made = host()
+    made.authorize('command="echo backups only"')
+    assert "the last words were: backups only" in (await refused(made))[1]
+
+
+# --- servers ---
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"MaxSessions": "1", "MaxStartups": "1:100:1"},
+        {"Subsystem": "other /bin/false", "DisableForwarding": "yes", "PermitTTY": "no"},
+        {"ClientAliveInterval": "1", "ClientAliveCountMax": "1", "Banner": "/etc/passwd"},
+        {"Ciphers": "aes256-ctr", "MACs": "hmac-sha1", "KexAlgorithms": "ecdh-sha2-nistp256"},
+    ],
+)
+async def test_strict_servers(host: Host, settings: dict[str, str]) -> None:
+    await join(host(**settings))
+
+
+async def test_a_server_that_opens_no_session(host: Host) -> None:
+    name, found, remedy = await refused(host(MaxSessions="0"))
+    assert (name, "opens no session" in found, "MaxSessions" in remedy) == ("login", True, True)
+
+
+async def test_a_server_that_speaks_other_ciphers(host: Host) -> None:
+    made = host(Ciphers="aes128-cbc")
+    assert "aes128-cbc" in (await refused(made))[1]
+    (made.place / "ssh_config").write_text("Ciphers aes128-cbc\nIdentityAgent none\n")
+    await join(made)
+
+
+# --- homes ---
+
+
+async def test_a_home_of_any_name(host: Host) -> None:
+    made = host(home="my höme; $(touch pwned) 'dir'")
+    await join(made)
+    assert (made.home / ".corral" / "nodes" / "gpu01").is_dir()
+    assert not [*made.place.rglob("pwned")]
+
+
+async def test_a_home_that_is_not_ours_to_write_and_another_place_instead(host: Host) -> None:
+    made = host()
+    os.chown(made.home, 0, 0)
+    name, found, remedy = await refused(made)
+    assert (name, f"{made.home}/.corral: Permission denied" in found) == ("files", True)
+    assert "--spool" in remedy
+    made.home.rmdir()
+    assert (await refused(made))[0] == "files"
+    place = made.place / "local disk"
+    place.mkdir()
+    os.chown(place, made.uid, made.uid)
+    await join(made, spool=f"{place}/corral")
+    assert not made.home.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("ro", "Read-only file system"),
+        ("size=64k", "No space left on device"),
+        ("noexec,nosuid,nodev,mode=1777", ""),
+    ],
+)
+async def test_disks(host: Host, options: str, why: str) -> None:
+    made = host()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"{options},uid={made.uid}", "none", str(made.home)],
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        if why:
+            name, found, _ = await refused(made)
+            assert (name, why in found) == ("files", True)
+            folder = made.home / ".corral" / "agents"
+            assert not (folder.exists() and [*folder.iterdir()])
+        else:
+            await join(made)
+    finally:
+        subprocess.run(["umount", "--lazy", str(made.home)], check=True)
+
+
+async def test_what_a_broken_push_left_goes(host: Host) -> None:
+    made = host()
+    folder = made.home / ".corral" / "agents"
+    folder.mkdir(parents=True)
+    left = folder / ".0123"
+    left.write_text("half an agent")
+    os.utime(left, (time.time() - 7_200,) * 2)
+    for each in (made.home / ".corral", folder):
+        os.chown(each, made.uid, made.uid)
+    await join(made)
+    assert [path.suffix for path in folder.iterdir()] == [".pyz"]
+
+
+# --- Pythons ---
+
+
+def python_of(made: OpenSsh, script: str, name: str = "python3") -> None:
+    """Comes first in PATH there."""
+    folder = made.home / "bin"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    made.rc(f"PATH={folder}:$PATH\n")
+
+
+async def test_a_python_that_talks(host: Host) -> None:
+    made = host()
+    python_of(made, f'echo "module python loaded"; exec {PYTHON} "$@"')
+    await join(made)
+
+
+async def test_a_newer_python_beside_one_that_is_too_old(host: Host) -> None:
+    made = host()
+    old = 'case "$*" in -V) echo Python 3.6.8;; *) exit 1;; esac'
+    python_of(made, old)
+    name, found, remedy = await refused(made, python=f"{made.home}/bin/python3")
+    assert (name, "python3 is Python 3.6.8" in found, "--python" in remedy) == ("Python", True, True)
+    name, found, _ = await refused(made, python="/no/such/python")
+    assert (name, found) == ("Python", "/no/such/python is not found")
+    python_of(made, f'exec {PYTHON} "$@"', "python3.10")
+    await join(made)
+
+
+# --- keys ---
+
+
+async def test_keys_with_a_passphrase_are_named(host: Host) -> None:
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("there is no ssh-keygen here")
+    made = host()
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(made.identity)], check=True)
+    name, found, remedy = await refused(made)
+    assert (name, f"{made.identity} has a passphrase" in found) == ("login", True)
+    assert f"ssh-add {made.identity}" in remedy
+
+
+async def test_known_hosts(host: Host) -> None:
+    made = host()
+    known = made.place / "known_hosts"
+    known.touch()
+    name = f"[127.0.0.1]:{made.port}"
+    looked = await look(made, pinned=False)
+    assert [check.verdict for check in looked.checks] == ["ok", "unknown"]
+    known.write_text(f"{name} {written(asyncssh.generate_private_key('ssh-ed25519'))}\n")
+    check, found, _ = await refused(made, pinned=False)
+    assert (check, "stands in known_hosts" in found, f"ssh-keygen -R '{name}'" in found) == (
+        "host key",
+        True,
+        True,
+    )
+    known.write_text(f"@revoked * {written(made.host_key)}\n")
+    assert "is revoked" in (await refused(made, pinned=False))[1]
+    known.write_text(f"{name} {written(made.host_key)}\n")
+    if shutil.which("ssh-keygen") is not None:
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
+        assert "127.0.0.1" not in known.read_text()
+    assert (await look(made, pinned=False)).ready
+
+
+async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
+    made, authority = host(), asyncssh.generate_private_key("ssh-ed25519")
+    certificate = authority.generate_host_certificate(
+        made.host_key.convert_to_public(), "gpu01", principals=["127.0.0.1"]
+    )
+    certificate.write_certificate(made.place / "host_key-cert.pub")
+    made.hang_up()
+    made.settings["HostCertificate"] = f"{made.place}/host_key-cert.pub"
+    made.listen()
+    (made.place / "known_hosts").write_text(f"@cert-authority * {written(authority)}\n")
+    looked = await look(made, pinned=False)
+    assert (looked.ready, looked.host_key) == (True, written(made.host_key))
+    await join(made)
+
+
+# --- a server that comes and goes ---
+
+
+async def test_a_server_that_is_restarted_is_not_missed(host: Host) -> None:
+    made = host()
+    link, listener = SshLink("gpu01", read_host(spec(made)), connector(made), ping_s=0.1), Listener()
+    link.open(listener.deliver)
+    try:
+        await listener.nth(Hello)
+        made.hang_up()
+        assert (await refused(made))[1] == "nothing listens at its SSH port"
+        made.listen()
+        assert (await look(made)).ready
+        assert not any(isinstance(each, LinkLost) for each in listener.heard)
+    finally:
+        await link.close()
