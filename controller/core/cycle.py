@@ -177,6 +177,7 @@ class Cycle:
                 or job.stopping is not None
                 or job.ask.topology is not None
                 or len(job.staying) < len(job.running)
+                or job.finishing
             ):
                 continue
             ranking = self.placer.ranking(job.ask.part)

@@ -216,6 +216,12 @@ class Job:
         """Members that hold something and were not told to leave."""
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
+    @property
+    def finishing(self) -> bool:
+        """Has a member ended well, and not because it was told to? Then the others are about to."""
+        ended = [member for member in self.members.values() if member.ended_at is not None]
+        return any(not member.failed and not member.leaving for member in ended)
+
     def spare(self, node: str) -> bool:
         """May what it runs on this node be ended, and the rest go on?"""
         gang = self.spec.gang

@@ -302,6 +302,24 @@ def test_an_elastic_job_grows_while_nobody_waits() -> None:
     assert world.job(job).state is JobState.COMPLETED
 
 
+def test_an_elastic_job_does_not_grow_once_it_is_about_to_end() -> None:
+    world = world_of("a", "b")
+    job = running(world, gang(3, **ELASTIC))
+    world.exit(job, 0, node="b")
+    world.join("c")
+    assert world.tick() == []
+    world.exit(job, 0, node="a")
+    assert world.job(job).state is JobState.COMPLETED
+
+
+def test_an_elastic_job_that_does_without_failed_members_grows_in_their_place() -> None:
+    world = world_of("a", "b")
+    job = running(world, gang(2, **ELASTIC, on_failure=MemberFailure.CONTINUE))
+    world.exit(job, 1, node="b")
+    world.join("c")
+    assert [start.env["CORRAL_NODE"] for start in world.tick()] == ["c"]
+
+
 def test_others_who_wait_come_before_an_elastic_job_that_would_grow() -> None:
     world = world_of("a", "b")
     other = running(world, spec(8))
