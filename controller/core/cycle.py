@@ -485,8 +485,6 @@ class Cycle:
     def _otherwise(self, number: int, now: float) -> JobPlaced | PreemptionPlanned | None:
         """What else there is for a job whose turn it is and who finds no place: fewer nodes, or victims."""
         job = self.state.jobs[number]
-        if self.state.licences.short(job.ask.licences):
-            return None  # whatever room it had, it could not start
         fewer = self._in_part(job, now)
         return self._plan_room(job, now) if fewer is None else self.placed(number, fewer, now)
 
@@ -507,8 +505,8 @@ class Cycle:
         return self.placer.find_fewer(job.ask, barred, most)
 
     def _plan_room(self, job: Job, now: float) -> PreemptionPlanned | None:
-        if not self.placer.pipeline.strategies:
-            return None
+        if not self.placer.pipeline.strategies or self.state.licences.short(job.ask.licences):
+            return None  # without licences it could not start, whatever room it had
         return self.preemption.plan(job, now, self.promised_elsewhere(job, now))
 
     def promised_elsewhere(self, job: Job, now: float) -> Bools | None:

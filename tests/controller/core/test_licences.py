@@ -178,8 +178,9 @@ def test_a_cluster_without_licences_says_where_they_would_stand() -> None:
     assert "[licences] of scheduler.toml" in refused.hint
 
 
-def test_nobody_is_ended_for_who_could_not_start_all_the_same() -> None:
-    there = world(strategies=(Priority(),), guards=Guards(min_runtime_s=0.0))
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_nobody_is_ended_for_who_could_not_start_all_the_same(backfill: Backfill) -> None:
+    there = world(backfill, strategies=(Priority(),), guards=Guards(min_runtime_s=0.0))
     keeps = there.submit(wants(5, priority=90))
     low = there.submit(wants(gpus=16, nodes=2, priority=10))
     assert started(there) == [keeps, low]
