@@ -13,6 +13,7 @@ from controller.core.events import (
     Event,
     HostKeyPinned,
     JobEnded,
+    JobGrew,
     JobPlaced,
     JobRequeued,
     MembersExited,
@@ -231,7 +232,7 @@ def _score_note(state: State, user: str) -> NoteRow:
 
 def _used(state: State, event: Event) -> Iterator[Path]:
     """The accounts whose use an event changes."""
-    if isinstance(event, JobPlaced | JobRequeued | JobEnded):
+    if isinstance(event, JobPlaced | JobGrew | JobRequeued | JobEnded):
         tenant = state.tenant(state.jobs[event.job])
         for depth in range(len(tenant) + 1):
             yield tenant[:depth]

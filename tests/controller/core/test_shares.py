@@ -14,7 +14,7 @@ from controller.core import inputs
 from controller.core.explain import reason_of
 from controller.core.forecast import forecast, fork
 from controller.core.inputs import Accepted
-from controller.core.notes import notes_of, recall
+from controller.core.notes import USAGE, noted, notes_of, recall
 from controller.core.obstacles import ends_of
 from controller.core.plugin import Backfill, Guards
 from controller.core.shares import Shares, Sharing
@@ -22,6 +22,7 @@ from controller.core.state import State
 from controller.core.usage import Fading, Windowed
 from controller.plugins.preemption.priority import Priority
 from tests.worlds import PIPELINE, World, spec
+from wire.gangs import Gang
 from wire.text import duration
 from wire.words import Reason
 
@@ -160,6 +161,18 @@ def test_what_is_used_and_set_survives_in_rows() -> None:
     recall(restored, notes_of(world.state))
     assert restored.shares.accounts == world.state.shares.accounts
     assert restored.shares.live == {"vision": 5.0}
+
+
+def test_what_an_elastic_job_uses_on_nodes_that_it_got_later_is_noted() -> None:
+    world = sharing_world()
+    world.join("gpu01")
+    job = world.submit(spec(16, nodes=2, gang=Gang(1, elastic=True)))
+    world.tick()
+    world.start(job)
+    world.join("gpu02")
+    grown = world.tell(inputs.Tick()).events
+    noted_of = {note.name for note in noted(world.state, grown) if note.kind == USAGE}
+    assert noted_of == {"[]", '["default"]', '["default","ada"]'}
 
 
 @pytest.mark.parametrize(
