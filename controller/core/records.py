@@ -326,7 +326,6 @@ def restore(
     """
     recall(state, notes)
     there = []
-    recall(state, notes)
     for row in nodes:
         if row.state == REMOVED:
             continue
