@@ -54,8 +54,10 @@ def faults(
 ) -> int:
     """Let everything go wrong in virtual time, and see whether the promises hold.
 
-    Each seed is a small cluster with jobs of all kinds under a policy of its own. Links are cut, agents and
-    the controller die, hosts reboot or lose their disks, GPUs fall ill, people cancel, hold and drain.
+    Each seed is a small cluster with jobs of all kinds under rules of its own: gangs, arrays, dependencies,
+    deadlines, licences; preemption, rebalancing, quotas, profiles. Links are cut, agents and the controller
+    die, hosts reboot or lose their disks, GPUs fall ill, people cancel, hold, edit, operators drain, taint,
+    reserve and remove nodes.
     All the while it is checked against what really ran: nothing acknowledged is lost, nothing runs twice
     or after its success, no GPU is held twice, the record says what the processes returned, and the journal
     adds up to the rows. A seed that fails comes with the command that repeats it; the exit code is then 1.

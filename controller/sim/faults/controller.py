@@ -15,6 +15,7 @@ from controller.core.engine import Engine
 from controller.core.events import Event, body_of, event_of
 from controller.core.gangs import together
 from controller.core.inputs import ControllerStarted, Decision, Input, Reply, Tick
+from controller.core.keeper import Keeper
 from controller.core.nodes import Node
 from controller.core.notes import noted
 from controller.core.plugin import Pipeline
@@ -60,7 +61,11 @@ class Store:
         for job in jobs:
             self.jobs[job.id] = job if job.spec is not None else replace(job, spec=self.jobs[job.id].spec)
         self.nodes.update((node.name, node) for node in nodes)
-        self.notes.update(((note.kind, note.name), note) for note in noted(state, events))
+        for note in noted(state, events):
+            if note.body is None:
+                self.notes.pop((note.kind, note.name), None)
+            else:
+                self.notes[note.kind, note.name] = note
 
     def load(self, state: State, keep: int) -> tuple[str, ...]:
         """Fill an empty state, as the daemon does at its start; the nodes that were there."""
@@ -88,7 +93,12 @@ class Store:
             if state.jobs[job] != self.folded.jobs[job]:
                 raise PromiseBroken(NINE, f"job {job} is not what the journal says")
         for node in nodes:
-            if any(of(state.nodes.by_name[node]) != of(self.folded.nodes.by_name[node]) for of in NODE):
+            here, there = state.nodes.get(node), self.folded.nodes.get(node)
+            if here is None or there is None:
+                same = here is there
+            else:
+                same = all(of(here) == of(there) for of in NODE)
+            if not same:
                 raise PromiseBroken(NINE, f"node {node} is not what the journal says")
 
 
@@ -136,6 +146,10 @@ class Controller:
         self._inbox: list[tuple[Input, Answer | None]] = [(ControllerStarted(there), None)] if there else []
         self._cycle_wanted = True
 
+    def look(self) -> None:
+        """Have a cycle although nothing came: time has."""
+        self._cycle_wanted = self.alive
+
     def put(self, given: Input, answer: Answer | None = None) -> None:
         """Hand in an input: decided at the next landing, answered after its commit."""
         if self.alive:
@@ -182,6 +196,22 @@ class Controller:
     def _die(self) -> Death | None:
         death, self.doom, self.alive = self.doom, None, False
         return death
+
+    def compare(self) -> None:
+        """What it has in memory against what the journal and the state come to."""
+        state, kept = self.engine.state, self.engine.keeper
+        self.store.compare(state)
+        anew = Keeper(state, self._pipeline.waiting, lambda _event: None, lambda *_job: None)
+        same = anew.moments == kept.moments and anew.kept == kept.kept
+        same = (
+            same and anew.followers.edges == kept.followers.edges and anew.slots.keys() == kept.slots.keys()
+        )
+        if not same or any(
+            (slots.taken, slots.wanting) != (kept.slots[array].taken, kept.slots[array].wanting)
+            or slots.next() is not None
+            for array, slots in anew.slots.items()
+        ):
+            raise PromiseBroken(NINE, "what is due for whom is not what the state says")
 
     def recover(self) -> None:
         """A new process, which knows what the store has and nothing else."""

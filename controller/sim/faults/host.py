@@ -13,7 +13,9 @@ from wire.frames import (
     AgentFrame,
     AttemptStatus,
     CheckGpu,
+    Checkpoint,
     ControllerFrame,
+    Go,
     GpuChecked,
     GpuReset,
     Hello,
@@ -29,6 +31,9 @@ Key = tuple[int, int]
 LAUNCH_S = 2.0
 """From order to process, at most."""
 FAILED_LAUNCHES = 0.01
+LOOK_S = 10.0
+"""How often supervisors look whether their lease is over."""
+LEASE_OVER = "node_lost: the controller was not heard of for longer than the lease"
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class Record:
     order: Start | None = None
     stop: Stop | None = None
     launched: bool = False
+    released: bool = False
+    """Its gang is complete."""
     settled: bool = False
     run: Run | None = None
 
@@ -61,6 +68,7 @@ class Host:
         truth: Truth,
         course: Callable[[Start], Course],
         tell: Callable[[AgentFrame], None],
+        in_touch: Callable[[], bool],
     ) -> None:
         self.name = name
         self.up = True
@@ -70,6 +78,8 @@ class Host:
         """GPUs that have fallen off the bus."""
         self.sick: set[str] = set()
         self.boots = 1
+        self.heard = 0.0
+        """When the controller was heard of last: what leases count from."""
         self.spool: dict[Key, Record] = {}
         self._facts = facts
         self._clock = clock
@@ -77,6 +87,7 @@ class Host:
         self._truth = truth
         self._course = course
         self._tell = tell
+        self._in_touch = in_touch
 
     @property
     def facts(self) -> NodeFacts:
@@ -96,16 +107,18 @@ class Host:
 
     def obey(self, frame: ControllerFrame) -> None:
         """Carry out an order."""
+        self.heard = self._clock.now
         if isinstance(frame, Start):
             self._start(frame)
         elif isinstance(frame, Stop):
             self._stop(frame)
         elif isinstance(frame, Settle) and (record := self.spool.get((frame.job, frame.attempt))):
             record.settled = record.over
+        elif isinstance(frame, Go):
+            self._go((frame.job, frame.attempt))
         elif isinstance(frame, CheckGpu):
             boot = self.boots
             self._clock.after(frame.after_s, lambda: self._look(frame.uuid, boot))
-
         elif isinstance(frame, ResetGpu):
             boot = self.boots
             self._clock.after(frame.after_s, lambda: self._reset(frame.uuid, boot))
@@ -146,11 +159,18 @@ class Host:
             return
         record.stop = record.stop or stop
         if record.run is not None:
-            pause = self._dice.between(0.0, stop.grace_s)
+            pause = self._dice.between(0.0, stop.checkpoint_s + stop.grace_s)
             self._clock.after(pause, lambda: self._end_by(key, record.run, stop.why))
-        elif not record.launched:
+        elif not record.launched or record.status.ready:
             record.launched = True
-            self._launch(key)  # what takes it up finds the order to stop
+            self._launch(key)  # what takes it up, or waited for its gang, finds the order to stop
+
+    def _go(self, key: Key) -> None:
+        record = self.spool.get(key)
+        if record is not None and not record.released:
+            record.released = True
+            if record.status.ready:
+                self._launch(key)
 
     # --- processes ---
 
@@ -166,14 +186,23 @@ class Host:
         assert order is not None
         if record.stop is not None:
             self._over(key, replace(record.status, ended_at=self._clock.now, why=record.stop.why))
-        elif self._dice.chance(FAILED_LAUNCHES):
+        elif record.run is not None:
+            return
+        elif not record.status.ready and self._dice.chance(FAILED_LAUNCHES):
             self._over(key, replace(record.status, ended_at=self._clock.now, why="launch_failed: bad luck"))
+        elif order.barrier and not record.released:
+            record.status = replace(record.status, ready=True)
+            self._report(record.status)
+            self._mind_lease(key, record)
         else:
             status = replace(record.status, pid=order.job, started_at=self._clock.now)
             record.status = status
             record.run = self._truth.begins(order, self.name, self.facts, status)
             self._report(status)
             self._let_run(key, record.run)
+            self._let_save(key, record.run)
+            if not order.barrier:
+                self._mind_lease(key, record)
 
     def _let_run(self, key: Key, run: Run) -> None:
         course, limit = self._course(run.order), run.order.time_limit_s
@@ -183,6 +212,41 @@ class Host:
             self._clock.after(limit + grace, lambda: self._end_by(key, run, "time_limit"))
         else:
             self._clock.after(runtime, lambda: self._end(key, run, course.code))
+
+    def _let_save(self, key: Key, run: Run) -> None:
+        """Some save their state by themselves, now and then."""
+        if run.order.checkpoint_signal and self._dice.chance(0.5):
+            self._clock.after(self._dice.between(0.0, 3_600.0), lambda: self._save(key, run))
+
+    def _save(self, key: Key, run: Run) -> None:
+        record = self.spool.get(key)
+        if run.over or record is None:
+            return
+        found = Checkpoint(f"/saved/{run.order.job}", run.order.attempt, self._clock.now)
+        record.status = run.status = replace(record.status, checkpoint=found)
+        self._report(record.status)
+        self._let_save(key, run)
+
+    def _mind_lease(self, key: Key, record: Record) -> None:
+        """Supervisors do, with an agent or without."""
+        assert record.order is not None
+        lease_s = record.order.lease_s
+
+        def look() -> None:
+            if record.boot != self.boots or record.over or lease_s is None:
+                return
+            if self._in_touch():
+                self.heard = self._clock.now
+            if self._clock.now < self.heard + lease_s:
+                self._clock.after(LOOK_S, look)
+            elif record.run is not None:
+                grace = self._dice.between(0.0, record.run.order.grace_s)
+                self._clock.after(grace, lambda: self._end_by(key, record.run, LEASE_OVER))
+            elif record.status.ready:
+                self._over(key, replace(record.status, ended_at=self._clock.now, why=LEASE_OVER))
+
+        if lease_s is not None:
+            look()
 
     def _end_by(self, key: Key, run: Run | None, why: str) -> None:
         """It is made to end; some react to that with an exit of their own."""
@@ -196,10 +260,13 @@ class Host:
     ) -> None:
         if run is None or run.over:
             return
-        record = self.spool.get(key)
+        record, now = self.spool.get(key), self._clock.now
+        saved = run.status.checkpoint
         if record is not None and record.stop is not None:
             why = why or record.stop.why  # whoever ends after the order to end counts as ended by it
-        status = replace(run.status, ended_at=self._clock.now, code=code, signal=signal, why=why)
+            if record.stop.checkpoint_s and self._dice.chance(0.8):
+                saved = Checkpoint(f"/saved/{key[0]}", key[1], now)
+        status = replace(run.status, ended_at=now, code=code, signal=signal, why=why, checkpoint=saved)
         self._truth.ends(run, status)
         if record is not None:
             self._over(key, status)

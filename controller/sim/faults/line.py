@@ -48,6 +48,11 @@ class Line:
         self._waiting: list[tuple[Way, Frame]] = []
         self._armed: list[Callable[[], None]] = []
 
+    @property
+    def well(self) -> bool:
+        """Do both hear each other?"""
+        return self.open and self._greeted and not self.cut
+
     def connect(self, hello: Hello) -> None:
         """A new connection; the hello is its first frame."""
         self._end()

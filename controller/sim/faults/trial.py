@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from controller.core import inputs
 from controller.core.effects import Effect
 from controller.core.engine import Engine
-from controller.core.events import Event
+from controller.core.events import AttemptExited, Event
 from controller.core.inputs import Accepted, Input, Reply
+from controller.core.jobs import NEVER
+from controller.core.losses import overdue
 from controller.core.plugin import Pipeline
 from controller.core.rebalancing import AUTO
 from controller.core.state import State
 from controller.registry import build_pipeline
 from controller.sim.agents import Course
 from controller.sim.clock import Clock
-from controller.sim.faults.controller import Answer, Controller
+from controller.sim.faults.controller import Answer, Controller, Death
 from controller.sim.faults.host import Host
 from controller.sim.faults.line import Frame, Line, Way
 from controller.sim.faults.plan import Plan, one_of
@@ -24,7 +27,9 @@ from controller.sim.faults.trouble import Trouble
 from controller.sim.faults.truth import PromiseBroken, Truth
 from controller.sim.generate.dice import Dice
 from controller.sim.workload import Work
-from wire.frames import GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report, Start
+from wire.conditions import Dependency
+from wire.frames import AttemptStatus, GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report, Start
+from wire.words import JobState
 
 EngineMaker = Callable[[Pipeline, State], Engine]
 
@@ -37,6 +42,8 @@ SAMPLED = 0.1
 """How often the whole state is compared with the journal; what a commit touches always is."""
 LATEST = 25
 """How many notes lead up to a failure."""
+SILENCE_STEP_S = 5.0
+"""How often the controller looks whether a node has been silent for too long."""
 STEPS = 10_000
 """More than this for each job and each hour is a quarrel without end."""
 
@@ -63,8 +70,19 @@ class Trial:
         self._landing = False
         self._fresh = False
         """The controller was started, and what it read has not been compared yet."""
+        self._woken_at = NEVER
+        """When it looks next although nothing happens."""
+        self._silent: dict[str, float] = {}
+        """Since when it has not heard of nodes."""
+        self._told: list[tuple[str, AttemptStatus]] = []
+        """Ends that it was told of since its last commit."""
+        self._given_up: list[tuple[int, int, str]] = []
+        """Attempts of which it has said meanwhile that nobody will hear of them, each on a node."""
         pipeline = build_pipeline(plan.policy(seed))
+        self._losses = pipeline.losses
         self._rebalance = pipeline.rebalance
+        self.truth.licences = pipeline.rules.licences
+        self.truth.licences_of = lambda job: self.controller.store.folded.jobs[job].spec.licences
         self.controller = controller(pipeline, engine, one_of(self._dice, KEPT), self._order, self.note)
         self.hosts: dict[str, Host] = {}
         self.lines: dict[str, Line] = {}
@@ -88,6 +106,7 @@ class Trial:
             self.truth,
             self._course,
             lambda frame: line.send(Way.UP, frame),
+            lambda: line.well and self.controller.alive,
         )
 
     def _course(self, order: Start) -> Course:
@@ -97,6 +116,8 @@ class Trial:
     def note(self, what: Event | str) -> None:
         """Something worth reading after a failure."""
         self.latest.append((self.clock.now, what))
+        if isinstance(what, AttemptExited) and what.why.startswith("node_lost"):
+            self._given_up.append((what.job, what.attempt, what.node))
 
     # --- between hosts and controller ---
 
@@ -111,8 +132,11 @@ class Trial:
             if self.hosts[node].up:
                 self.hosts[node].obey(frame)  # type: ignore[arg-type]
         elif isinstance(frame, Hello):
+            self._silent.pop(node, None)
+            self._heard(node, frame.attempts)
             self.tell(inputs.AgentSaidHello(node, frame))
         elif isinstance(frame, Report):
+            self._heard(node, [frame.status])
             self.tell(inputs.AgentReported(node, frame.status))
         elif isinstance(frame, GpuTrouble):
             self.tell(inputs.GpuTroubled(node, frame.uuid, frame.kind, frame.why, frame.xid))
@@ -121,7 +145,12 @@ class Trial:
         elif isinstance(frame, GpuReset):
             self.tell(inputs.GpuWasReset(node, frame.uuid, frame.ok, frame.why))
 
+    def _heard(self, node: str, told: Iterable[AttemptStatus]) -> None:
+        if self.controller.alive:
+            self._told += [(node, status) for status in told if status.ended_at is not None]
+
     def _lost(self, node: str, why: str) -> None:
+        self._begin_silence(node)
         self.tell(inputs.LinkWentDown(node, why))
         self.clock.after(self._dice.between(0.1, 30.0), lambda: self.reach(node))
 
@@ -142,18 +171,61 @@ class Trial:
             self._landing = True
             self.clock.after(self._commit_s * self._dice.roll(), self._land)
 
+    def _begin_silence(self, node: str) -> None:
+        since = self._silent.setdefault(node, self.clock.now)
+
+        def count() -> None:
+            state, silent_s = self.controller.engine.state, self.clock.now - since
+            if self._silent.get(node) != since:
+                return
+            there = state.nodes.get(node)
+            if self.controller.alive and there is not None and overdue(state, there, self._losses, silent_s):
+                self.tell(inputs.NodeSilent(node, silent_s))
+            self.clock.after(SILENCE_STEP_S, count)
+
+        self.clock.after(SILENCE_STEP_S, count)
+
+    def _wake(self) -> None:
+        """As the daemon does: be there when something is due."""
+        at = self.controller.engine.next_at if self.controller.alive else NEVER
+        if at < self._woken_at:
+            self._woken_at = at
+
+            def look() -> None:
+                if self._woken_at == at:
+                    self._woken_at = NEVER
+                    self.controller.look()
+                    self._land_soon()
+
+            self.clock.at(at, look)
+
+    def _explain(self) -> None:
+        """Whoever waits can be told why; that changes nothing."""
+        engine = self.controller.engine
+        for job in [*engine.state.live()]:
+            if job.state is JobState.QUEUED:
+                engine.explain(job, self.clock.now)
+
     def _land(self) -> None:
         self._landing = False
         death = self.controller.land(self.clock.now)
+        told, self._told = self._told, []
+        if death is not Death.BEFORE_COMMIT:
+            self.truth.hear(told)
+            self.truth.give_up(self._given_up)
+            self._given_up.clear()
         if death is not None:
             self.note(f"the controller died {death.value}")
             self.deaths.append(self.clock.now)
             for line in self.lines.values():
                 line.drop()
             self.clock.after(self._dice.between(0.1, 600.0), self.revive)
-        elif self.controller.alive and (self._fresh or self._dice.chance(SAMPLED)):
+            return
+        self._wake()
+        if self.controller.alive and (self._fresh or self._dice.chance(SAMPLED)):
             self._fresh = False
-            self.controller.store.compare(self.controller.engine.state)
+            self.controller.compare()
+            self._explain()
 
     def revive(self) -> None:
         """A new controller, unless there is one; it connects to one host after the other."""
@@ -162,6 +234,10 @@ class Trial:
         self.note("the controller starts")
         self.controller.recover()
         self._fresh = True
+        self._woken_at = NEVER
+        self._silent.clear()
+        for node in self.hosts:
+            self._begin_silence(node)
         for node in self.hosts:
             self.clock.after(self._dice.between(0.1, 10.0), lambda node=node: self.reach(node))  # type: ignore[misc]
         self._land_soon()
@@ -185,8 +261,13 @@ class Trial:
         ask()
 
     def _submit(self, work: Work) -> None:
-        key = work.spec.name
-        self.insist(inputs.Submit(work.spec, work.user, key), lambda reply: self._submitted(work, reply))
+        key, spec = work.spec.name, replace(work.spec, after=self._named(work.spec.after))
+        self.insist(inputs.Submit(spec, work.user, key), lambda reply: self._submitted(work, reply))
+
+    def _named(self, after: Iterable[Dependency]) -> tuple[Dependency, ...]:
+        """Jobs to wait for by the numbers that they got; who has none yet is not waited for."""
+        found = [(each, self.acknowledged.get(each.job)) for each in after]
+        return tuple(replace(each, job=str(jobs[0])) for each, jobs in found if jobs)
 
     def _submitted(self, work: Work, reply: Reply) -> None:
         if isinstance(reply, Accepted):

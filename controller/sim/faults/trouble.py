@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller.core import inputs
+from controller.sim.faults import people
 from controller.sim.faults.controller import Death
 from controller.sim.faults.line import SILENCE_S, Way
-from controller.sim.faults.plan import one_of
+from controller.sim.faults.plan import GPUS, one_of
+from controller.sim.faults.wishes import TAINT
 from controller.sim.generate.dice import Dice
 from wire.frames import GpuTrouble
 from wire.words import TroubleKind
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 FURIES = (0.3, 1.0, 2.0, 4.0)
 """How much of everything comes; one of these for each seed."""
 AFTERSHOCKS = 0.4
+GONE_S = 1_000.0
+"""Whoever was told to end on a healthy node is gone after so long."""
 WAYS = ((Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN))
 TROUBLES = (
     (TroubleKind.SILENT, None),
@@ -82,7 +86,7 @@ class Trouble:
         self._cut(self.dice.between(SILENCE_S, 1_200.0))
 
     def _cut(self, seconds: float) -> None:
-        node = self._node()
+        node = self.node()
         line = self.trial.lines[node]
         ways = one_of(self.dice, WAYS)
 
@@ -108,7 +112,7 @@ class Trouble:
 
     def restart_agent(self) -> None:
         """The agent is gone for some seconds; what runs goes on."""
-        node = self._node()
+        node = self.node()
 
         def die() -> None:
             host = self.trial.hosts[node]
@@ -128,13 +132,15 @@ class Trouble:
         self._reboot(wiped=True)
 
     def _reboot(self, *, wiped: bool) -> None:
-        node = self._node()
+        node = self.node()
 
         def die() -> None:
             host, line = self.trial.hosts[node], self.trial.lines[node]
             if not host.up:
                 return
             host.reboot(wiped=wiped)
+            if self.dice.chance(0.2):  # somebody has seen that it is off
+                self.clock.after(self.dice.between(1.0, SILENCE_S), lambda: self._declare_lost(node))
             host.missing = int(self.dice.roll() * 2) if self.dice.chance(0.3) else 0
             # A host that loses its power says no goodbye.
             line.close("the agent has been silent", after_s=self.dice.between(0.0, SILENCE_S))
@@ -142,13 +148,17 @@ class Trouble:
 
         self._at_worst(node, die)
 
+    def _declare_lost(self, node: str) -> None:
+        if not self.trial.hosts[node].up:
+            self.trial.tell(inputs.DeclareLost(node, "root"))
+
     def _wake(self, node: str) -> None:
         self.trial.hosts[node].wake()
         self.trial.reach(node)
 
     def sicken_gpu(self) -> None:
         """A GPU falls ill for a while; what runs on it goes on."""
-        node = self._node()
+        node = self.node()
         host = self.trial.hosts[node]
         uuid = one_of(self.dice, [gpu.uuid for gpu in host.facts.gpus])
         host.sick.add(uuid)
@@ -159,7 +169,7 @@ class Trouble:
 
     def slow_down(self) -> None:
         """For a while, what starts there takes longer."""
-        host = self.trial.hosts[self._node()]
+        host = self.trial.hosts[self.node()]
         host.slowness = self.dice.between(1.0, 8.0)
 
         def recover() -> None:
@@ -175,33 +185,11 @@ class Trouble:
 
     # --- people ---
 
-    def cancel(self) -> None:
-        """Somebody cancels a job, whatever it is doing."""
-        self._ask(inputs.Cancel)
-
-    def hold(self) -> None:
-        """Somebody holds a job, and may release it later."""
-        job = self._ask(inputs.Hold)
-        if job and self.dice.chance(0.7):
-            self.clock.after(
-                self.dice.between(0.0, 3_600.0), lambda: self.trial.tell(inputs.Release(job, "ada"))
-            )
-
-    def _ask(self, what: type[inputs.Cancel | inputs.Hold]) -> int:
-        jobs = [job.id for job in self.trial.controller.engine.state.jobs.values() if not job.state.terminal]
-        if not jobs or not self.trial.controller.alive:
-            return 0
-        job = one_of(self.dice, jobs)
-        self.trial.tell(what(job, "ada"))
-        return job
-
-    def drain(self) -> None:
-        """An operator closes a node, and opens it again."""
-        node = self._node()
-        self.trial.tell(inputs.Drain(node, "root", "a look inside"))
-        self.clock.after(
-            self.dice.between(0.0, 3_600.0), lambda: self.trial.tell(inputs.Resume(node, "root"))
-        )
+    def add(self, node: str) -> None:
+        """A node is known, and connected to, if it was removed."""
+        if node not in self.trial.controller.engine.state.nodes.by_name:
+            self.trial.tell(inputs.AddNode(node, by="root"))
+            self.clock.after(self.dice.between(0.0, 10.0), lambda: self.trial.reach(node))
 
     # --- the end ---
 
@@ -214,16 +202,29 @@ class Trouble:
             host.missing, host.slowness = 0, 1.0
             host.sick.clear()
             host.wake()
+            trial.tell(inputs.AddNode(node, by="root"))
             line = trial.lines[node]
             line.disarm()
             line.heal()
             line.close("for a last new one")
             trial.reach(node)
             trial.tell(inputs.Resume(node, "root"))
-        for job in [*trial.controller.engine.state.jobs]:
-            trial.tell(inputs.Release(job, "root"))
+            none = {f"{TAINT}:{effect}": None for effect in ("NoExecute", "NoSchedule")}
+            trial.tell(inputs.MarkNode(node, "root", {}, none))
+            for gpu in range(GPUS):
+                trial.tell(inputs.ResumeGpu(node, gpu, "root"))
+        for key in people.TENANTS:
+            trial.tell(inputs.UnsetQuota(*key, "root"))
+        trial.tell(inputs.CancelReservation(people.RESERVATION, "root"))
+        self._release_all()
+        self.clock.after(GONE_S, self._release_all)  # who was preempted to be held is held by then
 
-    def _node(self) -> str:
+    def _release_all(self) -> None:
+        for job in [*self.trial.controller.engine.state.jobs]:
+            self.trial.tell(inputs.Release(job, "root"))
+
+    def node(self) -> str:
+        """Any of them, and often the one that was struck last."""
         if not self._struck or self.dice.chance(0.6):
             self._struck = one_of(self.dice, [*self.trial.hosts])
         return self._struck
@@ -238,7 +239,15 @@ KINDS: Mapping[str, Kind] = {
     "GPU fell ill": Kind(1.0, Trouble.sicken_gpu),
     "host slow": Kind(0.5, Trouble.slow_down),
     "controller killed": Kind(1.2, Trouble.kill_controller),
-    "job cancelled": Kind(2.0, Trouble.cancel),
-    "job held": Kind(1.5, Trouble.hold),
-    "node drained": Kind(0.7, Trouble.drain),
+    "job cancelled": Kind(2.0, people.cancel),
+    "job held": Kind(1.5, people.hold),
+    "job edited": Kind(1.5, people.edit),
+    "job preempted": Kind(0.7, people.preempt),
+    "node drained": Kind(0.7, people.drain),
+    "node tainted": Kind(0.4, people.taint),
+    "GPU cordoned": Kind(0.5, people.cordon),
+    "node removed": Kind(0.4, people.remove),
+    "quota set": Kind(0.4, people.limit),
+    "node reserved": Kind(0.4, people.reserve),
+    "GPUs idle": Kind(0.7, people.idle),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.jobs import Job, Member
 from wire.frames import AttemptStatus, NodeFacts, Start
+from wire.gangs import MemberFailure
 from wire.words import WHOLE_GPU, JobState
 
 LOST = ("node_lost", "supervisor_lost")
@@ -36,10 +37,18 @@ class Run:
     forgotten: bool = False
     """Nobody will ever learn how it ended."""
 
+    heard: bool = False
+    """The controller was told how it ended, and kept it."""
+
     @property
     def good(self) -> bool:
         """It returned 0, and by itself."""
         return self.over and not self.lost and self.status.code == 0 and not self.status.why
+
+    @property
+    def known(self) -> bool:
+        """So it did, and not so that nobody could learn of it."""
+        return self.good and not self.forgotten
 
 
 @dataclass
@@ -48,6 +57,10 @@ class Truth:
 
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
     alive: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """How many there are of each."""
+    licences_of: Callable[[int], Mapping[str, int]] = lambda _job: {}
+    """What a job has of them."""
 
     def begins(self, order: Start, host: str, facts: NodeFacts, status: AttemptStatus) -> Run:
         """A process begins: may it?"""
@@ -57,7 +70,22 @@ class Truth:
         self.runs[order.job].append(run)
         self.alive[host].append(run)
         self._within_capacity(host, facts)
+        self._within_licences()
         return run
+
+    def hear(self, told: Iterable[tuple[str, AttemptStatus]]) -> None:
+        """The controller has kept these ends."""
+        for host, status in told:
+            for run in self.runs.get(status.job, ()):
+                if (run.order.attempt, run.host) == (status.attempt, host):
+                    run.heard = True
+
+    def give_up(self, gone: Iterable[tuple[int, int, str]]) -> None:
+        """The controller takes these for lost: what it had not heard by then nobody will know."""
+        for job, attempt, host in gone:
+            for run in self.runs.get(job, ()):
+                if (run.order.attempt, run.host) == (attempt, host) and not run.heard:
+                    run.forgotten = True
 
     def ends(self, run: Run, status: AttemptStatus, *, lost: bool = False) -> None:
         """A process is gone."""
@@ -67,7 +95,9 @@ class Truth:
     def _once_at_a_time(self, run: Run) -> None:
         order = run.order
         for other in self.runs[order.job]:
-            together = other.order.attempt == order.attempt and {run.host, other.host} <= _nodes(order)
+            # What an elastic job runs on a node that it has left meanwhile is no member of those that came.
+            members = {run.host, other.host} if _elastic(order) else _nodes(order)
+            together = other.order.attempt == order.attempt and {run.host, other.host} <= members
             if not other.over and not (together and other.host != run.host):
                 raise PromiseBroken(
                     "2 no job runs twice at once",
@@ -80,12 +110,18 @@ class Truth:
 
     def _never_after_success(self, run: Run) -> None:
         good: dict[int, set[str]] = defaultdict(set)
-        for other in self.runs[run.order.job]:
+        order = run.order
+        for other in self.runs[order.job]:
             attempt = other.order.attempt
-            if other.good:
+            if other.known:
                 good[attempt].add(other.host)
-            here = attempt == run.order.attempt and run.host in good[attempt]
-            if here or good[attempt] >= _nodes(other.order):
+            if attempt == order.attempt and other.host == run.host and not other.good:
+                raise PromiseBroken(
+                    "2 an attempt begins once on a host", f"{_name(order)} begins on {run.host} once more"
+                )
+            again = attempt == order.attempt and other.host == run.host
+            # Who has come to an elastic job since then may have failed, or be about to begin.
+            if again or (not _elastic(order) and good[attempt] >= _nodes(other.order)):
                 raise PromiseBroken(
                     "3 a success is never run again",
                     f"{_name(run.order)} begins on {run.host}, but attempt {attempt} has succeeded",
@@ -101,12 +137,25 @@ class Truth:
         for uuid, milli in held.items():
             if milli > WHOLE_GPU:
                 raise PromiseBroken("5 a GPU is never held twice", f"{uuid} has {milli}/{WHOLE_GPU}: {crowd}")
-        if sum(order.cpu_milli for order in orders) > facts.cpu_milli:
-            raise PromiseBroken("5 sums within capacity", f"the CPUs of {host} do not suffice for {crowd}")
-        if sum(order.memory_mib for order in orders) > facts.memory_mib:
-            raise PromiseBroken(
-                "5 sums within capacity", f"the memory of {host} does not suffice for {crowd}"
-            )
+        for what, there in (
+            ("cpu_milli", facts.cpu_milli),
+            ("memory_mib", facts.memory_mib),
+            ("scratch_mib", facts.storage_mib),
+        ):
+            if sum(getattr(order, what) for order in orders) > there:
+                how = f"{host} has {what} {there}, which is not enough for {crowd}"
+                raise PromiseBroken("5 sums within capacity", how)
+
+    def _within_licences(self) -> None:
+        used: Counter[str] = Counter()
+        for job in {run.order.job for runs in self.alive.values() for run in runs}:
+            used.update(self.licences_of(job))
+        for name, count in used.items():
+            if count > self.licences.get(name, 0):
+                raise PromiseBroken(
+                    "5 sums within capacity",
+                    f"{count} licences {name} are in use, of {self.licences.get(name, 0)}",
+                )
 
     # --- once all is over ---
 
@@ -122,7 +171,8 @@ class Truth:
                 raise PromiseBroken(
                     "7 the outcome is what the process returned", f"job {job.id} on {node}: {how}"
                 )
-        good = bool(job.members) and not any(member.failed for member in job.members.values())
+        well = sum(not member.failed for member in job.members.values())
+        good = 0 < well >= _needed(job)
         if good != (job.state is JobState.COMPLETED):
             raise PromiseBroken(
                 "7 the outcome is what the process returned",
@@ -155,8 +205,19 @@ class Truth:
             yield from runs
 
 
+def _needed(job: Job) -> int:
+    """How many members have to end well: all, if the others do not go on without them."""
+    gang = job.spec.gang
+    least = gang.min_nodes if gang.on_failure is MemberFailure.CONTINUE else None
+    return least or len(job.members)
+
+
 def _name(order: Start) -> str:
     return f"attempt {order.attempt} of job {order.job}"
+
+
+def _elastic(order: Start) -> bool:
+    return "CORRAL_MIN_NODES" in order.env
 
 
 def _nodes(order: Start) -> set[str]:

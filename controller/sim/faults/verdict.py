@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -14,15 +14,18 @@ from controller.core.events import (
     AttemptExited,
     Event,
     JobPlaced,
+    JobShrunk,
     MembersExited,
     NodeJoined,
     NodeWentAway,
     StopRequested,
 )
+from controller.core.jobs import Job
 from controller.sim.faults.controller import Controller
 from controller.sim.faults.plan import Plan
 from controller.sim.faults.trial import EngineMaker, Trial
 from controller.sim.faults.truth import PromiseBroken
+from wire.gangs import MemberFailure
 
 TOLD = (
     "job",
@@ -98,7 +101,7 @@ def try_seed(
 def judge(trial: Trial) -> None:
     """Hold everything that happened against the promises, once nothing is left to happen."""
     store = trial.controller.store
-    store.compare(trial.controller.engine.state)
+    trial.controller.compare()
     for key, jobs in trial.acknowledged.items():
         kept = tuple(row.id for row in store.jobs.values() if row.key == key)
         if kept != jobs:
@@ -118,11 +121,12 @@ def judge(trial: Trial) -> None:
 def _obeyed(trial: Trial) -> None:
     """Who is to end has ended, once its node was connected for long enough."""
     connected = _connections(trial)
-    for job, attempt, since in _ends_wanted(trial.controller.store.journal):
+    jobs = trial.controller.store.folded.jobs
+    for job, attempt, since, nodes in _ends_wanted(trial.controller.store.journal, jobs):
         for run in trial.truth.runs[job]:
-            if run.order.attempt != attempt:
+            if run.order.attempt != attempt or run.host not in (nodes or [run.host]):
                 continue
-            needed = run.order.grace_s + PATIENCE_S
+            needed = run.order.grace_s + jobs[job].spec.checkpoint_s + PATIENCE_S
             for begin, end in connected[run.host]:
                 begin = max(begin, since, run.status.started_at or 0.0)
                 if min(end, run.status.ended_at or end) - begin > needed:
@@ -130,17 +134,31 @@ def _obeyed(trial: Trial) -> None:
                     raise PromiseBroken("who is to end ends", how)
 
 
-def _ends_wanted(journal: Iterable[Event]) -> Iterator[tuple[int, int, float]]:
-    """(job, attempt, since when) of attempts that are to end: stopped, or a member of theirs failed."""
+def _ends_wanted(
+    journal: Iterable[Event], jobs: Mapping[int, Job]
+) -> Iterator[tuple[int, int, float, tuple[str, ...]]]:
+    """(job, attempt, since when, where) of attempts that are to end: stopped, or a member of theirs failed.
+
+    Without nodes: wherever they run. Gangs that go on without a member are not asked why.
+    """
     attempts: dict[int, int] = {}
+    left: set[tuple[int, str]] = set()
     for event in journal:
         if isinstance(event, JobPlaced):
             attempts[event.job] = event.attempt
+            left -= {each for each in left if each[0] == event.job}
+        elif isinstance(event, JobShrunk):
+            left |= {(event.job, node) for node in event.nodes}
+            yield event.job, attempts[event.job], event.at, event.nodes
         elif isinstance(event, StopRequested) or (
             isinstance(event, AttemptExited | MembersExited)
-            and any(how.code != 0 or how.why for how in event.exits.values())
+            and jobs[event.job].spec.gang.on_failure is not MemberFailure.CONTINUE
+            and any(
+                (how.code != 0 or how.why) and (event.job, node) not in left
+                for node, how in event.exits.items()
+            )
         ):
-            yield event.job, attempts[event.job], event.at
+            yield event.job, attempts[event.job], event.at, ()
 
 
 def _connections(trial: Trial) -> dict[str, list[tuple[float, float]]]:

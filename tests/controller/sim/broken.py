@@ -11,10 +11,12 @@ from controller.core.effects import SendToNode
 from controller.core.ender import Ender
 from controller.core.engine import Engine
 from controller.core.inputs import Decision, Input
-from controller.core.jobs import Job
+from controller.core.jobs import NEVER, Job
 from controller.core.launch import addresses, starts_of
 from controller.core.listener import Listener
 from controller.core.outcome import outcome_of
+from controller.core.plugin import Pipeline
+from controller.core.state import State
 from controller.sim.faults.controller import Batch, Controller
 from wire.frames import AttemptStatus, Settle, Start, Stop
 from wire.words import JobState, Reason
@@ -25,7 +27,8 @@ class RunsTwice(Engine):
 
     def handle(self, given: Input, now: float) -> Decision:
         if isinstance(given, inputs.LinkWentDown):
-            for job in [self.state.jobs[job] for job in self.state.nodes.by_name[given.node].held]:
+            node = self.state.nodes.get(given.node)
+            for job in [self.state.jobs[job] for job in (node.held if node is not None else ())]:
                 if not job.stopping:
                     self._requeue(job, now)
         return super().handle(given, now)
@@ -161,6 +164,40 @@ class LetsGangsRun(Engine):
     """A member fails, and the others run on."""
 
     ender = _LetsGangsRun
+
+
+class _NeverLeaves(Ender):
+    def send_leave(self, job: Job, node: str) -> None:
+        pass
+
+
+class NeverLeaves(Engine):
+    """What an elastic job is to give up runs on."""
+
+    ender = _NeverLeaves
+
+
+class IgnoresLeases(Engine):
+    """Who is silent is lost, however long supervisors may still wait."""
+
+    def handle(self, given: Input, now: float) -> Decision:
+        return super().handle(
+            replace(given, for_s=1e6) if isinstance(given, inputs.NodeSilent) else given, now
+        )
+
+
+class LendsTooMuch(Engine):
+    """Licences are counted, and given out all the same."""
+
+    def __init__(self, pipeline: Pipeline, state: State) -> None:
+        super().__init__(pipeline, state)
+        self.state.licences.total = dict.fromkeys(self.state.licences.total, 1_000)
+
+
+class OversleepsItsMoments(Engine):
+    """Nothing is due as long as nothing happens."""
+
+    next_at = NEVER
 
 
 class StartsHeldJobs(Engine):

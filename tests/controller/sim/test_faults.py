@@ -39,7 +39,7 @@ def test_the_engine_keeps_its_promises() -> None:
     ("engine", "promises"),
     [
         (broken.RunsTwice, "235"),
-        (broken.RunsAgain, "3"),
+        (broken.RunsAgain, "23"),
         (broken.RepeatsSuccess, "3"),
         (broken.NeverSendsAgain, "1"),
         (broken.FreesTooEarly, "257"),
@@ -49,6 +49,10 @@ def test_the_engine_keeps_its_promises() -> None:
         (broken.NeverSettles, "6"),
         (broken.ForgetsStops, "1w"),
         (broken.LetsGangsRun, "w"),
+        (broken.NeverLeaves, "1w"),
+        (broken.IgnoresLeases, "2"),
+        (broken.LendsTooMuch, "5"),
+        (broken.OversleepsItsMoments, "1"),
         (broken.StartsHeldJobs, "c"),
         (broken.SaysLessThanItDoes, "9"),
     ],
@@ -97,7 +101,7 @@ def test_a_failing_seed_says_how_to_see_it_again(
     assert "seeds         1, 1 of them failed" in out
     assert "seed 7 broke a promise: " in out
     assert f"To see it again: {command}\n" in out
-    assert "NodeWentAway node=" in out
+    assert "AttemptStarted job=" in out
     assert main([*command.split()[1:], "-o", "json"]) == 1
     (failure,) = json.loads(capsys.readouterr().out)["failures"]
     assert failure["command"] == command
