@@ -135,7 +135,8 @@ class Cycle:
                 self.common.promise(None if self.mode is Backfill.GREEDY else self.head, now)
             self._seen = self._sight()
             if self.head is not None:
-                yield from self._behind([Walk(self, lane, lane, now) for lane in self._hopeful()])
+                looked = self.state.nodes.changes
+                yield from self._behind([Walk(self, lane, lane, now, looked) for lane in self._hopeful()])
             if self.guards:
                 yield from self.guarded.warnings(now)
         yield from self._foretell(now)
@@ -306,6 +307,8 @@ class Cycle:
     def _stirred(self) -> list[Job]:
         """Those for whom room is kept where something has happened; with reservations, time does as well."""
         stirred, claims = self.state.nodes.stirred, self.state.claims
+        if not claims:
+            return []
         if self.state.reservations:
             stirred.update(claims)
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
@@ -392,7 +395,7 @@ class Cycle:
         """The limit that keeps a job of this lane waiting, and as a rule all behind it in the lane."""
         over = self.allowance.over(self.state.jobs[job], now)
         if over is not None:
-            lane.kept_out = over.reason
+            self.queue.shut[lane] = over.reason
         return over
 
     def _as_planned(self, now: float) -> Iterator[JobPlaced]:
@@ -411,38 +414,34 @@ class Cycle:
 
     def _in_order(self, now: float) -> Iterator[Step]:
         """Start the first job again and again, until the first neither fits nor may have others ended."""
-        firsts = [(head, lane) for lane in self.queue if (head := lane.head()) is not None]
-        lanes = {head[1]: lane for head, lane in firsts}
-        heads = [(self.place(head), head) for head, _ in firsts]
+        place = self.place
+        heads = [(place(head), head, lane) for lane in self.queue if (head := lane.head()) is not None]
         heapq.heapify(heads)
         while heads:
-            standing, head = heads[0]
+            standing, head, lane = heads[0]
             if head[1] not in self.queue:  # it was lifted
-                self._pass_over(heads, lanes, lanes.pop(head[1]), head)
+                self._pass_over(heads, head)
                 continue
-            if self.placing is not None and (standing := self.placing(head)) > heads[0][0]:
-                heapq.heapreplace(heads, (standing, head))  # others of its tenant have started meanwhile
+            if self.placing is not None and (now_at := self.placing(head)) > standing:
+                heapq.heapreplace(heads, (now_at, head, lane))  # others of its tenant have started meanwhile
                 continue
-            lane = lanes.pop(head[1])
             if not self.allowance.silent and (over := self.over(lane, head[1], now)) is not None:
                 fewer = self._in_part(self.state.jobs[head[1]], now)
                 if fewer is not None:
-                    lane.kept_out = None
+                    self.queue.shut.pop(lane, None)
                     yield self.placed(head[1], fewer, now)
                 goes_on = fewer is not None or over.alone
-                self._pass_over(heads, lanes, lane, head if goes_on else None)
+                self._pass_over(heads, head if goes_on else None)
                 continue
             first = self._whose_turn(head[1], now)
-            place = self.find(self.queue.lane(first) or lane, first, now, guarded=self.lifts)
-            step = self._otherwise(first, now) if place is None else self.placed(first, place, now)
+            found = self.find(self.queue.lane(first) or lane, first, now, guarded=self.lifts)
+            step = self._otherwise(first, now) if found is None else self.placed(first, found, now)
             if step is None:
                 self.head = self.queue.entry(first)
                 return
             yield step
-            if first != head[1]:
-                lanes[head[1]] = lane
-                continue
-            self._pass_over(heads, lanes, lane, head)
+            if first == head[1]:
+                self._pass_over(heads, head)
 
     def _lift_urgent(self, now: float) -> Iterator[JobPlaced]:
         """Those who start now or never come before all others."""
@@ -467,20 +466,14 @@ class Cycle:
             number = broken[0].job
         return number
 
-    def _pass_over(
-        self,
-        heads: list[tuple[Entry, Entry]],
-        lanes: dict[int, Lane],
-        lane: Lane,
-        head: Entry | None,
-    ) -> None:
+    def _pass_over(self, heads: list[tuple[Entry, Entry, Lane]], head: Entry | None) -> None:
         """Go on with whoever is behind the lane's first; with nobody of it if nobody can be better off."""
+        lane = heads[0][2]
         following = None if head is None else lane.after(head)
         if following is None:
             heapq.heappop(heads)
         else:
-            lanes[following[1]] = lane
-            heapq.heapreplace(heads, (self.place(following), following))
+            heapq.heapreplace(heads, (self.place(following), following, lane))
 
     def _otherwise(self, number: int, now: float) -> JobPlaced | PreemptionPlanned | None:
         """What else there is for a job whose turn it is and who finds no place: fewer nodes, or victims."""

@@ -124,7 +124,7 @@ def reason_of(state: State, job: Job) -> Reason:
     if job.wait.doubted:
         return Reason.DEADLINE
     lane = queue.lane(job.id)
-    found = lane.kept_out if lane is not None and lane.kept_out else queue.kept_out.get(job.id)
+    found = queue.kept_out.get(job.id) if lane is None else queue.shut.get(lane, queue.kept_out.get(job.id))
     if found is not None:
         return found
     blocked = lane is not None and lane.hope.blocked_at == state.nodes.gains

@@ -26,18 +26,23 @@ class Walk:
         "_lane",
         "_long",
         "_longest",
+        "_looked",
         "_now",
         "_shape",
         "_too_long",
     )
 
-    def __init__(self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float) -> None:
+    def __init__(
+        self, cycle: Cycle, lane: Lane, entries: Iterable[Entry], now: float, looked: int = -1
+    ) -> None:
         self._cycle = cycle
         self._lane = lane
         self._now = now
         self._gains = cycle.state.nodes.gains
         self._shape = cycle.placer.shape(lane.ask)
         self._entry: Entry = ((), 0)
+        self._looked = looked
+        """`Nodes.changes` when it was last seen that one of this class may fit."""
         self._long = False
         self._too_long = False
         self._longest: float | None = None
@@ -53,8 +58,11 @@ class Walk:
         """Nothing of this class fits now, whoever it is."""
         if self._lane.hope.blocked_at == self._gains or self._shape is None:
             return True
-        cycle, shape = self._cycle, self._shape
-        if not cycle.state.nodes.most.may_hold(shape.part) or cycle.placer.at_most(shape.part) < shape.nodes:
+        cycle, shape, nodes = self._cycle, self._shape, self._cycle.state.nodes
+        if self._looked == nodes.changes:
+            return False
+        self._looked = nodes.changes
+        if not nodes.most.may_hold(shape.part) or cycle.placer.at_most(shape.part) < shape.nodes:
             self._lane.hope.block(self._gains)
             return True
         return False
@@ -95,7 +103,7 @@ class Walk:
         if over is None:
             if not cycle.allowance.borrows(cycle.state.jobs[job], self._now):
                 return False
-            self._lane.kept_out = Reason.QUOTA
+            cycle.queue.shut[self._lane] = Reason.QUOTA
         if over is None or not over.alone:
             self._entries = iter(())
         return True

@@ -345,6 +345,8 @@ class Placer:
         if shape is None or not self.nodes.most.may_hold(shape.part):
             return None
         ranking, rows = self.ranking(shape.part), []
+        if ranking.count < shape.nodes:
+            return None
         if shape.topology is not None:
             rows = ranking.together(shape.nodes, self.domains(shape.topology), barred)
         if not rows and self.demanded(shape) is None:
@@ -401,8 +403,12 @@ class Placer:
 
     def settle(self, shape: Shape, rows: list[int], rooms: Mapping[int, Room] = EVERYTHING) -> Place:
         """The whole placement on these rows; by row the room to take it from, where not all there is."""
-        nodes = self.nodes.rows
-        chosen = [self.allocate(shape.part, nodes[row], rooms.get(row)) for row in rows]
+        nodes, part = self.nodes.rows, shape.part
+        if not part.wants_gpus:  # nothing to choose
+            amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
+            bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
+            return Place(bare, quality_of([NO_GPUS] * len(rows)))
+        chosen = [self.allocate(part, nodes[row], rooms.get(row)) for row in rows]
         return Place(
             tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
         )

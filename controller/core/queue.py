@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from controller.core.standing import Moving
 
 NO_END = float("inf")
+FEW = 8
+"""So many removed ones are not worth tidying up after."""
 Rank = tuple[float, ...]
 Entry = tuple[Rank, int]
 Group = tuple[Hashable, ...]
@@ -41,14 +43,12 @@ class Hope:
 class Lane:
     """The waiting jobs of one class and group, best rank first. Removed ones are stepped over for a while."""
 
-    __slots__ = ("_entries", "_first", "_ranks", "ask", "group", "hope", "kept_out")
+    __slots__ = ("_entries", "_first", "_ranks", "ask", "group", "hope")
 
     def __init__(self, ask: Ask, group: Group, hope: Hope) -> None:
         self.ask = ask
         self.group = group
         self.hope = hope
-        self.kept_out: Reason | None = None
-        """What kept the whole lane waiting in the last pass, whatever room there was."""
         self._entries: list[Entry] = []
         self._first = 0
         self._ranks: dict[int, Rank] = {}
@@ -97,7 +97,7 @@ class Lane:
         """Take the job out."""
         del self._ranks[job]
         stale = len(self._entries) - len(self._ranks)
-        if stale > 64 and stale > len(self._ranks):
+        if stale > FEW and stale > len(self._ranks):
             self._entries = [entry for entry in self._entries if self._ranks.get(entry[1]) == entry[0]]
             self._first = 0
 
@@ -119,6 +119,8 @@ class Queue:
         self._hopes: dict[Ask, Hope] = {}
         self.kept_out: dict[int, Reason] = {}
         """Jobs that there is room for, and what kept them waiting all the same in the last whole pass."""
+        self.shut: dict[Lane, Reason] = {}
+        """Whole lanes that something kept waiting in that pass, whatever room there was."""
         self._lane_of: dict[int, Lane] = {}
         self.dated: list[tuple[float, int]] = []
         """Jobs with a deadline by the last moment at which they can start."""
@@ -159,6 +161,7 @@ class Queue:
         lane.remove(job)
         if not len(lane):
             del self.lanes[lane.ask, lane.group]
+            self.shut.pop(lane, None)
             lane.hope.lanes -= 1
             if not lane.hope.lanes:
                 del self._hopes[lane.ask]
@@ -166,8 +169,7 @@ class Queue:
     def forget_kept_out(self) -> None:
         """A whole pass begins."""
         self.kept_out.clear()
-        for lane in self.lanes.values():
-            lane.kept_out = None
+        self.shut.clear()
 
     def lane(self, job: int) -> Lane | None:
         """The lane the job waits in."""

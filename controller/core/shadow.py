@@ -98,7 +98,7 @@ class Shadow:
                     self._leaves(self._company, jobs[job].ask.part, returned)
                 if self._wanted:
                     self._lend(jobs[job].ask.licences, -1)
-            if self._wanted and not self.lends():
+            if len(self._fitting) < self._shape.nodes or (self._wanted and not self.lends()):
                 continue
             suited = self._suited()
             self.spare = self._count_spare(suited)
@@ -193,12 +193,13 @@ class Shadow:
         """Where CPU and memory alone are wanted. Nothing happens more often: it is all in one place."""
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
+        cpu_milli, memory_mib = part.cpu_milli, part.memory_mib
         for allocation in allocations:
             row = by_name[allocation.node].row
             if possible[row]:
-                cpu[row] += allocation.cpu_milli
-                memory[row] += allocation.memory_mib
-                if cpu[row] >= part.cpu_milli and memory[row] >= part.memory_mib:
+                cpu[row] = cpu_there = cpu[row] + allocation.cpu_milli
+                memory[row] = memory_there = memory[row] + allocation.memory_mib
+                if cpu_there >= cpu_milli and memory_there >= memory_mib:
                     fitting.add(row)
 
     def _release_all(self, allocations: list[Allocation]) -> None:

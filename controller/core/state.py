@@ -195,7 +195,7 @@ class State:
         """The room that others may count on once this job has ended."""
         if job.claim and not job.unended:
             return list(job.claim)
-        held = [member.allocation for member in job.running]
+        held = [member.allocation for member in job.members.values() if member.ended_at is None]
         if not self.claims:
             return held
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]

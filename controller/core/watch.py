@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 PATIENCE = 3
@@ -49,7 +50,9 @@ class Watch:
         """In how many cycles each plugin, by kind and name, has failed."""
         return {plugin: times for plugin, (times, _) in self._failed.items()}
 
-    def told(self) -> list[Fault]:
+    def told(self) -> Sequence[Fault]:
         """The faults since this was last asked."""
+        if not self.faults:
+            return ()
         found, self.faults = self.faults, []
         return found
