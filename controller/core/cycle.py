@@ -135,8 +135,7 @@ class Cycle:
                 self.common.promise(None if self.mode is Backfill.GREEDY else self.head, now)
             self._seen = self._sight()
             if self.head is not None:
-                looked = self.state.nodes.changes
-                yield from self._behind([Walk(self, lane, lane, now, looked) for lane in self._hopeful()])
+                yield from self._behind(list(self._hopeful(now)))
             if self.guards:
                 yield from self.guarded.warnings(now)
         yield from self._foretell(now)
@@ -508,21 +507,21 @@ class Cycle:
             return None
         return self.common.pinned(job, now + self.placer.pipeline.guards.grace_s + job.span, now)
 
-    def _hopeful(self) -> Iterator[Lane]:
-        """Classes of which one job at least may fit somewhere now."""
-        gains, most = self.state.nodes.gains, self.state.nodes.most
+    def _hopeful(self, now: float) -> Iterator[Walk]:
+        """Through the classes of which one job at least may fit somewhere now."""
+        gains, looked, most = self.state.nodes.gains, self.state.nodes.changes, self.state.nodes.most
         part, nodes = None, 0  # classes often differ in their number of nodes only
         for lane in self.queue:
-            ask = lane.ask
             if lane.hope.blocked_at == gains:
                 continue
-            if ask.part is not part:
-                part = ask.part
+            shape = self.placer.shape(lane.ask)
+            if shape is not None and shape.part is not part:
+                part = shape.part
                 nodes = self.placer.at_most(part) if most.may_hold(part) else 0
-            if ask.nodes is not None and nodes < ask.nodes:
+            if shape is None or nodes < shape.nodes:
                 lane.hope.block(gains)
             else:
-                yield lane
+                yield Walk(self, lane, lane, now, looked)
 
     def _behind(self, walks: Iterable[Walk]) -> Iterator[JobPlaced]:
         """Start what does not break the promise, best rank (or shortest) first."""
