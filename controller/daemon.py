@@ -34,7 +34,7 @@ from controller.idleness import IdleWatch
 from controller.nodes.hosts import Hosts
 from controller.nodes.knownhosts import left_by_older
 from controller.nodes.link import LinkLost, NodeLink
-from controller.store.failures import StoreFailure, StoreFull
+from controller.store.failures import StoreFailure, StoreHeldUp
 from controller.store.store import Store
 from controller.tally import Tally
 from wire.frames import (
@@ -56,7 +56,7 @@ MAX_BATCH = 2_000
 """Inputs in one commit: enough to share an fsync, few enough that nobody waits long for it."""
 CYCLE_SHARE = 0.5
 """At most this part of the time goes to cycles, however long one takes."""
-FULL_PAUSE_S = 1.0
+HELD_PAUSE_S = 1.0
 SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
 
@@ -98,7 +98,7 @@ class Daemon:
         self._landing = False
         self._readers: list[asyncio.Future[None]] = []
         self._stopping = False
-        self._full: StoreFull | None = None
+        self._held: StoreHeldUp | None = None
         self._cycle_wanted = True
         self._next_cycle = 0.0
         self._latest = 0.0
@@ -114,7 +114,7 @@ class Daemon:
     @property
     def trouble(self) -> str:
         """What keeps the controller from taking work, in a few words; empty if nothing does."""
-        return "disk full" if self._full is not None else ""
+        return self._held.trouble if self._held is not None else ""
 
     def now(self) -> float:
         """Seconds since 1970, never going back even if the clock does."""
@@ -140,8 +140,8 @@ class Daemon:
         """Hand in an input; the answer comes when what it led to is on disk."""
         if self._stopping:
             raise Stopping("the controller is shutting down")
-        if self._full is not None:
-            raise self._full
+        if self._held is not None:
+            raise self._held
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._inbox.append((given, answer))
         self._wake.set()
@@ -250,11 +250,13 @@ class Daemon:
     # --- out ---
 
     async def settled(self) -> None:
-        """Return when the state shows nothing that is not on disk."""
+        """Return when the state shows nothing that is not on disk; raises StoreAway if nobody knows that."""
         while self._landing:
             reader = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
             await reader
+        if self._held is not None and self._held.adrift:
+            raise self._held
 
     def subscribe(self) -> Subscription:
         """Everything committed from now on."""
@@ -282,15 +284,18 @@ class Daemon:
             self._landing = True
             try:
                 await self._land()
-            except StoreFull as failure:
+            except StoreHeldUp as failure:
                 self._retreat(failure)
             finally:
                 self._landing = False
                 self._let_read()
             self._data.wake()
             await asyncio.sleep(0)  # let those who waited for this commit read it before the next begins
-            if self._full is not None:
-                await self._await_room()
+            if self._held is not None:
+                await self._await_store()
+                if self._held is not None:
+                    self._refuse_all(self._held)
+                    return
 
     def _rebalance_later(self) -> None:
         """Where that is wanted: now and then whatever can be proposed is done."""
@@ -323,6 +328,13 @@ class Daemon:
         self._reader.shutdown()
         self.store.close()
 
+    def _refuse_all(self, failure: StoreFailure) -> None:
+        """Nobody will take care of what is still in the inbox."""
+        for _, answer in self._inbox:
+            if answer is not None and not answer.done():
+                answer.set_exception(failure)
+                answer.exception()  # whoever asked may be gone: not worth a warning
+
     async def _land(self) -> None:
         """One batch: decide everything, commit it, then answer, publish and carry out."""
         taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
@@ -352,7 +364,7 @@ class Daemon:
             for _, answer in taken:
                 if answer is not None and not answer.done():
                     answer.set_exception(failure if isinstance(failure, StoreFailure) else Stopping("failed"))
-                    answer.exception()  # whoever asked may be gone: not worth a warning
+                    answer.exception()  # as in _refuse_all
             raise
         for waiting, reply in replies:
             if not waiting.done():
@@ -410,24 +422,33 @@ class Daemon:
         known = self.state.jobs.get(job)
         return tuple(known.members) if known is not None else ()
 
-    def _retreat(self, failure: StoreFull) -> None:
-        """The disk is full: go back to what is on it, and take nothing more for now."""
+    def _retreat(self, failure: StoreHeldUp) -> None:
+        """The store takes nothing: go back to what it has, and take nothing more for now."""
         log.error("%s. %s", failure.message, failure.hint)
-        self._full = failure
-        self._recover()
+        self._held = failure
+        if not failure.adrift:
+            self._recover()
 
-    async def _await_room(self) -> None:
-        """Write what is there already until there is room for it; then the agents tell everything again."""
+    async def _await_store(self) -> None:
+        """Write what is there already until that goes well; then the agents tell everything again."""
         while not self._stopping:
-            await asyncio.sleep(FULL_PAUSE_S)
-            with suppress(StoreFull):
-                await self._write(self._probe)
+            await asyncio.sleep(HELD_PAUSE_S)
+            with suppress(StoreHeldUp):
+                await self._resume()
                 break
-        self._full = None
-        log.info("there is room on the disk again")
+        else:
+            return  # told to stop meanwhile: what came in is not on disk, and will be asked or told again
+        self._held = None
+        log.info("the store takes work again")
         for link in self.links.values():
             await link.close()
             link.open(self._deliver)
+
+    async def _resume(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._writer, self.store.resume)
+        await self._write(self._probe)
+        if self._held is not None and self._held.adrift:
+            self._recover()
 
 
 def entry_of(seq: int, event: Event) -> Entry:

@@ -50,7 +50,7 @@ class System:
 
     @property
     def store_url(self) -> str:
-        return f"sqlite:///{self.state}/corral.db"
+        return str(self.sections.get("store", {}).get("url", f"sqlite:///{self.state}/corral.db"))
 
     @property
     def controller(self) -> Program:

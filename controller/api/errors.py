@@ -15,7 +15,7 @@ from controller.config import nearest
 from controller.core.inputs import Refusal
 from controller.daemon import Stopping
 from controller.nodes.link import LogMissing, NodeAway
-from controller.store.failures import StoreFailure, StoreFull
+from controller.store.failures import StoreFailure, StoreFull, StoreHeldUp
 from wire.api.problem import Problem
 from wire.text import plain
 
@@ -95,6 +95,8 @@ def explain(error: BaseException) -> web.Response:
             return refuse(error.refusal, error.status, error.headers)
         case StoreFull(message=message, hint=hint):
             return refuse(Refusal("storage_full", message, hint=hint))
+        case StoreHeldUp(message=message, hint=hint):
+            return refuse(Refusal("busy", message, hint=hint))
         case StoreFailure(message=message):
             log.error("%s", message)
             return refuse(Refusal("stopping", "the controller cannot keep its journal", hint="See its log."))

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import DBAPIError
 
 from controller.store.chain import Head
-from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreRefused
+from controller.store.failures import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused
 
 LOCK = 0x636F7272616C  # "corral"
 
@@ -26,6 +26,7 @@ OWNER = text(
 )
 
 DISK_FULL = "53100"
+READ_ONLY = "25006"  # a standby, or a server that was told to be one
 LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -49,6 +50,11 @@ class PostgresServer:
             isolation_level="REPEATABLE READ",  # whoever reads sees one moment; the writer is alone anyway
             connect_args={
                 "connect_timeout": 10,
+                # A server that is cut off says nothing: who has not heard of it for so long gives up.
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 25_000,
                 "application_name": f"corral pid {os.getpid()} on {socket.gethostname()[:20]} since {since}",
                 "options": "-c synchronous_commit=on",
             },
@@ -102,10 +108,10 @@ class PostgresServer:
             return StoreFull(
                 f"The disk of {self.where} is full", "Free some space; nothing was lost or half written."
             )
-        if not state or state.startswith(("08", "57P")):
-            return StoreBroken(
+        if not state or state.startswith(("08", "53", "57P")) or state == READ_ONLY:
+            return StoreAway(
                 f"{self.where} does not answer: {reason}",
-                "Check that the server runs and is reachable, then start the controller again.",
+                "Check that the server runs, is reachable and takes writes.",
             )
         return StoreBroken(f"{self.where} failed: {reason} ({state})", "Look into the server's log.")
 

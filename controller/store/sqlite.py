@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Table, create_engine, event, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from controller.store.chain import Head
-from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreRefused
+from controller.store.failures import StoreBroken, StoreFailure, StoreFull, StoreLocked, StoreRefused
 from controller.store.sidecars import HeadNote, OwnerLock
 from controller.store.tables import journal
 
@@ -121,7 +121,7 @@ class SqliteFile:
         if str(error).startswith("Could not decode"):  # by Python's sqlite3, with the whole text behind it
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
-            return StoreBroken(
+            return StoreLocked(
                 f"Another program keeps {self.where} locked for over {BUSY_S} s",
                 "Close whatever has it open (lsof shows it), such as a sqlite3 shell in a transaction.",
             )

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
 from controller.store import chain, records, tables
 from controller.store.chain import Broken, Head
-from controller.store.failures import StoreBroken, StoreFailure, StoreRefused
+from controller.store.failures import StoreAway, StoreBroken, StoreFailure, StoreRefused
 from controller.store.place import Place
 from controller.store.postgres import PostgresServer
 from controller.store.schema import migrate
@@ -45,7 +45,7 @@ class Store:
         self._place = place
         self._writer = writer
         self._keep = keep
-        self._broken: StoreBroken | None = None
+        self._broken: StoreBroken | StoreAway | None = None
         self._meta = self._facts()
         self._head = self._find_head()
         self._add_entries = insert(tables.journal)
@@ -85,6 +85,34 @@ class Store:
             undo.pop_all()
         return store
 
+    def resume(self) -> None:
+        """Take the store again after StoreAway: it is ours, and holds all that was acknowledged.
+
+        Raises StoreAway while that cannot be, StoreRefused if another controller has it by now, StoreBroken
+        if something that was acknowledged is gone: no commit is lost without a word.
+        """
+        if not isinstance(self._broken, StoreAway):
+            return
+        self._writer.close()
+        self._place.close()
+        try:
+            self._writer = self._place.open()
+            facts, head = self._facts(), self._find_head()
+            with self._writer.begin():
+                there = self._writer.scalar(
+                    select(tables.journal.c.hash).where(tables.journal.c.seq == self._head.seq)
+                )
+        except DBAPIError as error:
+            raise self._place.failure(error.orig) from error
+        if facts != self._meta or (self._head.seq and there != self._head.hash):
+            self._broken = StoreBroken(
+                f"{self._place.where} came back without entry {self._head.seq}, which was acknowledged",
+                "It was replaced, or a standby that was behind took its place: put the right one there, then "
+                "start the controller again. Starting it on this one goes on from what is there.",
+            )
+            raise self._broken
+        self._head, self._broken = head, None
+
     def load(self) -> Loaded:
         """Everything a controller needs to go on from here."""
         jobs = tables.jobs.c
@@ -114,7 +142,7 @@ class Store:
         array and submitted_at stay as they were stored.
         """
         if self._broken:
-            raise StoreBroken(self._broken.message, self._broken.hint)
+            raise type(self._broken)(self._broken.message, self._broken.hint)
         head, entries = self._chained(batch.entries)
         whole = [records.job_record(job) for job in batch.jobs if job.spec is not None]
         changed = [records.job_change(job) for job in batch.jobs if job.spec is None]
@@ -141,7 +169,7 @@ class Store:
             raise
         except DBAPIError as error:
             failure = self._place.failure(error.orig)
-            if isinstance(failure, StoreBroken):
+            if isinstance(failure, (StoreBroken, StoreAway)):
                 self._broken = failure
             raise failure from error
         self._head = head

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
 
 from controller.core import inputs
 from controller.core.check import check
@@ -74,3 +78,38 @@ async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgott
         async with living(home) as house:
             await house.until(lambda: house.daemon.state.jobs[job].state.terminal)
             assert house.daemon.state.jobs[job].reason is Reason.DEADLINE
+
+
+async def test_a_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.store.sqlite.BUSY_S", 0)
+    monkeypatch.setattr("controller.daemon.HELD_PAUSE_S", 0.01)
+    async with living() as house:
+        await house.join("gpu01")
+        first = await house.submit()
+        path = house.daemon.config.state_dir / "corral.db"
+        with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+            shell.execute("BEGIN IMMEDIATE")
+            for _ in range(2):
+                status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}, "key": "k"})
+                assert (status, problem["code"]) == (503, "busy")
+                assert "locked" in problem["message"]
+            assert (await house.get("/v1/health"))[1]["status"] == "database locked"
+            assert set(house.daemon.state.jobs) == {first}
+        while house.daemon.trouble:
+            await asyncio.sleep(0.01)
+        again = await house.submit(key="k")
+        await house.join("gpu01")
+        for job in (first, again):
+            await house.started(job)
+
+
+async def test_who_is_told_to_stop_while_the_store_is_held_up_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The house waits for the end of the landing while the database is still locked."""
+    monkeypatch.setattr("controller.store.sqlite.BUSY_S", 0)
+    with scratch() as home, closing(sqlite3.connect(home / "corral.db", isolation_level=None)) as shell:
+        async with asyncio.timeout(PATIENCE_S), living(home) as house:
+            await house.join("gpu01")
+            shell.execute("BEGIN IMMEDIATE")
+            status, _ = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+            assert status == 503
+            house.daemon.tell(inputs.Submit(JobSpec(command=("true",)), "ada", ""))

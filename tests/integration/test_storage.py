@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.controller.store.servers import Absent, postgres
 from tests.integration.conftest import SmallDisk
 from tests.oracle.oracle import Oracle
 from tests.systems import System
@@ -133,6 +134,36 @@ def test_a_spool_that_cannot_be_written_costs_only_its_node(build: Build, small_
     system.await_nodes("gpu02")
     assert oracle.verify() == []
     assert oracle.spoilt() == []
+
+
+def test_a_database_server_that_goes_away_is_waited_for(build: Build) -> None:
+    """A job ends meanwhile; nothing is acknowledged, nothing is lost, and nobody has to start anything."""
+    try:
+        with postgres() as server:
+            system = build("gpu01")
+            system.sections["store"] = {"url": server.new_database()}
+            oracle = Oracle(system.start())
+            gate = system.place / "gate"
+            with system.client() as client:
+                [job] = oracle.submit(client, oracle.spec(gate, gpus=1))
+                life = oracle.await_lives(job)[job]
+                server.stop()
+                gate.touch()
+                with pytest.raises(Refused, match="does not answer"):
+                    oracle.submit(client, oracle.spec(), "again")
+                assert client.health().status == "database away"
+                with pytest.raises(Refused, match="does not answer"):
+                    client.jobs()  # nobody knows what is on record
+                system.until(
+                    lambda: life.pid not in {each.pid for each in system.processes()}, "it has ended"
+                )
+                server.start()
+                system.until(lambda: client.health().status == "ok", "the store is taken again")
+                oracle.submit(client, oracle.spec(), "again")
+            assert oracle.verify() == []
+            assert oracle.spoilt() == []
+    except Absent as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.mark.parametrize("name", ["corral.sock", "state"])

@@ -9,8 +9,9 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ class Absent(Exception):
 class PostgresUnderTest:
     """A running server; `new_database` gives each test one of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, control: Callable[..., None]) -> None:
         self.directory = directory
+        self._control = control
         self._numbers = itertools.count(1)
 
     def new_database(self) -> str:
@@ -40,6 +42,14 @@ class PostgresUnderTest:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE %s",
             name,
         )
+
+    def stop(self) -> None:
+        """As if the machine had lost its power; what was not synced is there, the machine being this one."""
+        self._control("-m", "immediate", "stop")
+
+    def start(self) -> None:
+        """Up again."""
+        self._control("start")
 
     def _execute(self, statement: str, *values: str) -> None:
         import psycopg
@@ -59,12 +69,14 @@ def postgres() -> Iterator[PostgresUnderTest]:
         options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
         who = _unprivileged(directory)
         _run(who, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
-        log = directory / "log"
-        _run(who, programs / "pg_ctl", "-D", data, "-l", log, "-w", "-t", "30", "-o", options, "start")
+        words = (programs / "pg_ctl", "-D", data, "-l", directory / "log", "-w", "-t", "30", "-o", options)
+        control = partial(_run, who, *words)
+        control("start")
         try:
-            yield PostgresUnderTest(directory)
+            yield PostgresUnderTest(directory, control)
         finally:
-            _run(who, programs / "pg_ctl", "-D", data, "-w", "-m", "fast", "stop")
+            with suppress(Absent):  # a test may have left it stopped
+                control("-m", "fast", "stop")
 
 
 def _programs() -> Path:

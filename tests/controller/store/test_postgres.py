@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.store.failures import StoreBroken, StoreRefused
+from controller.store.failures import StoreAway, StoreBroken, StoreRefused
 from controller.store.store import Store
+from tests.contract.test_stores import by_hand
 from tests.controller.store.samples import batch, entry
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
 from tests.controller.store.writer import check, kill_after, start
@@ -31,9 +32,13 @@ def test_who_lost_the_session_writes_no_more(server: PostgresUnderTest) -> None:
         server.end_sessions("corral pid%")
         with closing(Store.open(url)) as store:
             for _ in range(2):
-                with pytest.raises(StoreBroken, match="does not answer") as broken:
+                with pytest.raises(StoreAway, match="does not answer") as away:
                     stale.commit(batch(entry(2, body="stale")))
-            assert "start the controller again" in broken.value.hint
+            assert "reachable" in away.value.hint
+            with pytest.raises(StoreRefused, match="Another controller"):
+                stale.resume()
+            with pytest.raises(StoreAway):
+                stale.commit(batch(entry(2, body="stale")))
             store.commit(batch(entry(2)))
             assert store.journal(0, 10) == [entry(1), entry(2)]
             assert store.verify().good
@@ -44,9 +49,59 @@ def test_a_reader_finds_its_way_back_after_a_lost_session(server: PostgresUnderT
         store.commit(batch(entry(1)))
         assert store.journal(0, 10) == [entry(1)]
         server.end_sessions("corral pid%")
-        with pytest.raises(StoreBroken, match="does not answer"):
+        with pytest.raises(StoreAway, match="does not answer"):
             store.journal(0, 10)
         assert store.journal(0, 10) == [entry(1)]
+
+
+def test_a_store_that_was_away_is_taken_again(server: PostgresUnderTest) -> None:
+    with closing(Store.open(server.new_database())) as store:
+        store.commit(batch(entry(1)))
+        server.stop()
+        try:
+            with pytest.raises(StoreAway):
+                store.commit(batch(entry(2)))
+            for _ in range(2):
+                with pytest.raises(StoreAway, match="does not answer"):
+                    store.resume()
+        finally:
+            server.start()
+        store.resume()
+        store.commit(batch(entry(2)))
+        assert store.journal(0, 10) == [entry(1), entry(2)]
+        assert store.verify().good
+
+
+def test_a_commit_of_which_nobody_heard_is_found_again(server: PostgresUnderTest) -> None:
+    """The session ends between the commit and its answer: the next entry follows what is there."""
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        store.commit(batch(entry(1)))
+        server.end_sessions("corral pid%")
+        with closing(Store.open(url)) as unheard:
+            unheard.commit(batch(entry(2)))
+        with pytest.raises(StoreAway):
+            store.commit(batch(entry(2)))
+        store.resume()
+        assert store.load().last_seq == 2
+        store.commit(batch(entry(3)))
+        assert store.verify().good
+
+
+def test_a_server_that_came_back_without_what_was_acknowledged_is_refused(server: PostgresUnderTest) -> None:
+    """As a standby that was behind does."""
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        store.commit(batch(entry(1)))
+        store.commit(batch(entry(2)))
+        server.end_sessions("corral pid%")
+        with pytest.raises(StoreAway):
+            store.commit(batch(entry(3)))
+        by_hand(url, "DELETE FROM journal WHERE seq = 2")
+        with pytest.raises(StoreBroken, match="came back without entry 2, which was acknowledged"):
+            store.resume()
+        with pytest.raises(StoreBroken):
+            store.commit(batch(entry(3)))
 
 
 @pytest.mark.parametrize("seed", range(3))
