@@ -10,8 +10,8 @@ from string import Formatter
 from typing import Final
 
 QUEUE, JOB, NODES, NODE, EVENTS = "queue", "job", "nodes", "node", "events"
-SHARES, QUOTAS = "shares", "quotas"
-LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS})
+SHARES, QUOTAS, RESERVATIONS = "shares", "quotas", "reservations"
+LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS})
 EVERYWHERE: Final = LISTS | {JOB, NODE}
 FILTERED: Final = LISTS | {JOB}
 JOBS: Final = frozenset({QUEUE, JOB})
@@ -19,6 +19,7 @@ HOSTS: Final = frozenset({NODES, NODE})
 MARKED: Final = frozenset({QUEUE})
 TREE: Final = frozenset({SHARES})
 LIMITS: Final = frozenset({QUOTAS})
+KEPT: Final = frozenset({RESERVATIONS})
 LOGS: Final = frozenset({JOB})
 
 
@@ -66,7 +67,7 @@ CHANGING: Final = (
         ("N",),
         "new job",
         "Fill in a form and submit a job",
-        EVERYWHERE - LIMITS,
+        EVERYWHERE - LIMITS - KEPT,
         changes=True,
         confirms=True,
         command="corral submit …",
@@ -178,6 +179,28 @@ CHANGING: Final = (
         command="corral quota unset {scope} {name}",
         footer=7,
     ),
+    Action(
+        "new_reservation",
+        ("N",),
+        "reserve",
+        "Keep nodes for users or projects, or for maintenance",
+        KEPT,
+        changes=True,
+        confirms=True,
+        command="corral reserve create …",
+        footer=5,
+    ),
+    Action(
+        "cancel_reservation",
+        ("C",),
+        "cancel",
+        "Give the nodes back to everybody",
+        KEPT,
+        changes=True,
+        confirms=True,
+        command="corral reserve cancel {reservation}",
+        footer=6,
+    ),
 )
 
 MOVING: Final = (
@@ -186,6 +209,9 @@ MOVING: Final = (
     Action("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
     Action("shares", ("4",), "shares", "Who is to have how much, and who had it", command="corral shares"),
     Action("quotas", ("5",), "quotas", "What everybody may hold, and does", command="corral quota"),
+    Action(
+        "reservations", ("6",), "reservations", "Nodes that are kept, now and later", command="corral reserve"
+    ),
     Action("next", ("tab",), "next view", "The next of the views"),
     Action("previous", ("shift+tab",), "previous view", "The view before"),
     Action("back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"),

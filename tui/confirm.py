@@ -13,9 +13,9 @@ from tui.paint import Piece
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
-from wire.api.tenants import QuotaView
+from wire.api.tenants import QuotaView, ReservationView
 from wire.spec import gpus_text
-from wire.text import counted, plain
+from wire.text import counted, duration, plain
 from wire.words import JobState
 
 TYPED_ABOVE: Final = 20
@@ -116,6 +116,24 @@ def unset_quota(quota: QuotaView) -> Question:
         "Unset",
         f"corral quota unset {quota.scope} {shlex.quote(name)}",
         trial=WhatIf(quotas=(QuotaEdit(quota.scope, quota.name),)),
+    )
+
+
+def cancel_reservation(row: ReservationView, now: float) -> Question:
+    """Giving nodes back."""
+    spec = row.spec
+    when = "it is on" if row.on else f"it was to begin in {duration(row.starts_at - now)}"
+    again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
+    return Question(
+        f"Cancel the reservation {plain(spec.name, 30)}?",
+        (
+            [("Nodes    ", "muted"), (plain(", ".join(row.nodes), 300), "accent")],
+            [("Time     ", "muted"), (f"{when}{again}", "text")],
+            [("Effect   ", "muted"), ("everybody's jobs may start there again", "warn")],
+        ),
+        "Cancel it",
+        f"corral reserve cancel {shlex.quote(plain(spec.name))}",
+        trial=WhatIf(cancel_reservations=(spec.name,)),
     )
 
 

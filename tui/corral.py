@@ -36,6 +36,7 @@ from tui.views.node import Node
 from tui.views.nodes import Nodes
 from tui.views.queue import Queue
 from tui.views.quotas import Quotas
+from tui.views.reservations import Reservations
 from tui.views.shares import Shares
 from tui.views.view import View
 from tui.widgets.filterline import FilterLine
@@ -87,6 +88,7 @@ class Corral(InOrder):
             Events(self.model.events),
             Shares(self.model.shares),
             Quotas(self.model.quotas),
+            Reservations(self.model.reservations),
         )
         self.trail: list[View] = [self.roots[0]]
         self._header = Header()
@@ -302,6 +304,10 @@ class Corral(InOrder):
     def act_quotas(self) -> None:
         """All quotas."""
         self._go(self.roots[4])
+
+    def act_reservations(self) -> None:
+        """All reservations."""
+        self._go(self.roots[5])
 
     def act_next(self) -> None:
         """The next root."""

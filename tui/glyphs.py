@@ -24,6 +24,7 @@ CURSOR: Final = "▌"
 ASCENDING: Final = "▴"
 DESCENDING: Final = "▾"
 LIVE: Final = "●"
+ON, COMING = "●", "○"
 STALE: Final = "◌"
 
 ASCII: Final = {

@@ -11,15 +11,15 @@ from tui import confirm
 from tui.desk import Failure, sentence
 from tui.dialogs.ask import Ask
 from tui.dialogs.fill import Fill
-from tui.forms import quota, share
+from tui.forms import quota, reservation, share
 from tui.forms.job import new_job
 from tui.listing import Listing
 from tui.stage import Stage
 from wire.api.jobs import JobsOrder, JobView, Submitted
 from wire.api.nodes import NodeView
-from wire.api.tenants import QuotaView
+from wire.api.tenants import QuotaView, ReservationView
 from wire.client import Client, Refused, Unreachable
-from wire.text import plain
+from wire.text import counted, plain
 
 Thing = TypeVar("Thing")
 
@@ -145,6 +145,31 @@ class Orders:
                 lambda client: client.unset_quota(row.scope, row.name),
                 f"quota of {row.scope} {plain(row.name, 60)} unset",
             )
+
+    def new_reservation(self) -> None:
+        """Keep nodes for a time."""
+
+        def made(view: ReservationView) -> None:
+            self._stage.model.reservations.follow(view.spec.name)
+            nodes = counted(len(view.nodes), "node")
+            self._done(f"reservation {plain(view.spec.name, 60)}: {nodes} kept")
+
+        self._stage.push_screen(Fill(reservation.new(self._stage.model.now), made))
+
+    def cancel_reservation(self) -> None:
+        """Give nodes back, after asking."""
+        model = self._stage.model
+        row = self._here(model.reservations, "reservation")
+        if row is None:
+            return
+        name = row.spec.name
+
+        def question() -> confirm.Question | None:
+            there = model.reservations.rows.get(name)
+            return confirm.cancel_reservation(there, model.now()) if there is not None else None
+
+        said = f"reservation {plain(name, 60)} cancelled"
+        self._ask(question, lambda client: client.cancel_reservation(name), said)
 
     # -- inside -------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
-"""Lists of who may have how much: shares and quotas."""
+"""Lists of who may have how much: shares, quotas, reservations."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
 from tui.listing import Listing
-from wire.api.tenants import QuotaView, ShareView
+from wire.api.tenants import QuotaView, ReservationView, ShareView
 from wire.quota import EVERYBODY, SCOPES, UNLIMITED
 
 
@@ -88,4 +88,44 @@ def quota_listing() -> Listing[str, QuotaView]:
             "set": lambda quota: "yes" if quota.edited else "no",
         },
         haystack=lambda quota: f"{quota.scope} {quota.name} {quota_state(quota)}",
+    )
+
+
+def reservation_for(row: ReservationView) -> str:
+    """Who may run there meanwhile."""
+    names = [*row.spec.users, *(f"project {name}" for name in row.spec.projects)]
+    return ", ".join(names) or "maintenance"
+
+
+def reservation_listing() -> Listing[str, ReservationView]:
+    """Reservations, the next first."""
+    return Listing(
+        key=lambda row: row.spec.name,
+        sorts={
+            "begins": lambda row: (row.starts_at, row.spec.name),
+            "ends": lambda row: row.ends_at,
+            "name": lambda row: row.spec.name.casefold(),
+            "state": lambda row: not row.on,
+            "for": lambda row: reservation_for(row).casefold(),
+            "nodes": lambda row: -len(row.nodes),
+        },
+        fields={
+            "name": lambda row: row.spec.name,
+            "state": lambda row: "on" if row.on else "to come",
+            "for": reservation_for,
+            "node": lambda row: " ".join(row.nodes),
+            "nodes": lambda row: float(len(row.nodes)),
+            "why": lambda row: row.spec.why,
+            "by": lambda row: row.by,
+        },
+        haystack=lambda row: " ".join(
+            (
+                row.spec.name,
+                "on" if row.on else "to come",
+                reservation_for(row),
+                *row.nodes,
+                row.spec.why,
+                row.by,
+            )
+        ),
     )

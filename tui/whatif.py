@@ -17,7 +17,8 @@ def outcome(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
     new = [shift for shift in answer.shifts if shift.new]
     moved = sorted((shift for shift in answer.shifts if not shift.new), key=lambda shift: -abs(delay(shift)))
     told += [_start(answer, shift) for shift in new[:1]]
-    told.append(_summary(answer, moved))
+    if answer.shifts or not answer.refused:
+        told.append(_summary(answer, moved))
     if answer.preempted:
         told.append([(f"{counted(len(answer.preempted), 'job')} would make room", "warn")])
     told += [_row(answer, shift) for shift in moved]

@@ -13,9 +13,18 @@ from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, Jo
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
-from wire.api.tenants import QuotaList, QuotaView, ShareList, ShareView, ShareWeight
+from wire.api.tenants import (
+    QuotaList,
+    QuotaView,
+    ReservationList,
+    ReservationView,
+    ShareList,
+    ShareView,
+    ShareWeight,
+)
 from wire.client import Client, Refused
 from wire.quota import Limits, Quota
+from wire.reservation import ReservationSpec
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, NodeState, Reason
 
@@ -245,12 +254,33 @@ def quotas() -> tuple[QuotaView, ...]:
     )
 
 
+def reservations() -> tuple[ReservationView, ...]:
+    """One that is on, one for maintenance, and a course every week."""
+    course = ReservationSpec(
+        "course",
+        NOW + 7_200,
+        14_400.0,
+        count=2,
+        projects=("ai", "vision"),
+        every_s=604_800.0,
+        why="lecture 4",
+    )
+    fans = ReservationSpec("fans", NOW + 36_000, 7_200.0, ("node-4",), why="new fans")
+    demo = ReservationSpec("demo", NOW - 1_800, 5_400.0, ("node-1",), users=("alice", "bob"))
+    return (
+        ReservationView(demo, ("node-1",), NOW - 1_800, NOW + 3_600, True, "root", (1,)),
+        ReservationView(course, ("node-2", "node-3"), NOW + 7_200, NOW + 21_600, False, "carla", (2, 3)),
+        ReservationView(fans, ("node-4",), NOW + 36_000, NOW + 43_200, False, "root"),
+    )
+
+
 @dataclass(frozen=True)
 class Tenants:
     """What is asked for besides the stream."""
 
     shares: tuple[ShareView, ...] = shares()
     quotas: tuple[QuotaView, ...] = quotas()
+    reservations: tuple[ReservationView, ...] = reservations()
 
 
 class RecordedFeed:
@@ -364,6 +394,22 @@ class RecordedClient(Client):
     def unset_quota(self, scope: str, name: str) -> QuotaView:
         self._orders.append(("unset quota", (scope, name)))
         return QuotaView(scope, name, Quota(), Limits(), False)
+
+    def reservations(self) -> ReservationList:
+        return ReservationList(self._tenants.reservations, 985)
+
+    def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
+        if spec.nodes and not anyway:
+            hint = "Take a later time or other nodes, or reserve anyway: the job then runs on."
+            raise Refused(409, Problem("conflict", "job 1 on node node-1 has no time limit", "nodes", hint))
+        self._orders.append(("reserve", (spec, anyway)))
+        return ReservationView(
+            spec, ("node-1",), spec.starts_at, spec.starts_at + spec.duration_s, False, "me"
+        )
+
+    def cancel_reservation(self, name: str) -> ReservationView:
+        self._orders.append(("cancel reservation", name))
+        return self._tenants.reservations[0]
 
     def what_if(self, asked: WhatIf) -> WhatIfAnswer:
         """One job starts later, and another sooner; a new one in half an hour."""

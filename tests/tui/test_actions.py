@@ -21,6 +21,7 @@ OPENING = {
     "events": ("3",),
     "shares": ("4",),
     "quotas": ("5",),
+    "reservations": ("6",),
     "job": ("enter",),
     "node": ("2", "enter"),
 }

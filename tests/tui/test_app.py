@@ -10,7 +10,20 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Button, Input
 
-from tests.tui.recorded import LIVE, NOW, Tenants, events, everything, job, jobs, node, nodes, quotas, shares
+from tests.tui.recorded import (
+    LIVE,
+    NOW,
+    Tenants,
+    events,
+    everything,
+    job,
+    jobs,
+    node,
+    nodes,
+    quotas,
+    reservations,
+    shares,
+)
 from tests.tui.screens import Screen, burst, press, settled, until
 from tui.dialogs.ask import Ask
 from tui.dialogs.fill import Fill
@@ -423,6 +436,15 @@ def hostile_tenants() -> Tenants:
             for at, share in enumerate(shares())
         ),
         tuple(replace(quota, name=f"{EVIL}{at}", edited=True) for at, quota in enumerate(quotas())),
+        tuple(
+            replace(
+                row,
+                spec=replace(row.spec, name=f"{EVIL}{at}", users=(EVIL,), projects=(EVIL,), why=EVIL),
+                nodes=(EVIL,),
+                by=EVIL,
+            )
+            for at, row in enumerate(reservations())
+        ),
     )
 
 
@@ -443,6 +465,8 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             ("5",),
             ("5", "E"),
             ("5", "U"),
+            ("6",),
+            ("6", "C"),
             ("2", "D"),
         ):
             await press(pilot, *keys[:1])
@@ -469,7 +493,7 @@ async def test_three_hundred_random_resizes() -> None:
             "2",
             "4",
             "5",
-            "E",
+            "6",
             "question_mark",
             "escape",
             "N",

@@ -231,6 +231,27 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
     terminal.see("Unset the quota of project vision?", "nobody starts sooner or later")
     terminal.press("Right", "Enter")
     terminal.see("quota of project vision unset")
+
+    # A node is kept although a job may run into it.
+    terminal.press("6")
+    terminal.see("no reservations; N makes one")
+    terminal.press("N")
+    terminal.type("fans")
+    terminal.press("Tab")
+    terminal.type("gpu01")
+    terminal.press(*["Tab"] * 7)
+    terminal.type("2h")
+    terminal.see("would be refused: job 1 on node gpu01 has no time limit")
+    terminal.press("C-s")
+    terminal.see("or reserve anyway")
+    terminal.press(*["Tab"] * 10)
+    terminal.type("yes")
+    terminal.press("C-s")
+    terminal.see("reservation fans: 1 node kept", "● on", "maintenance")
+    terminal.press("C")
+    terminal.see("Cancel the reservation fans?")
+    terminal.press("Right", "Enter")
+    terminal.see("reservation fans cancelled", "no reservations; N makes one")
     with cluster.client() as client:
         assert [(quota.name, quota.quota.hard.gpus) for quota in client.quotas().quotas if quota.edited] == [
             ("*", 4)

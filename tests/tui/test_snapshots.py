@@ -77,6 +77,29 @@ def test_a_quota_to_edit(snap_compare: Compare) -> None:
     )
 
 
+@WIDTHS
+def test_reservations(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("6", "j", first="fans"))
+
+
+def test_a_reservation_to_make(snap_compare: Compare) -> None:
+    keys = ("6", "N", *"upgrade", "tab", "tab", "2", *["tab"] * 6, *"2h")
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys, sign="1 starts later"))
+
+
+def test_a_reservation_to_cancel(snap_compare: Compare) -> None:
+    keys = ("6", "j", "C")
+    screen = Screen()
+    assert snap_compare(
+        screen, terminal_size=(80, 24), run_before=after(*keys, first="fans", sign="1 starts later")
+    )
+
+
+def test_no_reservations(snap_compare: Compare) -> None:
+    screen = Screen(tenants=Tenants(reservations=()))
+    assert snap_compare(screen, terminal_size=(80, 24), run_before=after("6", sign="makes one"))
+
+
 def test_nobody_has_a_share(snap_compare: Compare) -> None:
     screen = Screen(tenants=Tenants(shares=()))
     assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="nobody has submitted"))

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Button, Input, Label
+from textual.widgets import Button, Input, Label, Static
 
 from tui.desk import Failure, sentence
 from tui.dialogs.dialog import Command, Dialog, Says
@@ -84,7 +84,7 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
                             for head in form.heads:
                                 yield Label(head, classes="head", markup=False)
                     yield Row(label, fields)
-            yield Says(classes="refused")
+            yield Static(classes="refused", markup=False)
             if form.trial is not None:
                 yield self._trial
             yield Command("")
@@ -94,7 +94,7 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
 
     def on_mount(self) -> None:
         """Begin with the first line."""
-        self.query_one(".refused", Says).display = False
+        self._say("")
         self.check()
         self.query(Input).first().focus()
 
@@ -107,6 +107,7 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
     def changed_line(self, event: Input.Changed) -> None:
         """What the controller said about this line was about what stood there."""
         self._refused.pop(event.input.name or "", None)
+        self._say("")
         self.check()
 
     def check(self) -> None:
@@ -135,7 +136,9 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
         read, form, on_stage = self._form.read(self.typed), self._form, stage(self)
         wish = read.wish
         if read.wrong:
-            next(field for field in self.query(Input) if field.name in read.wrong).focus()
+            wrong = next(field for field in self.query(Input) if field.name in read.wrong)
+            wrong.focus()
+            self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
         elif on_stage.model.stale:
             self._say("the connection is lost: changes have to wait")
         elif wish is not None and not self._sending:
@@ -166,8 +169,8 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
             on_stage.say(sentence(answer), "bad")
 
     def _say(self, text: str) -> None:
-        says = self.query_one(".refused", Says)
-        says.update([(plain(text, 400), "bad")])
+        says = self.query_one(".refused", Static)
+        says.update(plain(text, 400))
         says.display = bool(text)
 
     def action_copy(self) -> None:

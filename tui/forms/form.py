@@ -48,7 +48,7 @@ class Read(Generic[Wish]):
 
 @dataclass(frozen=True)
 class Form(Generic[Wish, Answer]):
-    """Something to fill in and send. With `trial` it is told meanwhile what would come of it."""
+    """Something to fill in and send; `trial` is what to ask meanwhile: what would come of it."""
 
     title: str
     button: str
@@ -56,7 +56,7 @@ class Form(Generic[Wish, Answer]):
     read: Callable[[Typed], Read[Wish]]
     command: Callable[[Typed], str]
     send: Callable[[Client, Wish], Answer]
-    trial: Callable[[Wish], WhatIf] | None = None
+    trial: Callable[[Wish], WhatIf | None] | None = None
     heads: tuple[str, ...] = ()
 
     @property

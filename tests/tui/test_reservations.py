@@ -1,0 +1,172 @@
+"""Nodes that are kept: the list, making and cancelling, and the form as plain data."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from cli import reserve
+from cli.conditions import moment as moment_of_the_command_line
+from tests.tui.recorded import NOW, Tenants
+from tests.tui.screens import Screen, press, settled, until
+from tui.dialogs.ask import Ask
+from tui.dialogs.fill import Fill
+from tui.forms import reservation as form
+from wire.reservation import ReservationSpec
+
+
+async def test_what_is_kept_now_and_later() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "6")
+        await until(pilot, lambda: "fans" in screen.text())
+        lines = screen.text().splitlines()
+        assert lines[3].split()[1:4] == ["demo", "●", "on"]
+        assert lines[4].rstrip().endswith("──━━━━" + "─" * 18)
+        assert "maintenance" in lines[5]
+        assert "for 1h00m more" in screen.text()
+        await press(pilot, "j")
+        assert "in 2h00m, again every 7d00h" in screen.text()
+        assert "project ai, project vision" in screen.text()
+        await press(pilot, "enter")
+        await until(pilot, lambda: screen.view.NAME == "node")
+        assert "node-2" in screen.text()
+
+
+async def test_making_one() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "6", "N")
+        assert isinstance(screen.screen, Fill)
+        await press(pilot, "ctrl+s")
+        assert "name: must be printable" in screen.text()
+        await press(pilot, *"upgrade", "ctrl+s")
+        assert "nodes: name nodes, or say how many nodes" in screen.text()
+        await press(pilot, "tab", "2", *["tab"] * 6, *"2h")
+        assert "corral reserve create upgrade --count 2 --for 2h" in screen.text()
+        await until(pilot, lambda: "1 starts later" in screen.text())
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: "reservation upgrade: 1 node kept" in screen.text())
+        assert screen.ordered == [("reserve", (ReservationSpec("upgrade", NOW, 7200.0, count=2), False))]
+
+
+async def test_what_jobs_may_run_into_is_refused_unless_it_is_wanted_anyway() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "6", "N", *"fans", "tab", *"node-1", *["tab"] * 7, *"2h", "ctrl+s")
+        await until(pilot, lambda: "Take a later time or other nodes, or reserve anyway" in screen.text())
+        assert screen.screen.focused is not None
+        assert screen.screen.focused.name == "nodes"
+        await press(pilot, *["tab"] * 10, *"yes")
+        assert "--anyway" in screen.text()
+        await press(pilot, "ctrl+s")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("reserve", (ReservationSpec("fans", NOW, 7200.0, ("node-1",)), True))]
+
+
+async def test_cancelling_asks_first() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "6")
+        await until(pilot, lambda: "fans" in screen.text())
+        await press(pilot, "j", "C")
+        assert isinstance(screen.screen, Ask)
+        assert "it was to begin in 2h00m, and again every 7d00h" in screen.text()
+        await press(pilot, "enter")
+        assert screen.ordered == []
+        await press(pilot, "C", "right", "enter")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("cancel reservation", "course")]
+        assert "corral reserve cancel course" in screen.menus.commands()
+
+
+async def test_without_any_it_says_how_to_make_one() -> None:
+    screen = Screen(tenants=Tenants(reservations=()))
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "6")
+        await until(pilot, lambda: "no reservations; N makes one" in screen.text())
+        await press(pilot, "C")
+        assert "no reservation here" in screen.text()
+
+
+def spoken(command: str) -> ReservationSpec:
+    """What the command line makes of a command."""
+    _, _, _, name, *words = shlex.split(command)
+    given: dict[str, list[str]] = {}
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        given.setdefault(flag, []).append(value)
+
+    def one(flag: str, default: str = "") -> str:
+        return given.get(flag, [default])[0]
+
+    count, gpus = (int(one(flag)) if flag in given else None for flag in ("--count", "--gpus"))
+    several = (given.get(flag, []) for flag in ("--select", "--user", "--project"))
+    return reserve.asked_of(
+        name,
+        one("--for"),
+        one("--start", "now"),
+        given.get("--node", []),
+        count,
+        gpus,
+        *several,
+        one("--every"),
+        one("--why"),
+    )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"name": "a b", "nodes": "gpu01 'gpu 02'", "for": "1d2h30m", "why": "it's hot"},
+        {"name": "a", "or gpus": "16", "among": "rack=r1 net=ib", "users": "ada bob", "for": "90s"},
+        {
+            "name": "a",
+            "or nodes": "2",
+            "projects": "ai",
+            "start": "2030-05-01T08:00",
+            "for": "4h",
+            "again every": "7d",
+        },
+    ],
+)
+def test_the_command_shown_makes_the_same_reservation(typed: dict[str, str]) -> None:
+    typed = {"start": "2031-01-01", **typed}
+    shown = form.new(time.time)
+    read = shown.read(typed)
+    assert read.wrong == {}
+    assert read.wish == form.Wanted(spoken(shown.command(typed)))
+
+
+@pytest.mark.parametrize("text", ["+2h", "18:30", "00:00", "2030-05-01", "2030-05-01T08:00"])
+def test_moments_mean_what_they_mean_on_the_command_line(text: str) -> None:
+    for now in (NOW, NOW + 40_000):
+        assert form.moment(text, now) == moment_of_the_command_line(text, now)
+
+
+def test_a_clock_is_the_next_time_it_shows_that() -> None:
+    at = datetime.fromtimestamp(form.moment("10:40", NOW), UTC)
+    assert (at.day, at.hour, at.minute) == (19, 10, 40)  # NOW is the 18th, 10:40
+
+
+def test_every_line_says_what_is_wrong_with_it() -> None:
+    typed = {
+        "name": "a/b",
+        "nodes": "'open",
+        "or nodes": "x",
+        "among": "rack",
+        "start": "soon",
+        "for": "2",
+        "again every": "1",
+        "anyway": "perhaps",
+    }
+    assert form.new(lambda: NOW).read(typed).wrong.keys() == typed.keys()
+    assert form.new(lambda: NOW).read({"name": "a", "for": "2h"}).wrong.keys() == {"nodes"}
+    assert form.new(lambda: NOW).read({"name": "a", "or nodes": "1"}).wrong == {"for": "how long?"}
