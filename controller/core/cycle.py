@@ -266,19 +266,19 @@ class Cycle:
         promise, shape = self.shadow(now), self.placer.shape(job.ask)
         if self.mode is Backfill.NONE or shape is None:
             return False
-        if promise is None or job.limit <= self.window(promise, now):
+        if promise is None or now + job.limit <= self.until(promise):
             return True
         return find_beside(self.placer, shape, promise, self.state.barred(job, now)) is not None
 
-    def window(self, promise: Shadow | None, now: float) -> float:
-        """How long what passes the first may run without asking about the promise."""
+    def until(self, promise: Shadow | None) -> float:
+        """When whatever passes the first must be over, if nobody is to ask about the promise."""
         if promise is None:
             return NEVER
         if self.mode is not Backfill.AGGRESSIVE:
-            return promise.at - now
+            return promise.at
         if self._latest[0] != promise.job:
             self._latest = promise.job, promise.at + self.placer.pipeline.max_delay_s
-        return max(promise.at, self._latest[1]) - now
+        return max(promise.at, self._latest[1])
 
     def _claimed(self, now: float) -> Iterator[Step]:
         """Start those for whom room was made, once it is free; let go of what has become of no use."""

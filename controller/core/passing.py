@@ -72,18 +72,18 @@ class Walk:
         if self._blocked():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
-        window = None
+        until = None
         first = 0 if cycle.head is None else cycle.head[1]
         for entry in self._entries:
             if entry[1] == first:
                 continue
-            if window is None:
+            if until is None:
                 cycle.needed = True
-                window = cycle.window(cycle.shadow(self._now), self._now)
+                until = cycle.until(cycle.shadow(self._now))
             lasts = cycle.lasts(jobs[entry[1]])
             if self._longest is not None and lasts >= self._longest:
                 continue
-            self._long = lasts > window
+            self._long = self._now + lasts > until  # as ends are counted: a difference is not so exact
             if not (self._long and self._too_long):
                 self._entry = entry
                 return self.key()

@@ -50,7 +50,7 @@ class Stock:
             until = at
             while left[until] >= count:
                 until += 1
-                if until == len(times) or times[until] - start >= duration:
+                if until == len(times) or times[until] >= start + duration:
                     return start
             at = until + 1
             if at >= len(times):

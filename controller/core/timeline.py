@@ -60,10 +60,11 @@ class Timeline:
 
     def least(self, since: float, duration: float) -> Room:
         """What is free all the time from `since` on for so long."""
-        at = max(0, bisect_right(self._times, since) - 1)
+        # Not by differences: two fractions need not be as far apart as the one was put behind the other.
+        at, end = max(0, bisect_right(self._times, since) - 1), since + duration
         least = self._rooms[at]
         for later in range(at + 1, len(self._times)):
-            if self._times[later] - since >= duration:
+            if self._times[later] >= end:
                 break
             least = least.least(self._rooms[later])
         return least
@@ -77,11 +78,11 @@ class Timeline:
         at = max(0, bisect_right(times, since) - 1)
         start = since
         while True:
-            least = rooms[at]
+            least, end = rooms[at], start + duration
             until = at
             while least.holds(part, needs, row):
                 until += 1
-                if until == count or times[until] - start >= duration:
+                if until == count or times[until] >= end:
                     return start, least
                 # GPUs must be the same ones all along: the least room of the whole span counts
                 least = least.least(rooms[until]) if least.gpus else rooms[until]

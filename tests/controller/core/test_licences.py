@@ -260,6 +260,15 @@ def test_the_first_moment_is_the_first(
     assert stock.twin().first(count, duration, since) == slow
 
 
+def test_what_begins_right_behind_is_in_nobodys_way() -> None:
+    stock, start, length = Stock(0.0, 1), 49.51, 27.0
+    end = start + length
+    assert end - start < length  # as fractions are
+    stock.give(0.0, start, -1)
+    stock.give(end, end + 5, -1)
+    assert stock.first(1, length, 0.0) == start
+
+
 ASKED = st.builds(
     wants,
     matlab=st.integers(0, 5),
