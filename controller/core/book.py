@@ -50,6 +50,8 @@ class Running:
     end: float
     allocations: tuple[Allocation, ...]
     licences: Wanted
+    kept: bool = False
+    """It has not begun: this is kept for it until others have left."""
 
 
 class Book:
@@ -249,7 +251,8 @@ class Book:
         self._running.clear()
         for end, number in state.releases:
             job, end = state.jobs[number], end if end > now else now + OVERDUE_S
-            running = Running(job.attempt, end, tuple(state.returns(job)), job.ask.licences)
+            allocations, kept = tuple(state.returns(job)), not job.unended
+            running = Running(job.attempt, end, allocations, job.ask.licences, kept)
             self._running[number] = running
             self._give(running.allocations, end, NEVER, 1)
             self.stocks.give(running.licences, end, NEVER, 1)
@@ -282,7 +285,8 @@ class Book:
         """Write down what has started and what has ended since; False if it is more than that."""
         nodes, jobs = self._state.nodes, self._state.jobs
         if self._gains != nodes.gains:  # some ended before their time
-            for job in [job for job in self._running if job not in jobs or not jobs[job].unended]:
+            ran = [job for job, each in self._running.items() if not each.kept]
+            for job in [job for job in ran if job not in jobs or not jobs[job].unended]:
                 over = self._running.pop(job)
                 self._give(over.allocations, now, over.end, 1)
                 self.stocks.give(over.licences, now, over.end, 1)

@@ -17,6 +17,7 @@ from tests.worlds import PIPELINE, World, spec
 from wire.affinity import term_of
 from wire.frames import AttemptStatus, Stop
 from wire.gangs import Gang
+from wire.gpuwish import GpuWish
 from wire.spec import JobSpec
 from wire.words import GpuHealth, JobState, Reason
 
@@ -454,3 +455,19 @@ def test_another_controller_knows_for_whose_sake_an_elastic_job_leaves_each_node
     other = world.restarted()
     assert {node.name: dict(node.leaving) for node in other.state.nodes} == left
     assert check(other.state) == []
+
+
+def test_a_promise_leaves_alone_what_is_kept_while_only_some_of_those_who_held_it_have_left() -> None:
+    world = world_of("a", backfill=Backfill.CONSERVATIVE)
+    first, second = (running(world, spec(2, priority=25)) for _ in range(2))
+    running(world, spec(2, priority=90))
+    world.now += HOUR
+    high = world.submit(spec(4, priority=75, gpu=GpuWish(numa="require")))
+    world.tick()
+    assert plans(world) == [(high, [first, second])]
+    leave(world, first)
+    assert [start.job for start in world.tick()] == [first]  # beside it, there is other room
+    assert world.gpus_of(first) == [6, 7]
+    leave(world, second)
+    assert [start.job for start in world.tick()] == [high]
+    assert world.gpus_of(high) == [0, 1, 2, 3]
