@@ -37,13 +37,23 @@ def main() -> int:
     found = host.look()
     if options.check:
         sought = partial(_find_gpus, options.gpus, options.name)
-        print(checkup.report(options.spool, found, sought, options.run_as_self, options.jobs, options.shared))
+        print(
+            checkup.report(
+                options.spool,
+                found,
+                sought,
+                options.run_as_self,
+                options.jobs,
+                options.shared,
+                options.cluster,
+            )
+        )
         return 0
     spool = Spool(options.spool, tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
         gpus = _find_gpus(options.gpus, options.name)
-        spool.open(replace=options.replace)
+        spool.open(replace=options.replace, cluster=options.cluster)
     except (SpoolUnusable, UnknownGpus) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
@@ -124,6 +134,7 @@ def _parse(told: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
     parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
     parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
+    parser.add_argument("--cluster", default="", metavar="ID", help="whose agent this is; a spool is one's")
     parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
     parser.add_argument(
         "--shared", action="append", default=[], metavar="FILE", help="look for it in a check"

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Sequence
 
-from agent import containers
+from agent import company, containers, ownership
 from agent.gpus import Gpus, UnknownGpus
 from agent.host import Host
 from wire.policy import USUAL, JobPolicy
@@ -44,12 +44,14 @@ def report(
     run_as_self: bool,
     policy: JobPolicy = USUAL,
     shared: Sequence[str] = (),
+    cluster: str = "",
 ) -> str:
     """Everything as JSON, with the host's clock."""
     checks = [
         _python(),
         _who(run_as_self),
-        *_spool(spool),
+        *_spool(spool, cluster),
+        *_company(spool),
         Check("CPUs", OK, f"{host.cpus} CPUs, {memory(host.memory_mib)}"),
         _numa(host),
         *_gpus(find_gpus),
@@ -76,7 +78,8 @@ def _who(run_as_self: bool) -> Check:
     return Check("user", OK if run_as_self else NOTE, f"{name}: all jobs run as {name}", remedy)
 
 
-def _spool(spool: Path) -> list[Check]:
+def _spool(spool: Path, cluster: str) -> list[Check]:
+    held, remedy = False, "Name a directory of ours on a local disk with --spool."
     try:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(spool / "lock", "ab") as file:
@@ -85,10 +88,14 @@ def _spool(spool: Path) -> list[Check]:
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
+                held = True
         free = shutil.disk_usage(spool).free // (1024 * 1024)
     except OSError as error:
         why = f"{error.filename or spool}: {error.strerror}"
-        return [Check("spool", FAILED, why, "Name a directory of ours on a local disk with --spool.")]
+        return [Check("spool", FAILED, why, remedy)]
+    whose = ownership.other(spool, cluster)
+    if whose and (held or any((spool / "attempts").glob("*"))):
+        return [Check("spool", FAILED, ownership.complaint(spool, whose), remedy)]
     kind = _file_system(spool)
     found = [Check("spool", OK, f"{spool} ({kind})")]
     if kind in _SHARED:
@@ -97,6 +104,16 @@ def _spool(spool: Path) -> list[Check]:
     verdict = FAILED if free < TOO_LITTLE_MIB else NOTE if free < LITTLE_MIB else OK
     remedy = "" if verdict == OK else "Logs of jobs go there: make room, or name another disk with --spool."
     return [*found, Check("disk", verdict, f"{memory(free)} free", remedy)]
+
+
+def _company(spool: Path) -> list[Check]:
+    """Nothing keeps two agents from one host, and both count all of it."""
+    found = company.others(spool)
+    if not found:
+        return []
+    told = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    remedy = "Only one may count its CPUs and GPUs: remove the other, or give each its part (--cpus, --gpus)."
+    return [Check("company", NOTE, f"Corral is on this host already: {told}", remedy)]
 
 
 def _file_system(path: Path) -> str:

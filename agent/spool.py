@@ -1,6 +1,7 @@
 """The spool directory: what this node knows of its attempts, written before anybody is told.
 
     lock                 held by the one agent that uses this spool
+    cluster              whose it is, see ownership.py
     hints                a FIFO on which supervisors say what they just recorded
     attempts/42.1/       record (see record.py), stdout, stderr, stop, go
     settled/42.1/        the same, once the controller has the outcome on record; kept for its logs
@@ -22,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent import lease, record
+from agent import lease, ownership, record
 from agent.record import Unreadable
 from wire.codec import Malformed
 from wire.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
@@ -72,12 +73,13 @@ class Spool:
         self._heard = float("-inf")
         self._lock = -1
 
-    def open(self, patience_s: float = 5.0, *, replace: bool = False) -> None:
+    def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
         """Make the directories and become their only user, at the cost of another agent if need be."""
         try:
             for folder in (self.root, Path(self._attempts), Path(self._settled), self.root / "unreadable"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._become_only_user(patience_s, replace)
+            self._become_only_user(patience_s, replace, cluster)
+            self._belong_to(cluster)
             if not self.fifo.is_fifo():
                 self.fifo.unlink(missing_ok=True)
                 os.mkfifo(self.fifo, 0o600)
@@ -92,7 +94,7 @@ class Spool:
                 "Attempts are recorded there before they run; choose a writable local directory with --spool."
             ) from None
 
-    def _become_only_user(self, patience_s: float, replace: bool) -> None:
+    def _become_only_user(self, patience_s: float, replace: bool, cluster: str) -> None:
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
         while True:
@@ -100,6 +102,9 @@ class Spool:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                whose = ownership.other(self.root, cluster)
+                if whose:
+                    raise SpoolUnusable(ownership.complaint(self.root, whose)) from None
                 if replace and time.monotonic() > deadline - patience_s + REPLACE_S:
                     self._evict()
                 if time.monotonic() > deadline:
@@ -111,6 +116,17 @@ class Spool:
                 time.sleep(0.05)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def _belong_to(self, cluster: str) -> None:
+        """What another cluster left is only put aside if nothing of it can run any more."""
+        whose = ownership.other(self.root, cluster)
+        if whose:
+            if self._keys(self._attempts):
+                raise SpoolUnusable(ownership.complaint(self.root, whose))
+            os.rename(self._settled, f"{self._settled}.{whose[:8]}.{time.time_ns()}")
+            os.mkdir(self._settled, 0o700)
+        if cluster:
+            ownership.keep(self.root, cluster)
 
     def _evict(self) -> None:
         """End the agent that holds the lock: the line behind it is dead, and it may be stopped itself."""

@@ -111,6 +111,7 @@ def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
         jobs=config.jobs.policy,
         scratch=node.scratch,
         scratch_dir=node.scratch_dir,
+        cluster=daemon.cluster,
     )
     return LocalLink(
         name, config.spool(name), python=node.python, agent=options, ping_s=ping_s, silence_s=3 * ping_s

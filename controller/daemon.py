@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ from controller.feed import Commit, Feed, Subscription
 from controller.hooks import Hooks
 from controller.idleness import IdleWatch
 from controller.nodes.hosts import Hosts
+from controller.nodes.inventory import Inventory
 from controller.nodes.knownhosts import left_by_older
 from controller.nodes.link import LinkLost, NodeLink
 from controller.store.failures import StoreFailure, StoreHeldUp
@@ -76,8 +78,14 @@ class Daemon:
         self.started_at = time.time()
         self.links: dict[str, NodeLink] = {}
         self.samples: dict[str, dict[str, GpuSample]] = {}
+        self.cluster = f"{store.id}@{socket.gethostname()}"
+        """Whose agents they are, as they are told."""
         self.hosts = Hosts(
-            lambda: self.state.host_keys, config.jobs.policy, config.scheduler.beat_s, config.cluster.shared
+            lambda: self.state.host_keys,
+            config.jobs.policy,
+            config.scheduler.beat_s,
+            config.cluster.shared,
+            self.cluster,
         )
         self._silent: dict[str, float] = {}
         """Since when a node has not been heard of, by the clock that nobody sets."""
@@ -105,6 +113,8 @@ class Daemon:
         waiting = config.scheduler.waiting
         self._data = DataWatch(waiting.data_roots, waiting.data_check_s, self._wanted, self._data_found)
         self._recover()
+        there = {node.name: [gpu.uuid for gpu in node.facts.gpus] for node in self.state.nodes}
+        self._inventory = Inventory(there)
 
     @property
     def state(self) -> State:
@@ -181,6 +191,7 @@ class Daemon:
         if not isinstance(reply, Refusal):
             await self.unlink(name)
             self._silent.pop(name, None)
+            self._inventory.drop(name)
         return reply
 
     async def import_keys(self) -> None:
@@ -209,11 +220,15 @@ class Daemon:
         if self._counting is None and not self._stopping:
             self._count_silence()
 
-    def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
+    def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> str:
+        """What an agent says; gives what is wrong with it, and then it is not heard."""
         match frame:
             case Report(status):
                 self.tell(inputs.AgentReported(node, status))
             case Hello():
+                wrong = self._inventory.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
+                if wrong:
+                    return wrong
                 self._silent.pop(node, None)
                 self.idleness.forget(node)
                 self.tell(inputs.AgentSaidHello(node, frame))
@@ -236,6 +251,7 @@ class Daemon:
                 for given in news_of(node, processes, self.state.offqueue):
                     self.tell(given)
                 self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+        return ""
 
     def _jobs(self) -> Iterable[Job]:
         """Those that hold something."""

@@ -22,6 +22,7 @@ class AgentOptions:
     jobs: JobPolicy = USUAL
     scratch: str | None = None
     scratch_dir: str = ""
+    cluster: str = ""
 
     def arguments(self, name: str, spool: str) -> list[str]:
         """The agent's command line."""
@@ -32,6 +33,7 @@ class AgentOptions:
             "--keep": self.keep,
             "--scratch": self.scratch,
             "--scratch-dir": self.scratch_dir or None,
+            "--cluster": self.cluster or None,
         }
         for option, value in said.items():
             if value is not None:

@@ -67,7 +67,7 @@ class Line(Protocol):
 class Conversation:
     """Everything said over one line."""
 
-    def __init__(self, name: str, line: Line, deliver: Callable[[AgentFrame], None]) -> None:
+    def __init__(self, name: str, line: Line, deliver: Callable[[AgentFrame], str]) -> None:
         self.name = name
         self.greeted = False
         self._line = line
@@ -200,8 +200,9 @@ class Conversation:
         self._clock = frame.clock
         if frame.clock is not None:
             self.send(Ping(0, frame.clock))  # before any order: what is started needs a lease that holds
-        self._deliver(frame)
-        return ""
+        wrong = self._deliver(frame)
+        self.greeted = not wrong
+        return wrong
 
     def _take_chunk(self, chunk: LogChunk) -> None:
         reading = self._readings.get(chunk.request)

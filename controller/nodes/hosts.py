@@ -23,8 +23,10 @@ class Hosts:
         jobs: JobPolicy = USUAL,
         heartbeat_s: float = 5.0,
         shared: Sequence[str] = (),
+        cluster: str = "",
     ) -> None:
         self.jobs = jobs
+        self._cluster = cluster
         self._heartbeat_s = heartbeat_s
         self._shared = shared
         self.known = KnownHosts(pinned)
@@ -32,15 +34,17 @@ class Hosts:
 
     def link(self, name: str, host: HostSpec) -> SshLink:
         """The link to a node's agent, not yet open."""
-        made, ping_s = read_host(host, self.jobs), self._heartbeat_s
+        made, ping_s = read_host(host, self.jobs, self._cluster), self._heartbeat_s
         return SshLink(name, made, self.connector, ping_s=ping_s, silence_s=3 * ping_s)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
         """Ask a host everything; nothing is pinned."""
-        return await preflight(name, read_host(host), self.connector, host_key, self._shared)
+        return await preflight(
+            name, read_host(host, cluster=self._cluster), self.connector, host_key, self._shared
+        )
 
 
-def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:
+def read_host(host: HostSpec, jobs: JobPolicy = USUAL, cluster: str = "") -> SshHost:
     """As links want it."""
     return SshHost(
         read_address(host.ssh),
@@ -56,5 +60,6 @@ def read_host(host: HostSpec, jobs: JobPolicy = USUAL) -> SshHost:
             jobs=jobs,
             scratch=host.scratch,
             scratch_dir=host.scratch_dir,
+            cluster=cluster,
         ),
     )

@@ -19,8 +19,11 @@ class LinkLost:
     why: str
 
 
-Deliver = Callable[[str, AgentFrame | LinkLost], None]
-"""Called on the event loop with the node's name; after every loss the next frame is a Hello."""
+Deliver = Callable[[str, AgentFrame | LinkLost], str]
+"""Called on the event loop with the node's name; after every loss the next frame is a Hello.
+
+What it answers a Hello with is why this agent cannot be listened to; empty if it can.
+"""
 
 
 class NodeAway(Exception):

@@ -107,10 +107,11 @@ class ReconnectingLink(ABC):
             words = await line.end(patience_s=2.0 if self._closing else 0.5)
         return f"{why}: {words}" if words else why
 
-    def _pass_on(self, frame: AgentFrame) -> None:
-        self._told = None
-        if self._deliver is not None:
-            self._deliver(self.name, frame)
+    def _pass_on(self, frame: AgentFrame) -> str:
+        wrong = self._deliver(self.name, frame) if self._deliver is not None else ""
+        if not wrong:
+            self._told = None
+        return wrong
 
     def _tell(self, lost: LinkLost) -> None:
         """Once per loss, and again when the reason is another."""

@@ -61,6 +61,11 @@ class Store:
             .values({name: bindparam(name) for name in records.CHANGING})
         )
 
+    @property
+    def id(self) -> str:
+        """What no other store has, and its copies have too."""
+        return self._meta["id"]
+
     @classmethod
     def open(cls, url: str, *, keep: int = 1_000) -> Self:
         """Take the store at this URL for this process, bring its tables up to date and check it.

@@ -124,6 +124,39 @@ def test_only_one_agent_uses_a_spool(opened: Spool) -> None:
         Spool(opened.root, "this-boot").open(patience_s=0.1)
 
 
+def close(spool: Spool) -> None:
+    """As its agent does by ending."""
+    for descriptor in (spool.hints, spool._lock):
+        if descriptor != -1:
+            os.close(descriptor)
+
+
+def test_a_spool_is_one_clusters(spool: Path) -> None:
+    """A second one neither ends the first one's agent nor takes its jobs; what is over it puts aside."""
+    first = Spool(spool, "this-boot")
+    first.open(cluster="aaaaaaaaaaaa@head1")
+    with pytest.raises(
+        SpoolUnusable, match=r"another Corral cluster, aaaaaaaa \(its controller ran on head1\)"
+    ):
+        Spool(spool, "this-boot").open(replace=True, cluster="bbbb@head2")
+    first.keep(KEY, ORDER)
+    close(first)
+    early = Spool(spool, "this-boot")
+    with pytest.raises(SpoolUnusable, match="its jobs are there"):
+        early.open(cluster="bbbb@head2")
+    close(early)
+    moved = Spool(spool, "this-boot")
+    moved.open(cluster="aaaaaaaaaaaa@head9")
+    assert moved.unsettled() == [Found(AttemptStatus(*KEY), ORDER)]
+    moved.settle(KEY)
+    close(moved)
+    second = Spool(spool, "this-boot")
+    second.open(cluster="bbbb@head2")
+    assert (second.unsettled(), second.settled()) == ([], [])
+    [kept] = spool.glob("settled.aaaaaaaa.*")
+    assert (kept / "7.1" / "record").exists()
+
+
 def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SpoolUnusable, match=r"file/spool cannot be used: .* Not a directory"):

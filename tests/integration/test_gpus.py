@@ -69,6 +69,19 @@ def test_what_nvml_says_is_what_people_see(rigged: System, rig: Rig) -> None:
     assert uuid(1) in corral(rigged, "gpus", "-o", "json")
 
 
+def test_a_host_under_two_names_counts_once(rigged: System, rig: Rig, tmp_path: Path) -> None:
+    """Whichever comes second waits until the first is gone."""
+    rigged.stop()
+    rigged.sections["nodes"]["twin"] = dict(rigged.sections["nodes"]["gpu01"])
+    rigged.launch()
+    rigged.await_answer()
+    rigged.await_nodes("gpu01")
+    with rigged.client() as client:
+        rigged.until(lambda: "is node gpu01's" in client.node("twin").why, "the twin is told")
+        assert client.node("twin").state.away
+        assert {gpu.node for gpu in client.gpus().gpus} == {"gpu01"}
+
+
 def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System, rig: Rig) -> None:
     job = submit(rigged, "sleep 1000; exit 3", gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)

@@ -104,6 +104,36 @@ def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: 
     assert corral("nodes", "-o", "name").stdout == "here\n"
 
 
+def test_a_host_of_another_cluster_is_left_alone(cluster: System, far: Sshd, corral: Corral) -> None:
+    """Both keep to the same directory there, and neither takes the other's jobs for its own."""
+    add = ["nodes", "add", "gpu02", at(far), *options(far), "--yes"]
+    assert corral(*add).returncode == 0
+    with cluster.client() as client:
+        job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
+        cluster.await_jobs([job], JobState.RUNNING)
+        with system("there") as other:
+            other.start()
+
+            def corral_there(*words: str) -> subprocess.CompletedProcess[str]:
+                environment = {**os.environ, "CORRAL_URL": f"unix://{other.socket}"}
+                command = [sys.executable, "-P", "-m", "cli", *words]
+                return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+            refused = corral_there(*add)
+            assert refused.returncode == 1
+            assert "failed  spool       the spool directory" in refused.stdout
+            assert "belongs to another Corral cluster" in refused.stdout
+            aside = corral_there(*add, "--spool", str(cluster.place / "aside"))
+            assert aside.returncode == 0
+            assert "note    company     Corral is on this host already" in aside.stdout
+            assert client.job(job).job.state is JobState.RUNNING
+            client.cancel(job)
+            cluster.await_jobs([job])
+            assert corral("nodes", "remove", "gpu02").returncode == 0
+            cluster.until(lambda: corral_there(*add).returncode == 0, "the other one may have it now")
+            other.stop()
+
+
 def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corral) -> None:
     names = [f"gpu{number:02}" for number in range(1, 7)]
     lines = [f"{name} {at(far)} label.rack=r{name[-1]}  # rack by rack" for name in names]

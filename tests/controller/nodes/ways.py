@@ -98,11 +98,12 @@ class Listener:
         self.heard: list[AgentFrame | LinkLost] = []
         self._news = asyncio.Event()
 
-    def deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
+    def deliver(self, node: str, frame: AgentFrame | LinkLost) -> str:
         """What is given to `open`."""
         assert node == "gpu01"
         self.heard.append(frame)
         self._news.set()
+        return ""
 
     async def until(self, wanted: Callable[[], T | None]) -> T:
         """Wait until what was heard makes `wanted` answer something."""

@@ -1,0 +1,52 @@
+"""Other agents on this machine: of another cluster, or of the same host under another name."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from pathlib import Path
+from typing import Iterator
+
+_AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
+
+
+def others(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
+    """One by one in words for people; whoever uses our spool is the one whose place we take."""
+    own = _holder(own_spool)
+    found = [each for each in _agents(proc) if each[0] != own]
+    return [f"{_name(home, pid)} (pid {pid} of {_user(uid)})" for pid, uid, home in sorted(found)]
+
+
+def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
+    for folder in proc.glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            found = next(filter(None, map(_AGENT.fullmatch, words)), None)
+            if found and b"-" in words and int(folder.name) != os.getpid():
+                yield int(folder.name), folder.stat().st_uid, Path(os.fsdecode(found[1]))
+        except OSError:
+            continue  # it ended meanwhile
+
+
+def _name(home: Path, pid: int) -> str:
+    """Which node it is, as far as we may look."""
+    try:
+        spools = [home, *(home / "nodes").iterdir()]
+    except OSError:
+        spools = [home]
+    return next((f"node {spool.name}" for spool in spools if _holder(spool) == pid), "an agent")
+
+
+def _holder(spool: Path) -> int:
+    try:
+        return int((spool / "lock").read_text(encoding="ascii") or 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
