@@ -62,11 +62,13 @@ def main() -> int:
     groups = cgroups.find(policy.limits, cgroups.tag_of(options.name, spool.root))
     runtime = containers.find(policy, gpus.real)
     area = scratch.Area(options.scratch_dir, cgroups.tag_of(options.name, spool.root), options.scratch)
-    node = Node(spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime, area)
     try:
+        node = Node(
+            spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime, area
+        )
         node.adopt()
     except OSError as error:
-        print(f"agent: the spool directory {spool.root} cannot be used: {error}", file=sys.stderr)
+        print(f"agent: it cannot begin with the spool directory {spool.root}: {error}", file=sys.stderr)
         return 1
     unsettled = node.unsettled()
     running = [name_of((status.job, status.attempt)) for status in unsettled]

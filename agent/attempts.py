@@ -25,6 +25,9 @@ from agent.instructions import (
 from agent.spool import Found, Key, learn
 from wire.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
 
+UNFIT = "node_unfit"
+"""An attempt that could not begin because its host lacks what every attempt needs: it goes elsewhere."""
+
 
 @dataclass
 class Attempt:
@@ -154,7 +157,7 @@ class Attempts:
     def not_kept(self, key: Key, now: float, why: str) -> list[Instruction]:
         """The order could not be written down: it never was."""
         self._drop(key)
-        return [Tell(Report(AttemptStatus(*key, ended_at=now, why=f"launch_failed: {why}")))]
+        return [Tell(Report(AttemptStatus(*key, ended_at=now, why=f"{UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[Instruction]:
         """End it; what is unknown is remembered as ended, so that it can never start."""
@@ -213,7 +216,7 @@ class Attempts:
         if fact[0] == "forked":
             return self._watch(key, attempt, int(fact[1]))
         if fact[0] == "unforked":
-            return [GiveUp(key, f"launch_failed: cannot fork a supervisor: {' '.join(fact[1:])}")]
+            return [GiveUp(key, f"{UNFIT}: cannot fork a supervisor: {' '.join(fact[1:])}")]
         return self._update(key, attempt, learn(attempt.status, fact))
 
     def lost_sight(self, key: Key, found: Found, holder: int | None) -> list[Instruction]:

@@ -76,7 +76,7 @@ def change_user(launch: Launch) -> None:
 def complain(place: str, sentence: str) -> None:
     """Tell the job's owner where he looks for errors: in its stderr."""
     try:
-        descriptor = os.open(f"{place}/stderr", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        descriptor = os.open(f"{place}/stderr", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
         os.write(descriptor, f"corral: {sentence}\n".encode("utf-8", "replace"))
         os.close(descriptor)
     except OSError:

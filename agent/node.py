@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from agent import containment, environment, instructions, lease, record, tree
-from agent.attempts import Attempts
+from agent.attempts import UNFIT, Attempts
 from agent.cgroups import Cgroups
 from agent.channel import Channel, Gone
 from agent.containers import Runtime
@@ -100,6 +100,8 @@ class Node:
         self.logs = Logs(spool, self.attempts.over, channel)
         self.shells = Shells(self.loop, channel, self._prepare_shell, self.attempts.over)
         self.polling = False
+        self.unfit = ""
+        """Why no attempt can begin here."""
         self.cradle = Cradle(spool.fifo, spool.root / "nursery.log")
         self.nursery_since = time.monotonic()
         self.stillborn = 0
@@ -139,7 +141,10 @@ class Node:
         }
 
     def adopt(self) -> None:
-        """Take over what earlier agents left."""
+        """Take over what earlier agents left, and what of it lives though somebody has removed its record."""
+        for lost in map(key_of, tree.named(str(self.spool.root))):
+            if lost is not None and not self.spool.knows(lost):
+                self.spool.set_aside(lost, "its directory is gone")
         for found in self.spool.settled():
             self.attempts.adopt(found, settled=True)
         for found in self.spool.unsettled():
@@ -200,6 +205,10 @@ class Node:
         self.cradle.flush()
         self.loop.write(self.cradle.fileno(), self.cradle.flush if self.cradle.waiting else None)
         self.channel.flush()
+        if self.unfit and not self.channel.waiting:
+            # What runs goes on; the next agent looks whether this one's trouble is over.
+            print(f"agent: it cannot run jobs: {self.unfit}", file=sys.stderr)
+            raise Gone
         self.loop.write(self.channel.sink, self.channel.flush if self.channel.waiting else None)
         self.loop.turn(sleep=self.channel.busy or not self.logs.ready)
 
@@ -262,10 +271,11 @@ class Node:
 
     def _audit(self) -> None:
         """Once in a while: has everything that needs a supervisor the one we watch?"""
-        for key, pid in self.attempts.supervisors():
-            if self.spool.holder(key) != pid:
-                self._unwatch(key)
-                self._examine(key)
+        with suppress(OSError):  # no descriptor is free: next time
+            for key, pid in self.attempts.supervisors():
+                if self.spool.holder(key) != pid:
+                    self._unwatch(key)
+                    self._examine(key)
         self.loop.after(AUDIT_S, self._audit)
 
     def _nursery_ended(self) -> None:
@@ -280,7 +290,11 @@ class Node:
         self.loop.write(self.cradle.fileno(), None)
         self.cradle.bury()
         time.sleep(NURSERY_PAUSE_S)  # so that one that cannot live does not eat a core
-        self.cradle = Cradle(self.spool.fifo, self.spool.root / "nursery.log")
+        try:
+            self.cradle = Cradle(self.spool.fifo, self.spool.root / "nursery.log")
+        except OSError as error:
+            print(f"agent: supervisors cannot be started: {error}", file=sys.stderr)
+            raise Gone from None
         self.nursery_since = time.monotonic()
         self.loop.read(self.cradle.fileno(), self._nursery_ended)
         self._do(self.attempts.lost_nursery())
@@ -334,6 +348,7 @@ class Node:
         except OSError as error:
             why = f"the order cannot be written to the spool {self.spool.root}: {error.strerror}"
             self._do(self.attempts.not_kept(key, time.time(), why))
+            self.unfit = why
 
     def _keep_ended(self, keep: instructions.KeepEnded) -> None:
         status = keep.status
@@ -368,6 +383,8 @@ class Node:
             self._examine(key)
 
     def _give_up(self, give_up: instructions.GiveUp) -> None:
+        word, _, rest = give_up.why.partition(": ")
+        self.unfit = rest if word == UNFIT else self.unfit
         if not self._conclude(give_up.key, give_up.why):
             self._examine(give_up.key)
 

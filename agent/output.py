@@ -12,6 +12,8 @@ import os
 NAMES = ("stdout", "stderr")
 HEAD = 1 << 20
 _BLOCK = 4_096
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""A job may have put a pipe there that nobody reads: its supervisor must not wait for that."""
 _PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _OFTEN_S, _SELDOM_S = 0.5, 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +35,7 @@ class Output:
         pause = _SELDOM_S
         for index, name in enumerate(NAMES):
             try:
-                descriptor = os.open(f"{self._place}/{name}", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                descriptor = os.open(f"{self._place}/{name}", _WRITE)
             except OSError:
                 continue
             try:

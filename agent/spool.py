@@ -94,6 +94,10 @@ class Spool:
                 "Attempts are recorded there before they run; choose a writable local directory with --spool."
             ) from None
 
+    def knows(self, key: Key) -> bool:
+        """Is there anything of this attempt?"""
+        return any(os.path.lexists(f"{each}/{name_of(key)}") for each in (self._attempts, self._settled))
+
     def _become_only_user(self, patience_s: float, replace: bool, cluster: str) -> None:
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
@@ -110,12 +114,14 @@ class Spool:
                 if time.monotonic() > deadline:
                     raise SpoolUnusable(
                         f"the spool directory {self.root} is used by another agent "
-                        f"(pid {os.pread(self._lock, 20, 0).decode() or 'unknown'}). "
+                        f"(pid {self._owner() or 'unknown'}). "
                         "End that one, or give this one its own directory with --spool."
                     ) from None
                 time.sleep(0.05)
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)  # not shortened first: the disk may be full
+
+    def _owner(self) -> str:
+        return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _belong_to(self, cluster: str) -> None:
         """What another cluster left is only put aside if nothing of it can run any more."""
@@ -130,7 +136,7 @@ class Spool:
 
     def _evict(self) -> None:
         """End the agent that holds the lock: the line behind it is dead, and it may be stopped itself."""
-        text = os.pread(self._lock, 20, 0).decode("ascii", "replace")
+        text = self._owner()
         if not text.isdigit():
             return
         ours = os.fstat(self._lock)
@@ -214,9 +220,10 @@ class Spool:
         kept = self.root / "unreadable" / f"{name_of(key)}.{time.time_ns()}"
         place = self.place(key)
         os.makedirs(place, 0o700, exist_ok=True)
+        why = f"supervisor_lost: its record in the spool cannot be trusted ({what})"
         if os.path.lexists(f"{place}/record"):
             os.rename(f"{place}/record", kept)
-        why = f"supervisor_lost: its record in the spool cannot be trusted ({what}); it is kept as {kept}"
+            why += f"; it is kept as {kept}"
         _write(
             f"{place}/.record", record.line("order", self.boot_id, "null") + record.line("claimed", 0, why)
         )
@@ -231,7 +238,8 @@ class Spool:
 
     def log(self, key: Key, stream: str) -> int:
         """Open a log for reading; raises FileNotFoundError while there is none."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        # A job that runs as we do may have put a pipe in its place, and to open that would be to wait for it.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(f"{self.place(key)}/{stream}", flags)
         except FileNotFoundError:
@@ -261,7 +269,8 @@ class Spool:
     def _read(self, key: Key, place: str) -> Found:
         bare = AttemptStatus(*key)
         try:
-            descriptor = os.open(f"{place}/record", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            descriptor = os.open(f"{place}/record", flags)
             try:
                 lines = record.facts(record.written(descriptor))
             finally:

@@ -84,6 +84,21 @@ def strays(place: str, key: str, leader: int | None, ticks: int | None) -> list[
     return found
 
 
+def named(spool: str) -> set[str]:
+    """The names of all attempts of a spool of which something lives, whatever the spool says."""
+    full, early = os.fsencode(mark(f"{spool}/attempts/")), os.fsencode(mark(spool))
+    found = set()
+    for name in os.listdir("/proc"):
+        try:
+            marks = _read(f"/proc/{name}/environ").split(b"\0") if name.isdigit() else []
+            if early in marks and int(name) != os.getpid():  # a supervisor bears the name of its attempt
+                found.add(_read(f"/proc/{name}/comm").decode("utf-8", "replace").strip())
+            found |= {each[len(full) :].decode("utf-8", "replace") for each in marks if each.startswith(full)}
+        except OSError:
+            continue  # ended meanwhile, or not ours to read
+    return found
+
+
 def mark(place: str) -> str:
     """The variable by which processes are known when nothing else is left to know them by."""
     return f"CORRAL_SPOOL={place}"

@@ -56,6 +56,7 @@ class Reason(str, enum.Enum):
     GPU_FAILED = "gpu_failed"
     GPU_ERROR = "gpu_error"
     GPU_HELD = "gpu_held"
+    NODE_UNFIT = "node_unfit"
     BEGIN = "begin"
     BACKOFF = "backoff"
     DEADLINE = "deadline"

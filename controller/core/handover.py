@@ -1,4 +1,4 @@
-"""A GPU that was not clean when it was to be handed over: the job goes elsewhere, by no fault of its own."""
+"""A GPU that was not clean, a host that could begin nothing: the job goes elsewhere, it is not to blame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wire.words import JobState, Reason
 
 
 def elsewhere(job: Job, ended: JobEnded) -> JobRequeued | None:
-    """The requeue in place of the outcome; that GPU is out of the pool by now."""
-    if ended.reason is not Reason.GPU_HELD or ended.state is not JobState.FAILED:
+    """The requeue in place of the outcome; that GPU, or that node, is out of the pool by now."""
+    if ended.reason not in (Reason.GPU_HELD, Reason.NODE_UNFIT) or ended.state is not JobState.FAILED:
         return None
-    return JobRequeued(job.id, ended.at, job.attempt, Reason.GPU_HELD, f"goes elsewhere: {ended.detail}")
+    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, f"goes elsewhere: {ended.detail}")

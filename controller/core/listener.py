@@ -18,7 +18,7 @@ from controller.core.keeper import Keeper
 from controller.core.launch import addresses, starts_of
 from controller.core.nodes import JUST_STARTED
 from controller.core.offqueue import rate_of
-from controller.core.outcome import goes_on, outcome_of, was_preempted
+from controller.core.outcome import UNFIT, goes_on, outcome_of, was_preempted
 from controller.core.plugin import Pipeline
 from controller.core.restarts import restarted
 from controller.core.saving import saved
@@ -177,6 +177,9 @@ class Listener:
             allocation = job.members[node].allocation
             if allocation.gpus:
                 self._doctor.freed(self._state.nodes.by_name[node], allocation, now)
+            word, _, why = job.members[node].why.partition(": ")
+            if word == UNFIT and self._state.nodes.by_name[node].up:  # its agent leaves, and looks again
+                self._record(events.NodeWentAway(node, now, f"it cannot run jobs: {why}"))
         if not job.unended:
             self._over(job, now)
             return

@@ -7,10 +7,12 @@ from controller.core.jobs import Job, Member
 from wire.gangs import MemberFailure
 from wire.words import JobState, Reason
 
+UNFIT = "node_unfit"
 _BY_WHY = {
     "time_limit": Reason.TIME_LIMIT,
     "launch_failed": Reason.LAUNCH_FAILED,
     "gpu_held": Reason.GPU_HELD,
+    UNFIT: Reason.NODE_UNFIT,
     "refused": Reason.LAUNCH_FAILED,
     "node_lost": Reason.NODE_LOST,
     "supervisor_lost": Reason.SUPERVISOR_LOST,

@@ -86,7 +86,7 @@ def test_an_order_that_cannot_be_kept_never_was() -> None:
     attempts.hear((1, 4), ENDED)
     attempts.start(order(attempt=5), 1.0)
     (status,) = told(attempts.not_kept((1, 5), 2.0, "disk full"))
-    assert (status.ended_at, status.why) == (2.0, "launch_failed: disk full")
+    assert (status.ended_at, status.why) == (2.0, "node_unfit: disk full")
     assert attempts.over((1, 5)) is None
     assert told(attempts.start(order(attempt=3), 1.0))[0].why.startswith("refused: attempt 4 of job 1")
     assert attempts.start(order(attempt=5), 3.0)[0] == Keep(order(attempt=5))
@@ -164,7 +164,7 @@ def test_only_launches_without_supervisor_are_repeated_for_a_new_nursery() -> No
     attempts.start(order(2), 1.0)
     assert attempts.lost_nursery() == [HandOver((2, 1))]
     assert attempts.hear((2, 1), ["unforked", "Resource", "temporarily", "unavailable"]) == [
-        GiveUp((2, 1), "launch_failed: cannot fork a supervisor: Resource temporarily unavailable")
+        GiveUp((2, 1), "node_unfit: cannot fork a supervisor: Resource temporarily unavailable")
     ]
 
 

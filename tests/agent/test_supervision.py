@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import Driven, alive, carriers, eventually
-from wire.frames import Report, Settle, Start, Stop
+from wire.frames import LogChunk, Note, ReadLog, Report, Settle, Start, Stop
 
 Run = Callable[..., Driven]
 WAIT_FOREVER = ("sleep", "1000")
@@ -321,13 +322,42 @@ def test_a_full_disk_loses_no_outcome(run: Run, spool: Path) -> None:
     assert (ended.code, ended.why) == (6, "")
     assert b" ended " in (inside / "attempts" / "1.1" / "record").read_bytes()
     agent.start(2, "true")
-    refused = agent.ended(2)
-    assert refused.why == (
-        f"launch_failed: the order cannot be written to the spool {spool}: No space left on device"
-    )
-    (inside / "attempts" / "1.1" / "stdout").write_bytes(b"")
-    agent.start(2, "true")
-    agent.until(lambda _: agent.reports(2)[-1].code == 0)
+    why = f"the order cannot be written to the spool {spool}: No space left on device"
+    assert agent.ended(2).why == f"node_unfit: {why}"
+    agent.gone()
+    assert agent.complaints == f"agent: it cannot run jobs: {why}\n"
+
+
+@pytest.mark.parametrize("removed", ["attempts/1.1", "."])
+def test_what_lives_without_its_directory_is_found_and_ended(run: Run, spool: Path, removed: str) -> None:
+    """Somebody cleaned up while no agent was there: its GPUs are not free before it is gone."""
+    first = run()
+    first.start(1, "sh", "-c", "trap '' TERM; setsid sleep 1000 & sleep 1000")
+    first.started(1)
+    eventually(lambda: len([*carriers(f"{spool}/attempts/1.1")]) == 3)
+    first.kill()
+    shutil.rmtree(spool / removed)
+
+    second = run()
+    assert [status.job for status in second.hello().attempts] == [1]
+    ended = second.ended(1)
+    assert ended.why == "supervisor_lost: its record in the spool cannot be trusted (its directory is gone)"
+    assert [*carriers(f"{spool}/attempts/1.1")] == []
+    second.start(2, "true")
+    assert second.ended(2).code == 0
+
+
+def test_pipes_in_place_of_logs_hold_up_nobody(run: Run) -> None:
+    """Whoever opens a pipe that nobody reads waits for ever: not the supervisor, nor the agent."""
+    agent = run("--jobs", '{"log_mib": 1}')
+    swap = 'cd "$CORRAL_SPOOL"; for each in stdout stderr; do rm $each; mkfifo $each; done; exec sleep 1000'
+    agent.start(1, "sh", "-c", swap, time_limit_s=1.0, grace_s=0.0)
+    agent.started(1)
+    eventually((agent.spool / "attempts" / "1.1" / "stderr").is_fifo)
+    agent.send(ReadLog(7, 1, 1), Note(1, 1, "look"))
+    answer = agent.until(lambda said: next((each for each in said if isinstance(each, LogChunk)), None))
+    assert answer.end
+    assert agent.ended(1).why == "time_limit"
 
 
 def test_orders_may_come_twice(run: Run) -> None:

@@ -166,6 +166,27 @@ def test_a_database_server_that_goes_away_is_waited_for(build: Build) -> None:
         pytest.skip(str(missing))
 
 
+def test_a_host_without_room_for_orders_gets_none_until_there_is(build: Build, small_disk: SmallDisk) -> None:
+    """What runs there goes on, and its end is recorded; what was to start there starts elsewhere."""
+    system = build("gpu01", "gpu02")
+    system.sections["nodes"]["gpu02"]["spool"] = str(small_disk.path / "spool")
+    oracle = Oracle(system.start())
+    gate = system.place / "gate"
+    with system.client() as client:
+        [first, second] = [*oracle.submit(client, oracle.spec(gate, gpus=8, array="0-1"))]
+        oracle.await_lives(first, second)
+        small_disk.fill()
+        waiting = oracle.submit(client, oracle.spec(0, gpus=0, array="0-3", cpu_milli=32_000))
+        system.until(lambda: "cannot run jobs" in client.node("gpu02").why, "the node says what is wrong")
+        assert "No space left on device" in client.node("gpu02").why
+        system.await_jobs(waiting)
+        gate.touch()
+        small_disk.drain()
+        system.await_nodes("gpu01", "gpu02")
+    assert oracle.verify() == []
+    assert oracle.spoilt() == []
+
+
 @pytest.mark.parametrize("name", ["corral.sock", "state"])
 def test_a_file_in_the_way_is_named(build: Build, name: str) -> None:
     system = build()

@@ -261,6 +261,33 @@ def test_a_job_whose_gpu_is_held_by_somebody_goes_elsewhere() -> None:
     assert world.job(job).state is JobState.COMPLETED
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_its_host_could_not_begin_goes_elsewhere(nodes: int) -> None:
+    """Nothing is placed on that host from this very landing on, until its agent is there again."""
+    world = World()
+    for name in ("a", "b", "c"):
+        world.join(name)
+    job = world.submit(spec(nodes, nodes=nodes))
+    world.tick()
+    before = world.nodes_of(job)
+    why = "the order cannot be written to the spool: No space left on device"
+    never = AttemptStatus(job, 1, ended_at=world.now, why=f"node_unfit: {why}")
+    world.tell(inputs.AgentReported(before[0], never))
+    if nodes > 1:
+        stopped = AttemptStatus(job, 1, ended_at=world.now, why="member_failed")
+        world.tell(inputs.AgentReported(before[1], stopped))
+    unfit = world.state.nodes.by_name[before[0]]
+    assert (unfit.up, unfit.why) == (False, f"it cannot run jobs: {why}")
+    assert (world.job(job).state, world.job(job).reason) == (JobState.QUEUED, Reason.NODE_UNFIT)
+    world.tick()
+    assert before[0] not in world.nodes_of(job)
+    world.start(job)
+    world.exit(job)
+    assert world.job(job).state is JobState.COMPLETED
+    world.join(before[0])
+    assert unfit.up
+
+
 def test_a_job_that_was_cancelled_meanwhile_goes_nowhere() -> None:
     world = Ward()
     job = world.submit(spec(gpus=1))
