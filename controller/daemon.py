@@ -52,6 +52,7 @@ from wire.frames import (
     Report,
 )
 from wire.hosts import HostSpec
+from wire.text import duration
 
 T = TypeVar("T")
 MAX_BATCH = 2_000
@@ -61,6 +62,7 @@ CYCLE_SHARE = 0.5
 HELD_PAUSE_S = 1.0
 SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
+BEHIND_S = 1.0
 
 log = logging.getLogger("corral.daemon")
 
@@ -110,6 +112,8 @@ class Daemon:
         self._cycle_wanted = True
         self._next_cycle = 0.0
         self._latest = 0.0
+        """By the clock that people mean, and `_beat` by the one that nobody sets."""
+        self._beat = time.monotonic()
         waiting = config.scheduler.waiting
         self._data = DataWatch(waiting.data_roots, waiting.data_check_s, self._wanted, self._data_found)
         self._recover()
@@ -127,8 +131,13 @@ class Daemon:
         return self._held.trouble if self._held is not None else ""
 
     def now(self) -> float:
-        """Seconds since 1970, never going back even if the clock does."""
-        self._latest = max(self._latest, time.time())
+        """Seconds since 1970, never going back: where the clock was set back, half as fast until it is there.
+
+        Standing still instead, nothing would be due that long: no backoff over, no reservation begun.
+        """
+        beat = time.monotonic()
+        self._latest = max(time.time(), self._latest + (beat - self._beat) / 2)
+        self._beat = beat
         return self._latest
 
     def _recover(self) -> None:
@@ -142,6 +151,13 @@ class Daemon:
         if there:  # before anything else, so that the journal says why nothing is placed on them
             self._inbox.appendleft((inputs.ControllerStarted(there), None))
         self.seq = loaded.last_seq
+        self._latest = max(self._latest, loaded.last_at)  # a host without a battery begins in 1970
+        behind = self._latest - time.time()
+        if behind > BEHIND_S:
+            log.warning(
+                "the clock is %s behind the journal: until it is not, time goes half as fast",
+                duration(behind),
+            )
         self._cycle_wanted = True
 
     # --- in ---

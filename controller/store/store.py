@@ -30,6 +30,7 @@ class Loaded:
     """What a controller starts from: every live job, the newest ended ones, nodes and notes."""
 
     last_seq: int
+    last_at: float
     next_job: int
     jobs: list[JobRow]
     ended: list[JobRow]
@@ -127,11 +128,13 @@ class Store:
                 jobs.ended_at.desc(), jobs.id.desc()
             )
             ended = connection.execute(newest.limit(self._keep))
-            last_seq = connection.scalar(select(func.max(tables.journal.c.seq)))
+            last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
+            last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
             # An array's number comes from the same counter as its elements'.
             highest = connection.execute(select(func.max(jobs.id), func.max(jobs.array))).one()
             return Loaded(
-                last_seq=last_seq or 0,
+                last_seq=last_seq,
+                last_at=last_at,
                 next_job=max(number or 0 for number in highest) + 1,
                 jobs=[records.read_job(row) for row in live],
                 ended=[records.read_job(row) for row in ended],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -50,6 +51,52 @@ async def test_what_is_due_happens_by_itself() -> None:
         await house.until(lambda: house.daemon.state.jobs[hopeless].state.terminal)
         _, shown = await house.get(f"/v1/jobs/{hopeless}")
         assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "deadline")
+
+
+class Clock:
+    """The clock that people mean, set by somebody; the other one goes on."""
+
+    def __init__(self, set_to: float) -> None:
+        self._ahead = set_to - time.time()
+
+    def time(self) -> float:
+        return time.time() + self._ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+async def test_a_clock_that_is_set_back_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living() as house:
+        await house.join("gpu01")
+        await house.started(await house.submit())
+        before = house.daemon.now()
+        monkeypatch.setattr("controller.daemon.time", Clock(time.time() - 3 * 3_600))
+        later = await house.submit(begin_at=before + 0.2)
+        await house.started(later)
+        assert house.daemon.state.jobs[later].started_at >= before + 0.2
+        monkeypatch.setattr("controller.daemon.time", Clock(time.time() + 3 * 3_600))
+        assert house.daemon.now() >= before + 3 * 3_600
+
+
+async def test_a_host_that_starts_in_1970_goes_on_from_its_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was used is weighed by how long ago that was: it must not lie in the future."""
+    fair = {"order": "fair"}
+    with scratch() as home:
+        async with living(home, scheduler=fair) as house:
+            await house.join("gpu01")
+            job = await house.submit()
+            await house.started(job)
+            await house.ended(job)
+            before = house.daemon.now()
+        monkeypatch.setattr("controller.daemon.time", Clock(0.0))
+        async with living(home, scheduler=fair) as house:
+            await house.join("gpu01")
+            again = await house.submit()
+            await house.started(again)
+            assert house.daemon.state.jobs[again].submitted_at >= before
+            journal = await house.daemon.read(lambda: house.daemon.store.journal(0, 1_000))
+            assert [entry.at for entry in journal] == sorted(entry.at for entry in journal)
 
 
 async def test_data_is_looked_for_as_long_as_somebody_waits_for_it() -> None:
