@@ -6,6 +6,7 @@ The file holds `ID@MACHINE`: the cluster's own id, and where its controller ran,
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from wire.text import plain
@@ -27,6 +28,9 @@ def other(root: Path, cluster: str) -> str:
 
 def keep(root: Path, cluster: str) -> None:
     """It is ours from now on."""
+    with suppress(FileNotFoundError):
+        if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
+            return  # an agent must be able to start on a full disk
     fresh = root / f".{_NAME}"
     fresh.write_text(f"{cluster}\n", encoding="utf-8")
     os.rename(fresh, root / _NAME)
