@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from controller.core.bits import Bits
 from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.expected import Expected
 from controller.core.jobs import NEVER, Job
+from controller.core.lines import Lines
 from controller.core.needs import needs_of
 from controller.core.placement import Place
 from controller.core.requests import Part, Wanted
 from controller.core.room import Room, room_of
+from controller.core.skyline import Skyline
 from controller.core.state import State
 from controller.core.stocks import Stocks
-from controller.core.timeline import Timeline
 
 if TYPE_CHECKING:
     from controller.core.plan import Plan
@@ -34,6 +36,7 @@ class Promise:
 
     start: float
     end: float
+    rows: Bits
     place: Place
     part: Part
     in_part: bool = False
@@ -48,7 +51,8 @@ class Running:
 
     attempt: int
     end: float
-    allocations: tuple[Allocation, ...]
+    allocations: Mapping[str, Allocation]
+    """By node."""
     licences: Wanted
     kept: bool = False
     """It has not begun: this is kept for it until others have left."""
@@ -62,7 +66,7 @@ class Book:
     """
 
     def __init__(self, state: State) -> None:
-        self.lines: list[Timeline] = []
+        self.lines = Lines({}, [], Skyline(0.0, {}))
         self.stocks = Stocks(0.0, {})
         self.expected = Expected()
         self.plans: list[Plan] = []
@@ -89,8 +93,7 @@ class Book:
         if self._overdue(now):
             self.void()
         self.sync(now)
-        for line in self.lines:
-            line.forget(now)
+        self.lines.forget(now)
         self.stocks.forget(now)
 
     def sync(self, now: float) -> None:
@@ -106,8 +109,7 @@ class Book:
         unread = theirs.changed_since(other._changes)
         if unread is None:
             return False
-        rows = nodes.rows
-        self.lines = [line.twin(rows[line.node.row]) for line in other.lines]
+        self.lines = other.lines.twin(nodes)
         self.stocks, self.expected = other.stocks.twin(), other.expected.twin()
         self._running = dict(other._running)
         self._pins, self.edition, self._now = Counter(other._pins), other.edition, other._now
@@ -139,18 +141,34 @@ class Book:
 
     def put(self, promise: Promise) -> None:
         """Write a promise down."""
-        self._expect(promise, 1)
-        self._give(promise.place.allocations, promise.start, promise.end, -1)
-        self.stocks.give(promise.licences, promise.start, promise.end, -1)
-        self._pin(promise, 1)
+        self._note(promise, -1)
+        self.lines.write(promise, -1)
 
     def take(self, promise: Promise) -> None:
         """Strike it out."""
         if not self._torn():
-            self._expect(promise, -1)
-            self._give(promise.place.allocations, promise.start, promise.end, 1)
-            self.stocks.give(promise.licences, promise.start, promise.end, 1)
-            self._pin(promise, -1)
+            self._note(promise, 1)
+            self.lines.write(promise, 1)
+
+    def lift(self, promise: Promise) -> None:
+        """Look for something better, as if it were not written: until it is laid back or dropped."""
+        self._note(promise, 1)
+        self.lines.lift(promise)
+
+    def drop(self) -> None:
+        """There is: the one that was lifted goes."""
+        self.lines.drop()
+
+    def lay_back(self, promise: Promise) -> None:
+        """There is nothing better."""
+        self._note(promise, -1)
+        self.lines.lay_back()
+
+    def _note(self, promise: Promise, sign: int) -> None:
+        """What is written of a promise beside the room of its nodes: struck out (1) or not (-1)."""
+        self._expect(promise, -sign)
+        self.stocks.give(promise.licences, promise.start, promise.end, sign)
+        self._pin(promise, -sign)
 
     def _pin(self, promise: Promise, more: int) -> None:
         if self.common:
@@ -162,19 +180,19 @@ class Book:
     def keep(self, job: Job, promise: Promise) -> None:
         """The promised moment has come: the job runs next, where it was promised to."""
         self._expect(promise, -1)
-        self._running[job.id] = Running(
-            job.attempt + 1, promise.end, promise.place.allocations, promise.licences
-        )
+        there = {each.node: each for each in promise.place.allocations}
+        self._running[job.id] = Running(job.attempt + 1, promise.end, there, promise.licences)
         self._pin(promise, -1)
 
     def unkeep(self, job: int, now: float) -> None:
         """It does not run after all: others may have its room."""
         over = self._running.pop(job)
-        self._give(over.allocations, now, over.end, 1)
+        self.lines.give(over.allocations.values(), now, over.end, 1)
         self.stocks.give(over.licences, now, over.end, 1)
 
     def _expect(self, promise: Promise, sign: int) -> None:
-        self.expected.add(promise.part, self._rows(promise), sign)
+        if promise.part.social:
+            self.expected.add(promise.part, self._rows(promise), sign)
 
     def barred(self, part: Part, length: float, now: float) -> Bools | None:
         """Nodes where the part, started now and there for so long, would be in the way of a promise."""
@@ -198,7 +216,7 @@ class Book:
         self.sync(now)
         nodes = self._state.nodes
         return {
-            row: self.lines[row].least(now, length).least(room_of(nodes, row))
+            row: self.lines.least(row, now, length).least(room_of(nodes, row))
             for row in rows
             if row in self._pins
         }
@@ -241,7 +259,7 @@ class Book:
     def _begin(self, now: float) -> None:
         """Start over from what runs: nodes came or changed, or a job outstays its limit."""
         state, nodes = self._state, self._state.nodes
-        self.lines = [Timeline(node, now, room_of(nodes, node.row)) for node in nodes.rows]
+        self.lines = Lines.of(nodes, now)
         self._turns = nodes.layout, nodes.turns, state.reservations.edition
         self._gains, self._changes = nodes.gains, nodes.changes
         self._unread.clear()
@@ -251,10 +269,10 @@ class Book:
         self._running.clear()
         for end, number in state.releases:
             job, end = state.jobs[number], end if end > now else now + OVERDUE_S
-            allocations, kept = tuple(state.returns(job)), not job.unended
-            running = Running(job.attempt, end, allocations, job.ask.licences, kept)
+            there, kept = {each.node: each for each in state.returns(job)}, not job.unended
+            running = Running(job.attempt, end, there, job.ask.licences, kept)
             self._running[number] = running
-            self._give(running.allocations, end, NEVER, 1)
+            self.lines.give(running.allocations.values(), end, NEVER, 1)
             self.stocks.give(running.licences, end, NEVER, 1)
         self._promise_anew(now)
 
@@ -288,7 +306,7 @@ class Book:
             ran = [job for job, each in self._running.items() if not each.kept]
             for job in [job for job in ran if job not in jobs or not jobs[job].unended]:
                 over = self._running.pop(job)
-                self._give(over.allocations, now, over.end, 1)
+                self.lines.give(over.allocations.values(), now, over.end, 1)
                 self.stocks.give(over.licences, now, over.end, 1)
             self._gains = nodes.gains
         rows = nodes.changed_since(self._changes)
@@ -298,21 +316,20 @@ class Book:
             for job in node.held:
                 known = self._running.get(job)
                 if known is None:
-                    end, allocations = jobs[job].expected_end, tuple(self._state.returns(jobs[job]))
+                    end, there = (
+                        jobs[job].expected_end,
+                        {each.node: each for each in self._state.returns(jobs[job])},
+                    )
                     wanted = jobs[job].ask.licences
-                    self._running[job] = Running(jobs[job].attempt, end, allocations, wanted)
-                    self._give(allocations, now, end, -1)
+                    self._running[job] = Running(jobs[job].attempt, end, there, wanted)
+                    self.lines.give(there.values(), now, end, -1)
                     self.stocks.give(wanted, now, end, -1)
                 elif known.attempt != jobs[job].attempt:
                     return False
-                elif all(each.node != node.name for each in known.allocations):  # it has grown
-                    self._running[job] = replace(known, allocations=(*known.allocations, node.held[job]))
-                    self._give((node.held[job],), now, known.end, -1)
+                elif node.name not in known.allocations:  # it has grown
+                    there = {**known.allocations, node.name: node.held[job]}
+                    self._running[job] = replace(known, allocations=there)
+                    self.lines.give((node.held[job],), now, known.end, -1)
         self._changes = nodes.changes
         self._unread.clear()
         return True
-
-    def _give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
-        for allocation in allocations:
-            row = self._state.nodes.by_name[allocation.node].row
-            self.lines[row].give(start, end, allocation, sign)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-
-import numpy as np
 
 from controller.core.book import Book, Promise
-from controller.core.gangs import ripe_from
-from controller.core.gpus import quality_of
+from controller.core.holes import Holes
 from controller.core.jobs import NEVER, Job
-from controller.core.needs import Needs, needs_of
-from controller.core.placement import Place, Placer, Shape
-from controller.core.requests import Part
-from controller.core.reservations import Reservation, clear_from
-from controller.core.room import Room, room_of
+from controller.core.placement import Place, Placer
 from controller.core.state import State
-from controller.core.timeline import Timeline
 
 
 class Plan:
@@ -40,6 +31,7 @@ class Plan:
         self.refused: set[int] = set()
         """Those whose moment came in vain: no promise is made to them until something changes."""
         self._seen = (-1, -1)
+        self._holes = Holes(state, placer, lasts, self.book)
 
     def resume(self, other: Plan) -> None:
         """Go on from what another has promised, on the same nodes; if that is void it stays so."""
@@ -128,125 +120,37 @@ class Plan:
                 self.promise(self._state.jobs[job], most, now)
             elif promise is not None and promise.start > now:
                 del self.promises[job]
-                self.book.take(promise)
-                self.promise(self._state.jobs[job], most, now)
-                if self.promises.get(job) != promise:
+                self.book.lift(promise)
+                self.promise(self._state.jobs[job], most, now, promise)
+                if self.promises.get(job) is not promise:
                     self.book.note_moved()
 
-    def promise(self, job: Job, most: int | None, now: float) -> None:
-        """Promise the job its earliest start, if it has one."""
+    def promise(self, job: Job, most: int | None, now: float, old: Promise | None = None) -> None:
+        """Promise the job its earliest start, if it has one. `old` was lifted for that."""
+        new = self._best(job, most, now, old)
+        if old is not None and new == old:
+            self.promises[job.id] = old
+            self.book.lay_back(old)
+            return
+        if old is not None:
+            self.book.drop()
+        if new is not None:
+            self.promises[job.id] = new
+            self.book.put(new)
+
+    def _best(self, job: Job, most: int | None, now: float, old: Promise | None) -> Promise | None:
         shape = self._placer.shape(job.ask)
         if shape is None:
-            return
-        found = self._earliest(shape, job, now) if most is None else None
-        fewer = self._in_part(shape, job, most, now)
-        in_part = fewer is not None and (found is None or fewer[0] < found[0])
-        found = fewer if in_part else found
-        if found is not None:
-            start, place = found
-            end = start + self._lasts(job)
-            promise = Promise(start, end, place, shape.part, in_part, job.ask.licences, most)
-            self.promises[job.id] = promise
-            self.book.put(promise)
-
-    def _in_part(self, shape: Shape, job: Job, most: int | None, now: float) -> tuple[float, Place] | None:
-        """The first start on fewer nodes of a gang that has waited long enough: on all there are then."""
-        least = job.ask.least
-        if least is None or self._placer.demanded(shape) is not None:
             return None
-        found = self._earliest(replace(shape, nodes=least), job, max(now, ripe_from(job)))
-        if found is None or most == least:
-            return found
-        start = found[0]
-        starts = self._starts(self._suited(shape.part), shape.part, job, start)
-        ready = sum(first[0] == start for first, _ in starts)
-        nodes = min(ready, shape.nodes if most is None else most)
-        return self._earliest(replace(shape, nodes=nodes), job, start)
-
-    def _suited(self, part: Part) -> list[Timeline]:
-        """The nodes that may be promised to the part. As for its company, that of now counts."""
-        may, suited = self._placer.possible(part), self.book.expected.suited(part, self._state.nodes)
-        return [self.book.lines[row] for row in np.flatnonzero(may if suited is None else may & suited)]
-
-    def _starts(
-        self, lines: list[Timeline], part: Part, job: Job, moment: float
-    ) -> list[tuple[tuple[float, Room], Timeline]]:
-        """The first start on each of these nodes from then on."""
-        columns, duration = self._state.nodes.columns, self._lasts(job)
-        against = self._state.reservations.against(job.user, job.spec.project)
-        needs = needs_of(part, columns)
-        if against:
-            return [
-                (found, line)
-                for line in lines
-                if (found := self._between(line, part, needs, job, moment, against))
-            ]
-        return [(found, line) for line in lines if (found := line.first_start(part, needs, duration, moment))]
-
-    def _earliest(self, shape: Shape, job: Job, now: float) -> tuple[float, Place] | None:
-        """The first moment from then on at which enough nodes can take the part together."""
-        part, domains, moment = shape.part, self._placer.demanded(shape), now
-        lines = self._suited(part)
-        while True:
-            lent = self.book.stocks.first(job.ask.licences, self._lasts(job), moment)
-            if lent is None:
-                return None
-            starts = self._starts(lines, part, job, lent)
-            if len(starts) < shape.nodes:
-                return None
-            starts.sort(key=lambda each: each[0][0])
-            moment = starts[shape.nodes - 1][0][0]
-            if self.book.stocks.first(job.ask.licences, self._lasts(job), moment) != moment:
-                continue
-            ready = [(found, line) for found, line in starts if found[0] == moment]
-            if domains is not None and len(ready) >= shape.nodes:
-                rooms = {line.node.row: (found, line) for found, line in ready}
-                rows = domains.choose(np.array(sorted(rooms), dtype=np.intp), None, shape.nodes)
-                if not rows and starts[0][0][0] < moment:
-                    continue  # who could have started before may do as well: looked at from this moment on
-                if not rows:
-                    later = [found[0] for found, _ in starts if found[0] > moment]
-                    if not later:
-                        return None
-                    moment = min(later)
-                    continue
-                ready = [rooms[row] for row in rows]
-            if len(ready) >= shape.nodes:
-                chosen = [
-                    self._placer.allocate(part, line.node, self._room(part, line, found[1]))
-                    for found, line in ready[: shape.nodes]
-                ]
-                allocations = tuple(allocation for allocation, _ in chosen)
-                return moment, Place(allocations, quality_of([choice for _, choice in chosen]))
-
-    def _room(self, part: Part, line: Timeline, room: Room) -> Room:
-        """Among several, rather GPUs that are taken now: others can use meanwhile what is free."""
-        if not self.book.common or not part.wants_gpus:
-            return room
-        nodes, row = self._state.nodes, line.node.row
-        free = room_of(nodes, row).gpus
-        taken = replace(
-            room, gpus=[0 if now >= then else then for now, then in zip(free, room.gpus, strict=True)]
-        )
-        return taken if taken.holds(part, needs_of(part, nodes.columns), row) else room
-
-    def _between(
-        self,
-        line: Timeline,
-        part: Part,
-        needs: Needs,
-        job: Job,
-        since: float,
-        against: list[Reservation],
-    ) -> tuple[float, Room] | None:
-        """The first start on one node between the reservations in which the job may not run there."""
-        here = self._state.reservations.on_row(self._state.nodes, line.node.row, against)
-        found = line.first_start(part, needs, self._lasts(job), since)
-        while found is not None:
-            clear = clear_from(here, found[0], job.span)
-            if clear == found[0]:
-                return found
-            if clear == NEVER:
-                return None
-            found = line.first_start(part, needs, self._lasts(job), clear)
-        return None
+        found = self._holes.earliest(shape, job, now) if most is None else None
+        fewer = self._holes.in_part(shape, job, most, now)
+        in_part = fewer is not None and (found is None or fewer.start < found.start)
+        found = fewer if in_part else found
+        if found is None:
+            return None
+        part, end = shape.part, found.start + self._lasts(job)
+        if old is not None and old.rows == found.rows and not part.wants_gpus:
+            place = old.place  # without GPUs there is but one on these nodes
+        else:
+            place = self._holes.place(part, found)
+        return Promise(found.start, end, found.rows, place, part, in_part, job.ask.licences, most)

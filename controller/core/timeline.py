@@ -28,6 +28,12 @@ class Timeline:
         other._rooms = [room.twin() for room in self._rooms]
         return other
 
+    def go_on(self, when: float, room: Room) -> None:
+        """From then on there is that room, as far as is known."""
+        if room != self._rooms[-1]:
+            self._times.append(when)
+            self._rooms.append(room)
+
     def forget(self, now: float) -> None:
         """Drop what is over."""
         over = bisect_right(self._times, now) - 1
@@ -85,7 +91,7 @@ class Timeline:
                 if until == count or times[until] >= end:
                     return start, least
                 # GPUs must be the same ones all along: the least room of the whole span counts
-                least = least.least(rooms[until]) if least.gpus else rooms[until]
+                least = least.least(rooms[until]) if least.gpus and needs.count else rooms[until]
             at = until + 1 if not rooms[until].holds(part, needs, row) else at + 1
             if at >= count:
                 return None
