@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,8 @@ class Promise:
     licences: Wanted = ()
     most: int | None = None
     """The most nodes it may have; None: all it asks for."""
+    rooms: Mapping[int, Room] = field(default_factory=dict, compare=False)
+    """By row what there was to choose its GPUs from."""
 
 
 @dataclass(frozen=True, slots=True)

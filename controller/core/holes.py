@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.core.bits import NO_ROWS, Bits, bits_of, bits_where, first_of, rows_in
-from controller.core.book import Book
+from controller.core.book import Book, Promise
 from controller.core.gangs import ripe_from
 from controller.core.gpus import quality_of
 from controller.core.jobs import NEVER, Job
@@ -108,15 +108,15 @@ class Holes:
                     continue
                 rows = bits_of(chosen)
             if rows.bit_count() >= shape.nodes:
-                rooms = {
-                    each.bit_length() - 1: room
-                    for start, each, room in starts
-                    if start == moment and room is not None
-                }
-                return Hole(moment, first_of(rows, shape.nodes), rooms)
+                rows = first_of(rows, shape.nodes)
+                return Hole(moment, rows, _rooms(starts, moment, rows) if part.wants_gpus else {})
 
-    def place(self, part: Part, hole: Hole) -> Place:
-        """What the part gets there."""
+    def place(self, part: Part, hole: Hole, old: Promise | None) -> Place:
+        """What the part gets there; what was promised before if there is the same to choose from."""
+        # A share of a GPU, and a GPU among several profiles, is chosen by what is there now as well.
+        lasting = not part.wants_gpus or (part.gpus and not self._book.common)
+        if old is not None and lasting and (old.rows, old.rooms) == (hole.rows, hole.rooms):
+            return old.place
         nodes = self._state.nodes.rows
         chosen = [
             self._placer.allocate(part, nodes[row], self._room(part, row, hole.rooms.get(row)))
@@ -152,6 +152,14 @@ class Holes:
             if clear == NEVER:
                 return None
             since = clear
+
+
+def _rooms(starts: list[Start], moment: float, among: Bits) -> dict[int, Room]:
+    return {
+        rows.bit_length() - 1: room
+        for start, rows, room in starts
+        if start == moment and room is not None and rows & among
+    }
 
 
 def _reached(starts: list[Start], nodes: int) -> tuple[float, Bits]:

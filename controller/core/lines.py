@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from controller.core.bits import NO_ROWS, Bits
+from controller.core.bits import NO_ROWS, Bits, rows_in
 from controller.core.events import Allocation
 from controller.core.needs import Needs
 from controller.core.nodes import Node, Nodes
@@ -34,6 +34,8 @@ class Lines:
         self._sky = sky
         self._big = SMALL
         self._past: Promise | None = None
+        self._aside: dict[int, Timeline] = {}
+        """The lines on which the promise is that is looked past: others stand for them."""
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> Lines:
@@ -86,21 +88,25 @@ class Lines:
         self._write_sky(promise, sign)
 
     def lift(self, promise: Promise) -> None:
-        """Look past a promise, until it is dropped or laid back: all but the skyline is as if it had gone."""
-        self._write_alone(promise, 1)
+        """Look past a promise, until it is dropped or laid back."""
         self._past = promise
+        for row in rows_in(promise.rows & ~self._sky.rows):
+            line = self._aside[row] = self._alone[row]
+            self._alone[row] = line.twin(line.node)
+        self._write_alone(promise, 1)
 
     def lay_back(self) -> None:
         """The promise that was lifted stays."""
-        if self._past is not None:
-            self._write_alone(self._past, -1)
-            self._past = None
+        self._alone |= self._aside
+        self._aside.clear()
+        self._past = None
 
     def drop(self) -> None:
         """The promise that was lifted goes."""
         if self._past is not None:
             self._write_sky(self._past, 1)
-            self._past = None
+        self._aside.clear()
+        self._past = None
 
     def _write_alone(self, promise: Promise, sign: int) -> None:
         if promise.rows & ~self._sky.rows:

@@ -148,9 +148,10 @@ class Plan:
         found = fewer if in_part else found
         if found is None:
             return None
-        part, end = shape.part, found.start + self._lasts(job)
-        if old is not None and old.rows == found.rows and not part.wants_gpus:
-            place = old.place  # without GPUs there is but one on these nodes
-        else:
-            place = self._holes.place(part, found)
-        return Promise(found.start, end, found.rows, place, part, in_part, job.ask.licences, most)
+        part, end, place = (
+            shape.part,
+            found.start + self._lasts(job),
+            self._holes.place(shape.part, found, old),
+        )
+        wanted = job.ask.licences
+        return Promise(found.start, end, found.rows, place, part, in_part, wanted, most, found.rooms)

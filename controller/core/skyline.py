@@ -115,10 +115,10 @@ class Skyline:
 
     def least(self, row: int, since: float, duration: float) -> Room:
         """What one node has free all the time from `since` on for so long."""
-        at = max(0, bisect_right(self._times, since) - 1)
+        at, end = max(0, bisect_right(self._times, since) - 1), since + duration
         least = self._levels[at].room(row)
         for later in range(at + 1, len(self._times)):
-            if self._times[later] >= since + duration:
+            if self._times[later] >= end:
                 break
             least = least.least(self._levels[later].room(row))
         return least

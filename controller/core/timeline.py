@@ -10,22 +10,33 @@ from controller.core.nodes import Node
 from controller.core.requests import Part
 from controller.core.room import Room
 
+Found = tuple[float, Room] | None
+"""A start, and the least room meanwhile; None: there is none."""
+
 
 class Timeline:
-    """`rooms[i]` holds from `times[i]` until the next time, the last one for ever."""
+    """`rooms[i]` holds from `times[i]` until the next time, the last one for ever.
 
-    __slots__ = ("_rooms", "_times", "node")
+    Rooms are not changed but replaced, so that twins share them. What has been found out is kept as long as
+    it is true: who asks for the same again, as most do, of a line on which nothing has happened, costs next
+    to nothing.
+    """
+
+    __slots__ = ("_found", "_held", "_rooms", "_times", "node")
 
     def __init__(self, node: Node, now: float, room: Room) -> None:
         self.node = node
         self._times = [now]
         self._rooms = [room]
+        self._held: list[dict[Part, bool]] = [{}]
+        """By room: does it hold a part?"""
+        self._found: dict[tuple[Part, float], tuple[float, Found]] = {}
+        """By part and duration: the first start, and from when on that was looked for."""
 
     def twin(self, node: Node) -> Timeline:
         """The same on a copy of the node."""
         other = Timeline(node, 0.0, self._rooms[0])
-        other._times = list(self._times)
-        other._rooms = [room.twin() for room in self._rooms]
+        other._times, other._rooms, other._held = self._times.copy(), self._rooms.copy(), self._held.copy()
         return other
 
     def go_on(self, when: float, room: Room) -> None:
@@ -33,25 +44,27 @@ class Timeline:
         if room != self._rooms[-1]:
             self._times.append(when)
             self._rooms.append(room)
+            self._held.append({})
 
     def forget(self, now: float) -> None:
         """Drop what is over."""
         over = bisect_right(self._times, now) - 1
         if over > 0:
-            del self._times[:over]
-            del self._rooms[:over]
+            del self._times[:over], self._rooms[:over], self._held[:over]
 
     def give(self, start: float, end: float, allocation: Allocation, sign: int) -> None:
         """Put an allocation back (1) or take it out (-1) from `start` until `end`."""
         if end <= start:
             return
+        self._found.clear()
         first, last = self._cut(start), self._cut(end)
-        for room in self._rooms[first:last]:
+        for at in range(first, last):
+            room = self._rooms[at] = self._rooms[at].twin()
             room.give(self.node, allocation, sign)
+            self._held[at] = {}
         for at in (last, first):  # what ended here may have been the only difference
             if 0 < at < len(self._times) and self._rooms[at] == self._rooms[at - 1]:
-                del self._times[at]
-                del self._rooms[at]
+                del self._times[at], self._rooms[at], self._held[at]
 
     def _cut(self, when: float) -> int:
         """Where the room from then on begins, in a segment of its own."""
@@ -59,9 +72,9 @@ class Timeline:
             return len(self._times)
         at = bisect_left(self._times, when)
         if at == len(self._times) or self._times[at] != when:
-            before = self._rooms[at - 1]
             self._times.insert(at, when)
-            self._rooms.insert(at, before.twin())
+            self._rooms.insert(at, self._rooms[at - 1])
+            self._held.insert(at, self._held[at - 1])
         return at
 
     def least(self, since: float, duration: float) -> Room:
@@ -75,24 +88,40 @@ class Timeline:
             least = least.least(self._rooms[later])
         return least
 
-    def first_start(
-        self, part: Part, needs: Needs, duration: float, since: float
-    ) -> tuple[float, Room] | None:
+    def first_start(self, part: Part, needs: Needs, duration: float, since: float) -> Found:
         """The first moment from `since` on when the part fits and may stay, with the least room meanwhile."""
-        row = self.node.row
+        known = self._found.get((part, duration))
+        if known is not None:
+            asked, found = known
+            if asked <= since and (found is None or since <= found[0]):
+                return found
+        at = max(0, bisect_right(self._times, since) - 1)
+        found = self._search(part, needs, duration, since, at)
+        if at == 0:  # this is what the next one asks, too
+            self._found[part, duration] = since, found
+        return found
+
+    def _search(self, part: Part, needs: Needs, duration: float, start: float, at: int) -> Found:
         times, rooms, count = self._times, self._rooms, len(self._times)
-        at = max(0, bisect_right(times, since) - 1)
-        start = since
         while True:
-            least, end = rooms[at], start + duration
-            until = at
-            while least.holds(part, needs, row):
+            least, until, end = rooms[at], at, start + duration
+            while fits := self._holds(until, part, needs):
+                if until > at and needs.count:
+                    # GPUs must be the same ones all along: the least room of the whole span counts
+                    least = least.least(rooms[until])
+                    if not least.holds(part, needs, self.node.row):
+                        break
                 until += 1
                 if until == count or times[until] >= end:
                     return start, least
-                # GPUs must be the same ones all along: the least room of the whole span counts
-                least = least.least(rooms[until]) if least.gpus and needs.count else rooms[until]
-            at = until + 1 if not rooms[until].holds(part, needs, row) else at + 1
+            at = at + 1 if fits else until + 1
             if at >= count:
                 return None
             start = times[at]
+
+    def _holds(self, at: int, part: Part, needs: Needs) -> bool:
+        held = self._held[at]
+        found = held.get(part)
+        if found is None:
+            found = held[part] = self._rooms[at].holds(part, needs, self.node.row)
+        return found
