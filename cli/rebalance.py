@@ -12,10 +12,10 @@ from cli.exits import Mistake
 from cli.messages import note
 from cli.output import Column, Format, Output, Table
 from cli.tables import GREEN, RED, YELLOW, clock
-from wire.api.jobs import Held, Moved
-from wire.api.moves import MoveView, ProposalView
+from wire.api.jobs import Moved
+from wire.api.moves import MoveView, ProposalView, aim, fate, place, purpose
 from wire.client import Client
-from wire.text import counted, duration, plain
+from wire.text import counted
 
 OFF = 'Rebalancing is off: set [rebalance] mode = "propose" in scheduler.toml to see what could be moved.'
 ALL = "all"
@@ -55,7 +55,7 @@ def listing(output: Output = Format.TABLE) -> int:
 
 
 def _say_what_there_is(mode: str, proposals: Sequence[ProposalView], moves: Sequence[Moved]) -> None:
-    under_way = [move for move in moves if _state(move) == "under way"]
+    under_way = [move for move in moves if fate(move) == "under way"]
     if mode == "off":
         note(OFF)
     elif not proposals:
@@ -114,7 +114,7 @@ def proposal_table() -> Table[ProposalView]:
         [
             Column("PROPOSAL", lambda each: each.id),
             Column("KIND", lambda each: each.kind, keep=5),
-            Column("SO THAT", _aim, least=12),
+            Column("SO THAT", aim, least=12),
             Column("MOVES", lambda each: ", ".join(map(_told, each.moves)), least=12),
             Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, keep=1),
             Column(
@@ -143,33 +143,8 @@ def proposal_table() -> Table[ProposalView]:
     )
 
 
-def _aim(each: ProposalView) -> str:
-    if each.for_job is not None:
-        sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
-        return f"job {each.label} ({plain(each.name)}) starts{sooner} on {_nodes(each.place)}"
-    if each.kind == "load":
-        before, after = each.gap or (0.0, 0.0)
-        return f"loads differ by {after:.0%}, not {before:.0%}"
-    if each.kind == "defragment" and each.after.whole_gpus <= each.before.whole_gpus:
-        more = each.after.free_gpus - each.before.free_gpus
-        return f"{counted(more, 'more GPU')} of {each.node} {'is' if more == 1 else 'are'} wholly free"
-    if each.rest:
-        return f"{each.node} is left with {counted(each.rest, 'job')}"
-    sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
-    return f"{each.node} is empty{sooner}"
-
-
 def _told(move: MoveView) -> str:
-    return f"{move.label} {_nodes(move.origin)} > {_nodes(move.target)}"
-
-
-def _nodes(parts: Sequence[Held]) -> str:
-    """Nodes with the GPUs by index, as in `gpu01:0,1`."""
-    told = []
-    for part in parts:
-        gpus = ",".join(str(gpu.index) for gpu in part.gpus)
-        told.append(f"{part.node}:{gpus}" if gpus else part.node)
-    return " ".join(told)
+    return f"{move.label} {place(move.origin)} > {place(move.target)}"
 
 
 def move_table() -> Table[Moved]:
@@ -182,9 +157,9 @@ def move_table() -> Table[Moved]:
             Column("USER", lambda move: move.user, keep=5, least=6),
             Column("FROM", lambda move: ",".join(move.origin), keep=1, least=6),
             Column("TO", lambda move: ",".join(move.to), keep=1, least=6),
-            Column("SO THAT", _what_for, keep=3, least=8),
+            Column("SO THAT", purpose, keep=3, least=8),
             Column("COST", lambda move: f"{move.gpu_hours:.2f}", right=True, keep=3),
-            Column("STATE", _state, colour=lambda move: _COLOURS[_state(move)]),
+            Column("STATE", fate, colour=lambda move: _COLOURS[fate(move)]),
             Column("WHY", lambda move: move.undone, keep=2, least=8),
         ],
         lambda move: move.label,
@@ -192,17 +167,3 @@ def move_table() -> Table[Moved]:
 
 
 _COLOURS = {"under way": YELLOW, "moved": GREEN, "undone": RED}
-
-
-def _state(move: Moved) -> str:
-    if move.undone:
-        return "undone"
-    return "under way" if move.done_at is None else "moved"
-
-
-def _what_for(move: Moved) -> str:
-    if move.for_job is not None:
-        return f"job {move.for_job} starts"
-    return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
-        move.kind, f"more is free on {move.node}"
-    )

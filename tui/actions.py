@@ -10,8 +10,8 @@ from string import Formatter
 from typing import Final
 
 QUEUE, JOB, NODES, NODE, EVENTS = "queue", "job", "nodes", "node", "events"
-SHARES, QUOTAS, RESERVATIONS = "shares", "quotas", "reservations"
-LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS})
+SHARES, QUOTAS, RESERVATIONS, REBALANCE = "shares", "quotas", "reservations", "rebalance"
+LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS, REBALANCE})
 EVERYWHERE: Final = LISTS | {JOB, NODE}
 FILTERED: Final = LISTS | {JOB}
 JOBS: Final = frozenset({QUEUE, JOB})
@@ -20,6 +20,7 @@ MARKED: Final = frozenset({QUEUE})
 TREE: Final = frozenset({SHARES})
 LIMITS: Final = frozenset({QUOTAS})
 KEPT: Final = frozenset({RESERVATIONS})
+PROPOSED: Final = frozenset({REBALANCE})
 LOGS: Final = frozenset({JOB})
 
 
@@ -201,6 +202,28 @@ CHANGING: Final = (
         command="corral reserve cancel {reservation}",
         footer=6,
     ),
+    Action(
+        "move",
+        ("M",),
+        "move",
+        "Move jobs as proposed: they save their state, end, and go on in the place kept for them",
+        PROPOSED,
+        changes=True,
+        confirms=True,
+        command="corral rebalance run {proposal}",
+        footer=5,
+    ),
+    Action(
+        "move_all",
+        ("A",),
+        "all moves",
+        "Do whatever can be proposed, one after the other",
+        PROPOSED,
+        changes=True,
+        confirms=True,
+        command="corral rebalance run all",
+        footer=6,
+    ),
 )
 
 MOVING: Final = (
@@ -211,6 +234,9 @@ MOVING: Final = (
     Action("quotas", ("5",), "quotas", "What everybody may hold, and does", command="corral quota"),
     Action(
         "reservations", ("6",), "reservations", "Nodes that are kept, now and later", command="corral reserve"
+    ),
+    Action(
+        "rebalance", ("7",), "rebalance", "Jobs that could be moved, and were", command="corral rebalance"
     ),
     Action("next", ("tab",), "next view", "The next of the views"),
     Action("previous", ("shift+tab",), "previous view", "The view before"),

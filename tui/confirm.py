@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui import cells
+from tui.moves import Step
 from tui.paint import Piece
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.jobs import JobView
+from wire.api.moves import MoveView, ProposalView, place
 from wire.api.nodes import NodeView
 from wire.api.tenants import QuotaView, ReservationView
 from wire.spec import gpus_text
@@ -135,6 +137,37 @@ def cancel_reservation(row: ReservationView, now: float) -> Question:
         f"corral reserve cancel {shlex.quote(plain(spec.name))}",
         trial=WhatIf(cancel_reservations=(spec.name,)),
     )
+
+
+def move(steps: Sequence[Step]) -> Question:
+    """Moving jobs as proposed: one proposal, or whatever there is."""
+    proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
+    moves = [each for proposal in proposals for each in proposal.moves]
+    number = counted(len({each.job for each in moves}), "job")
+    only = proposals[0].id if len(proposals) == 1 else "all"
+    cost = sum(proposal.gpu_hours for proposal in proposals)
+    return Question(
+        f"Move {number}?" if only != "all" else f"Move {number} for {counted(len(proposals), 'proposal')}?",
+        (
+            *([("So that  ", "muted"), (plain(step.aim, 200), "strong")] for step in steps[:LISTED]),
+            [("Effect   ", "muted"), ("they save their state, end, and go on in the place kept", "text")],
+            [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, worked out anew before", "warn")],
+            [],
+            *(going(each) for each in moves[:LISTED]),
+        ),
+        f"Move {number}",
+        f"corral rebalance run {only}",
+    )
+
+
+def going(each: MoveView) -> Sequence[Piece]:
+    """A job, and from where to where it would go."""
+    return [
+        (f"{plain(each.label)} ", "strong"),
+        (f"{plain(each.name, 24)}  ", "text"),
+        (f"{plain(each.user, 16)}  ", "muted"),
+        (plain(f"{place(each.origin)} → {place(each.target)}", 100), "accent"),
+    ]
 
 
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:

@@ -36,6 +36,7 @@ from tui.views.node import Node
 from tui.views.nodes import Nodes
 from tui.views.queue import Queue
 from tui.views.quotas import Quotas
+from tui.views.rebalance import Rebalance
 from tui.views.reservations import Reservations
 from tui.views.shares import Shares
 from tui.views.view import View
@@ -89,6 +90,7 @@ class Corral(InOrder):
             Shares(self.model.shares),
             Quotas(self.model.quotas),
             Reservations(self.model.reservations),
+            Rebalance(self.model.steps),
         )
         self.trail: list[View] = [self.roots[0]]
         self._header = Header()
@@ -308,6 +310,10 @@ class Corral(InOrder):
     def act_reservations(self) -> None:
         """All reservations."""
         self._go(self.roots[5])
+
+    def act_rebalance(self) -> None:
+        """What could be moved."""
+        self._go(self.roots[6])
 
     def act_next(self) -> None:
         """The next root."""

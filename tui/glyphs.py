@@ -24,6 +24,7 @@ CURSOR: Final = "▌"
 ASCENDING: Final = "▴"
 DESCENDING: Final = "▾"
 LIVE: Final = "●"
+MOVE: Final = {"proposed": "○", "under way": "◐", "moved": "✓", "undone": "↺"}
 ON, COMING = "●", "○"
 STALE: Final = "◌"
 

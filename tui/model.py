@@ -10,6 +10,7 @@ from typing import Final
 
 from tui.feed import KEPT_ENDED, KEPT_EVENTS, Changes, Connection
 from tui.listing import Listing
+from tui.moves import step_listing
 from tui.tenants import quota_listing, reservation_listing, share_listing
 from wire.api.cluster import ClusterView, EventView
 from wire.api.jobs import JobView
@@ -41,6 +42,7 @@ class Model:
         self.shares = share_listing()
         self.quotas = quota_listing()
         self.reservations = reservation_listing()
+        self.steps = step_listing()
         self.counts: Counter[JobState] = Counter()
         self.gpus = 0
         self.gpus_used = 0.0

@@ -14,8 +14,10 @@ from tui.dialogs.fill import Fill
 from tui.forms import quota, reservation, share
 from tui.forms.job import new_job
 from tui.listing import Listing
+from tui.moves import Step
 from tui.stage import Stage
 from wire.api.jobs import JobsOrder, JobView, Submitted
+from wire.api.moves import Rebalanced
 from wire.api.nodes import NodeView
 from wire.api.tenants import QuotaView, ReservationView
 from wire.client import Client, Refused, Unreachable
@@ -143,7 +145,7 @@ class Orders:
             self._ask(
                 lambda: confirm.unset_quota(row),
                 lambda client: client.unset_quota(row.scope, row.name),
-                f"quota of {row.scope} {plain(row.name, 60)} unset",
+                lambda _: f"quota of {row.scope} {plain(row.name, 60)} unset",
             )
 
     def new_reservation(self) -> None:
@@ -169,7 +171,32 @@ class Orders:
             return confirm.cancel_reservation(there, model.now()) if there is not None else None
 
         said = f"reservation {plain(name, 60)} cancelled"
-        self._ask(question, lambda client: client.cancel_reservation(name), said)
+        self._ask(question, lambda client: client.cancel_reservation(name), lambda _: said)
+
+    def move(self) -> None:
+        """Do the proposal under the cursor, after asking."""
+        steps = self._stage.model.steps
+        row = self._here(steps, "proposal")
+        if row is not None and row.state != "proposed":
+            self._stage.say(f"nothing to do: this is {row.state} already", "warn")
+        elif row is not None:
+            self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
+
+    def move_all(self) -> None:
+        """Do whatever can be proposed, after asking."""
+        steps = self._stage.model.steps
+        self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
+
+    def _move(self, meant: Callable[[], list[Step]], proposal: str) -> None:
+        def question() -> confirm.Question | None:
+            return confirm.move(meant()) if meant() else None
+
+        def told(answer: Rebalanced) -> str:
+            return f"{counted(len(answer.moves), 'job')} on the move"
+
+        if question() is None:
+            self._stage.say("nothing is proposed", "warn")
+        self._ask(question, lambda client: client.run_rebalance(proposal), told)
 
     # -- inside -------------------------------------------------------------------------
 
@@ -181,15 +208,18 @@ class Orders:
         return rows[0] if rows else None
 
     def _ask(
-        self, question: Callable[[], confirm.Question | None], order: Callable[[Client], object], said: str
+        self,
+        question: Callable[[], confirm.Question | None],
+        order: Callable[[Client], Thing],
+        said: Callable[[Thing], str],
     ) -> None:
         """Do something once it is confirmed."""
 
-        def told(answer: object) -> None:
+        def told(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
                 self._stage.say(sentence(answer), "bad")
             else:
-                self._done(said)
+                self._done(said(answer))
 
         def answered(yes: str | None) -> None:
             if yes is not None:

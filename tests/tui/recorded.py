@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tui.feed import Basket, Changes, Connection
 from wire.api.cluster import ClusterView, EventView
 from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
-from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Submitted
+from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Moved, Submitted
+from wire.api.moves import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
@@ -274,6 +275,58 @@ def reservations() -> tuple[ReservationView, ...]:
     )
 
 
+def rebalance() -> RebalanceView:
+    """One job could move so that a big one starts, others to empty a node; one has moved, one has not."""
+
+    def held(name: str, *gpus: int) -> Held:
+        return Held(name, 8000, 65536, tuple(GpuShare(at, f"GPU-{at:08x}", 1000) for at in gpus))
+
+    place = (held("node-3", *range(8)),)
+    move = MoveView(7, "7", "dpo", "alice", (held("node-3", 0),), (held("node-2", 3),), 0.25)
+    others = (
+        replace(move, job=8, label="8", origin=(held("node-3", 1),), target=(held("node-4", 0),)),
+        replace(move, job=9, label="9", origin=(held("node-3", 4, 5),), target=(held("node-4", 1, 2),)),
+    )
+    before, after = SpreadView(12, 8, 0.33), SpreadView(12, 16, 0.0)
+    proposals = (
+        ProposalView(
+            "3f9a2c41",
+            "defragment",
+            (move,),
+            0.25,
+            16.0,
+            before,
+            after,
+            10,
+            "10",
+            "llama-405b",
+            place,
+            earlier_s=7200.0,
+        ),
+        ProposalView("77ab01cd", "drain", others, 0.5, 3.2, before, after, node="node-3", rest=1),
+    )
+    done = Moved(
+        2,
+        "2",
+        "vit-h",
+        "bob",
+        "aa",
+        "drain",
+        NOW - 900,
+        1,
+        ("node-4",),
+        ("node-2",),
+        0.1,
+        None,
+        "node-4",
+        NOW - 840,
+    )
+    undone = replace(
+        done, job=6, label="6", at=NOW - 7200, done_at=None, undone="node-2 was drained meanwhile"
+    )
+    return RebalanceView("propose", proposals, (done, undone), 985)
+
+
 @dataclass(frozen=True)
 class Tenants:
     """What is asked for besides the stream."""
@@ -281,6 +334,7 @@ class Tenants:
     shares: tuple[ShareView, ...] = shares()
     quotas: tuple[QuotaView, ...] = quotas()
     reservations: tuple[ReservationView, ...] = reservations()
+    rebalance: RebalanceView = field(default_factory=rebalance)
 
 
 class RecordedFeed:
@@ -410,6 +464,15 @@ class RecordedClient(Client):
     def cancel_reservation(self, name: str) -> ReservationView:
         self._orders.append(("cancel reservation", name))
         return self._tenants.reservations[0]
+
+    def rebalance(self) -> RebalanceView:
+        return self._tenants.rebalance
+
+    def run_rebalance(self, proposal: str = "") -> Rebalanced:
+        if proposal == "77ab01cd":
+            raise Refused(409, Problem("conflict", "what it said does not hold any more", "proposal"))
+        self._orders.append(("move", proposal))
+        return Rebalanced(self._tenants.rebalance.moves[:1])
 
     def what_if(self, asked: WhatIf) -> WhatIfAnswer:
         """One job starts later, and another sooner; a new one in half an hour."""

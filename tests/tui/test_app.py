@@ -21,6 +21,7 @@ from tests.tui.recorded import (
     node,
     nodes,
     quotas,
+    rebalance,
     reservations,
     shares,
 )
@@ -430,6 +431,7 @@ def hostile() -> Changes:
 
 def hostile_tenants() -> Tenants:
     """The same for what is asked for."""
+    moved = rebalance()
     return Tenants(
         tuple(
             replace(share, path=(*(EVIL for _ in share.path), str(at)), share=EVIL, stopped=EVIL)
@@ -444,6 +446,23 @@ def hostile_tenants() -> Tenants:
                 by=EVIL,
             )
             for at, row in enumerate(reservations())
+        ),
+        replace(
+            moved,
+            proposals=tuple(
+                replace(
+                    row,
+                    kind=EVIL,
+                    node=EVIL,
+                    label=EVIL,
+                    name=EVIL,
+                    moves=tuple(replace(move, label=EVIL, name=EVIL, user=EVIL) for move in row.moves),
+                )
+                for row in moved.proposals
+            ),
+            moves=tuple(
+                replace(row, label=EVIL, origin=(EVIL,), node=EVIL, undone=EVIL) for row in moved.moves
+            ),
         ),
     )
 
@@ -467,6 +486,8 @@ async def test_hostile_names_are_inert_in_every_view() -> None:
             ("5", "U"),
             ("6",),
             ("6", "C"),
+            ("7",),
+            ("7", "A"),
             ("2", "D"),
         ):
             await press(pilot, *keys[:1])
@@ -493,7 +514,7 @@ async def test_three_hundred_random_resizes() -> None:
             "2",
             "4",
             "5",
-            "6",
+            "7",
             "question_mark",
             "escape",
             "N",

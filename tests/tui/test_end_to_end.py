@@ -258,6 +258,34 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
         ]
 
 
+TRAIN = "trap 'echo 7 > $CORRAL_CHECKPOINT_DIR/7; exit 0' USR1; while :; do sleep 0.05; done"
+
+
+def test_a_job_moves_so_that_another_starts(terminal: Terminal, tmp_path: Path) -> None:
+    with system("gpu01", "gpu02") as made:
+        made.sections["preemption"] = {"min_runtime_s": 0.0, "grace_s": 5.0}
+        made.sections["rebalance"] = {"mode": "propose", "restart_s": 1.0}
+        made.sections["scheduler"] = {"strategy": "spread"}
+        made.start()
+        saving = ("--checkpoint-signal", "USR1", "--checkpoint-dir", str(tmp_path))
+        for number in (1, 2):
+            made.corral("submit", "--gpus", "2", *saving, "--", "sh", "-c", TRAIN)
+            made.await_jobs([number], JobState.RUNNING)
+        terminal.run(tui(made))
+        terminal.see("● live")
+        terminal.press("7")
+        terminal.see("○ proposed", "is empty")
+        made.corral("submit", "--gpus", "8", "--nodes", "1", "--name", "big", "--", "sleep", "600")
+        terminal.press("1", "7")
+        terminal.see("○ proposed", "job 3 (big) starts")
+        terminal.press("M")
+        terminal.see("Move 1 job?", "$ corral rebalance run")
+        terminal.press("Right", "Enter")
+        terminal.see("1 job on the move")
+        made.await_jobs([3], JobState.RUNNING)
+        terminal.see("✓ moved", "job 3 starts")
+
+
 def _running(cluster: System) -> int:
     """The process of the terminal UI."""
     found = [each.pid for each in cluster.processes() if "tui" in each.words]

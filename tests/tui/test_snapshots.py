@@ -95,6 +95,15 @@ def test_a_reservation_to_cancel(snap_compare: Compare) -> None:
     )
 
 
+@WIDTHS
+def test_rebalance(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert snap_compare(Screen(), terminal_size=size, run_before=after("7", "j", first="proposed"))
+
+
+def test_jobs_to_move(snap_compare: Compare) -> None:
+    assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after("7", "A", first="proposed"))
+
+
 def test_no_reservations(snap_compare: Compare) -> None:
     screen = Screen(tenants=Tenants(reservations=()))
     assert snap_compare(screen, terminal_size=(80, 24), run_before=after("6", sign="makes one"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
 
@@ -20,14 +20,13 @@ from wire.text import plain
 
 Answer = TypeVar("Answer")
 
-REASK_S: Final = 5
-
 
 class Asked(Listed[str, Row], Generic[Row, Answer]):
     """Asked again every few seconds, and at once when an event says that it has changed."""
 
     CHANGED_BY: ClassVar[frozenset[str]] = frozenset()
     """Kinds of events after which the answer is another one."""
+    REASK_S: ClassVar[int] = 5
 
     def __init__(self, listing: Listing[str, Row]) -> None:
         super().__init__(listing)
@@ -89,7 +88,7 @@ class Asked(Listed[str, Row], Generic[Row, Answer]):
     def tick(self) -> None:
         """Times go on, and so does what is used."""
         self._ticks += 1
-        if self._ticks % REASK_S == 0:
+        if self._ticks % self.REASK_S == 0:
             self.ask()
         self.table.refresh_changed()
         self._tell()

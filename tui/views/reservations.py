@@ -32,7 +32,7 @@ class Reservations(Asked[ReservationView, ReservationList]):
     def columns(self) -> Sequence[Column[ReservationView]]:
         """Eighty columns show what one needs to know; more room shows more."""
         return (
-            Column("name", "NAME", 1, 14, lambda row: [(plain(row.spec.name), "text")], 10, grow=2, most=30),
+            Column("name", "NAME", 1, 14, lambda row: [(plain(row.spec.name), "text")], 9, grow=2, most=30),
             Column("state", "STATE", 2, 9, lambda row: [_state(row)], 9),
             Column("begins", "BEGINS", 3, 12, self._begins, 12),
             Column("ends", "ENDS", 4, 12, self._ends, 12),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Sequence
 
 from wire.api.jobs import Held, Moved
+from wire.text import counted, duration, plain
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,44 @@ class Rebalanced:
     """The moves that have begun."""
 
     moves: tuple[Moved, ...]
+
+
+def aim(each: ProposalView) -> str:
+    """What a proposal is good for."""
+    sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
+    if each.for_job is not None:
+        return f"job {each.label} ({plain(each.name)}) starts{sooner} on {place(each.place)}"
+    if each.kind == "load":
+        before, after = each.gap or (0.0, 0.0)
+        return f"loads differ by {after:.0%}, not {before:.0%}"
+    if each.kind == "defragment" and each.after.whole_gpus <= each.before.whole_gpus:
+        more = each.after.free_gpus - each.before.free_gpus
+        return f"{counted(more, 'more GPU')} of {each.node} {'is' if more == 1 else 'are'} wholly free"
+    if each.rest:
+        return f"{each.node} is left with {counted(each.rest, 'job')}"
+    return f"{each.node} is empty{sooner}"
+
+
+def place(parts: Sequence[Held]) -> str:
+    """Nodes with the GPUs by index, as in `gpu01:0,1`."""
+    told = []
+    for part in parts:
+        gpus = ",".join(str(gpu.index) for gpu in part.gpus)
+        told.append(f"{part.node}:{gpus}" if gpus else part.node)
+    return " ".join(told)
+
+
+def purpose(move: Moved) -> str:
+    """What a job was moved for."""
+    if move.for_job is not None:
+        return f"job {move.for_job} starts"
+    return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
+        move.kind, f"more is free on {move.node}"
+    )
+
+
+def fate(move: Moved) -> str:
+    """What has become of it: under way, moved or undone."""
+    if move.undone:
+        return "undone"
+    return "under way" if move.done_at is None else "moved"

@@ -1,0 +1,98 @@
+"""Jobs that could be moved: what is proposed, doing it, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual.widgets import Button
+
+from tests.tui.recorded import LIVE, NOW, Tenants, rebalance
+from tests.tui.screens import Screen, press, settled, until
+from tui.dialogs.ask import Ask
+from tui.feed import Changes
+from tui.moves import steps
+from wire.api.cluster import EventView
+
+
+async def test_proposals_stand_before_what_was_done() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: "proposed" in screen.text())
+        lines = screen.text().splitlines()[3:7]
+        states = [line.removeprefix("▌").split()[1] for line in lines]
+        assert states == ["proposed", "proposed", "moved", "undone"]
+        assert "job 10 (llama-405b) starts 2h00m sooner on node-3:0,1,2,3,4,5,6,7" in screen.text()
+        assert "7 dpo  alice  node-3:0 → node-2:3" in screen.text()
+        await press(pilot, "G")
+        assert "node-2 was drained meanwhile" in screen.text()
+        await press(pilot, "k", "enter")
+        await until(pilot, lambda: screen.view.NAME == "job")
+        assert "Rebalance › 2" in screen.text()
+
+
+async def test_moving_asks_first_and_what_is_refused_is_told() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: "proposed" in screen.text())
+        await press(pilot, "M")
+        assert isinstance(screen.screen, Ask)
+        assert screen.screen.query_one("#back", Button).has_focus
+        assert "corral rebalance run 3f9a2c41" in screen.text()
+        await press(pilot, "enter")
+        assert screen.ordered == []
+        await press(pilot, "M", "right", "enter")
+        await until(pilot, lambda: "1 job on the move" in screen.text())
+        assert screen.ordered == [("move", "3f9a2c41")]
+        await press(pilot, "j", "M", "right", "enter")
+        await until(pilot, lambda: "what it said does not hold any more" in screen.text())
+        await press(pilot, "G", "M")
+        assert "nothing to do: this is undone already" in screen.text()
+
+
+async def test_everything_at_once() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: "proposed" in screen.text())
+        await press(pilot, "A")
+        assert "Move 3 jobs for 2 proposals?" in screen.text()
+        assert "0.75 GPU-hours" in screen.text()
+        await press(pilot, "right", "enter")
+        await until(pilot, lambda: screen.ordered)
+        assert screen.ordered == [("move", "")]
+
+
+async def test_a_proposal_that_has_gone_closes_its_question() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: "proposed" in screen.text())
+        await press(pilot, "M")
+        screen.model.steps.replace(steps(replace(rebalance(), proposals=())))
+        event = EventView(990, NOW, "JobQueued", "bob queued job 50", 50, None)
+        screen.recording.put(Changes(LIVE, events=(event,)))
+        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        assert "it has changed meanwhile" in screen.text()
+        await press(pilot, "A")
+        assert "nothing is proposed" in screen.text()
+        assert screen.ordered == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("off", '[rebalance] mode = "propose"'), ("propose", "no move would be worth its cost")],
+)
+async def test_without_proposals_it_says_why(mode: str, said: str) -> None:
+    none = replace(rebalance(), mode=mode, proposals=(), moves=())
+    screen = Screen(tenants=Tenants(rebalance=none))
+    async with screen.run_test(size=(100, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: said in screen.text())
