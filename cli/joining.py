@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -17,18 +17,16 @@ from cli.bulk import each
 from cli.commands import examples
 from cli.exits import FAILED, Mistake
 from cli.hosts import requests
-from cli.messages import coloured, note, refusal
-from cli.output import Format, Output, write, write_json
-from wire.api.nodes import Check, NodeRequest, NodeView, Preflight
+from cli.looking import LOOK_S, Looked, agreed, at_once, look, show
+from cli.messages import note
+from cli.output import Column, Format, Output, Table, write_json
+from cli.tables import RED
+from wire.api.nodes import NodeRequest, NodeView, Preflight
 from wire.client import Client, Refused
 from wire.hosts import HostSpec
-from wire.text import plain
+from wire.text import counted, plain
 
-AT_ONCE = 16
-"""Hosts looked at together; the controller has a limit of its own."""
-LOOK_S = 300.0
 JOIN_S = 20.0
-_COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NODE", autocompletion=complete.nodes, show_default=False)
@@ -47,7 +45,6 @@ Fingerprint = Annotated[
         "--fingerprint", metavar="SHA256:…", help="The host key it must have; then nothing is asked."
     ),
 ]
-T = TypeVar("T")
 
 
 def add(
@@ -109,17 +106,17 @@ def add(
         scratch_dir,
     )
     wanted = requests(hosts, hosts_file, common)
-    looked = _look(wanted, yes, fingerprint)
-    failed = _show(looked, output)
-    for request, result in looked:
-        if result is not None and result.ready:
-            failed = max(failed, _join(replace(request, host_key=result.host_key)))
-    return failed
+    if len(wanted) > 1:
+        note(f"looking at {counted(len(wanted), 'host')}")
+    looked = look(wanted, yes, fingerprint)
+    failed = show([result for _, result in looked], output)
+    return max(failed, _join_all(looked, output))
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
     """Look at the hosts of nodes once more: one line each for what joining needs."""
-    return _show(_look([NodeRequest(name) for name in names], False, "", keys=False), output)
+    looked = look([NodeRequest(name) for name in names], False, "", keys=False)
+    return show([result for _, result in looked], output)
 
 
 def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
@@ -128,9 +125,9 @@ def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
     for name in names:
         result = Client(timeout_s=LOOK_S).preflight(NodeRequest(name))
         if not result.host_key:
-            _show([(NodeRequest(name), result)], Format.TABLE)
+            show([result], Format.TABLE)
             code = FAILED
-        elif _agreed(result, yes, fingerprint):
+        elif agreed(result, yes, fingerprint):
             Client().trust(name, result.host_key)
             note(f"node {name}: {result.fingerprint} is pinned")
         else:
@@ -181,118 +178,80 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-# --- looking ---
-
-Looked = tuple[NodeRequest, Preflight | None]
-
-
-def _look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
-    """All at once; then the keys that nobody knows are asked about, and those hosts looked at again."""
-    if fingerprint and len(wanted) > 1:
-        raise Mistake("--fingerprint is for one host", "Name one host, or pin keys with --yes.")
-    looked = _all(wanted, _preflight)
-    if not keys:
-        return looked
-    again = [
-        replace(request, host_key=result.host_key)
-        for request, result in looked
-        if result is not None and _unknown(result) and _agreed(result, yes, fingerprint)
-    ]
-    seen = dict(zip((each.name for each in again), _all(again, _preflight), strict=True))
-    return [seen.get(request.name, (request, result)) for request, result in looked]
-
-
-def _all(wanted: Sequence[T], look: Callable[[T], Looked]) -> list[Looked]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(look, wanted))
-
-
-def _preflight(request: NodeRequest) -> Looked:
-    try:
-        with Client(timeout_s=LOOK_S) as client:
-            return request, client.preflight(request)
-    except Refused as refused:
-        refusal(refused.problem)
-        return request, None
-
-
-def _unknown(result: Preflight) -> bool:
-    return any(check.verdict == "unknown" for check in result.checks)
-
-
-def _agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
-    """Does a person, or what a person said before, vouch for the key?"""
-    if fingerprint:
-        if fingerprint == result.fingerprint:
-            return True
-        raise Mistake(
-            f"{result.name} shows {result.fingerprint}, not {fingerprint}", "Nothing was told to it.", FAILED
-        )
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        note(f"{result.name}: nobody is here to vouch for {result.fingerprint}; use --yes or --fingerprint")
-        return False
-    question = (
-        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is that its own? [y/N] "
-    )
-    print(plain(question, 500), end=" ", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
-
-
-# --- showing ---
-
-
-def _show(looked: Sequence[Looked], output: Format) -> int:
-    """Of one host every line, of many those that somebody should read; gives the exit code."""
-    results = [result for _, result in looked if result is not None]
-    if output is Format.JSON:
-        write_json(results)
-    elif output is Format.NAME:
-        write("".join(f"{result.name}\n" for result in results if result.ready))
-    else:
-        write("".join(_told(result, whole=len(looked) == 1) for result in results))
-    sys.stdout.flush()
-    return 0 if len(results) == len(looked) and all(result.ready for result in results) else FAILED
-
-
-def _told(result: Preflight, whole: bool) -> str:
-    lines = [plain(f"{result.name} at {result.address}: {'ready' if result.ready else 'not ready'}", 300)]
-    for one in result.checks:
-        if whole or one.verdict != "ok":
-            lines += _lines(one)
-    return "\n".join(lines) + "\n"
-
-
-def _lines(one: Check) -> list[str]:
-    verdict = f"{one.verdict:8}"
-    if coloured(sys.stdout):
-        verdict = f"\x1b[{_COLOURS.get(one.verdict, '0')}m{verdict}\x1b[0m"
-    found = [f"  {verdict}{plain(one.name):12}{plain(one.found, 500)}"]
-    return [*found, f"{'':22}→ {plain(one.remedy, 500)}"] if one.remedy else found
-
-
 # --- joining ---
 
 
-def _join(request: NodeRequest) -> int:
-    """Add it, and stay until it is up or it is known why not."""
-    client = Client()
+@dataclass(frozen=True)
+class Arrival:
+    """What came of one host."""
+
+    name: str
+    address: str
+    joined: bool
+    result: str
+    why: str
+
+
+def _join_all(looked: Sequence[Looked], output: Format) -> int:
+    """Those that are ready, all at once; whoever is interrupted learns how far it went."""
+    ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
+    added: list[str] = []
     try:
-        node = client.add_node(request)
-        deadline = time.monotonic() + JOIN_S
-        while node.state.away and time.monotonic() < deadline:
-            time.sleep(0.1)
-            node = client.node(request.name)
+        come = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
+    except KeyboardInterrupt:
+        note(f"interrupted: {', '.join(sorted(added)) or 'none'} added; the same command goes on from here")
+        raise
+    arrivals = [come.get(request.name) or _not_ready(request, result) for request, result in looked]
+    if len(arrivals) > 1 and output in (Format.TABLE, Format.WIDE):
+        _table().show(output, arrivals)
+        joined = sum(arrival.joined for arrival in arrivals)
+        note(f"{joined} of {counted(len(arrivals), 'host')} joined")
+    else:
+        for arrival in come.values():
+            note(f"node {arrival.name}: {arrival.result}{' with ' if arrival.joined else ': '}{arrival.why}")
+    return 0 if all(arrival.joined for arrival in arrivals) else FAILED
+
+
+def _table() -> Table[Arrival]:
+    return Table(
+        [
+            Column("NODE", lambda each: each.name, least=8),
+            Column("ADDRESS", lambda each: each.address, keep=1, least=12),
+            Column("RESULT", lambda each: each.result, colour=lambda each: "" if each.joined else RED),
+            Column("WHY", lambda each: each.why, least=20),
+        ],
+        lambda each: each.name,
+    )
+
+
+def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
+    first = next(check for check in result.checks if check.verdict not in ("ok", "note"))
+    why = f"{first.name}: {first.found}" if first.verdict == "failed" else "its host key is not known"
+    return Arrival(request.name, result.address, False, "not ready", why)
+
+
+def _join(request: NodeRequest, added: list[str]) -> Arrival:
+    """Add it, and stay until it is up or it is known why not."""
+    address = request.host.ssh if request.host is not None else ""
+    try:
+        with Client() as client:
+            node = client.add_node(request)
+            added.append(node.name)
+            deadline = time.monotonic() + JOIN_S
+            while node.state.away and time.monotonic() < deadline:
+                time.sleep(0.1)
+                node = client.node(request.name)
     except Refused as refused:
-        return refusal(refused.problem)
-    note(f"node {node.name}: {_joined(node)}")
-    return 0 if not node.state.away else FAILED
-
-
-def _joined(node: NodeView) -> str:
+        problem = refused.problem
+        return Arrival(request.name, address, False, "refused", f"{problem.message} {problem.hint}".strip())
     if node.state.away:
-        return f"added, and not there yet: {node.why}"
+        return Arrival(
+            request.name, address, False, "added, and not there yet", node.why or "it says nothing"
+        )
+    return Arrival(request.name, address, True, "joined", _what(node))
+
+
+def _what(node: NodeView) -> str:
     models = sorted({gpu.model for gpu in node.gpus})
     gpus = ", ".join(f"{sum(gpu.model == model for gpu in node.gpus)} × {model}" for model in models)
-    return f"joined with {gpus or 'no GPUs'}, {node.cpu_milli // 1000} CPUs"
+    return f"{gpus or 'no GPUs'}, {node.cpu_milli // 1000} CPUs"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ import pytest
 
 from controller.nodes.knownhosts import fingerprint, written
 from tests.controller.nodes.sshd import Sshd, serving
-from tests.systems import System, system
+from tests.systems import PATIENCE_S, System, system
 from wire.spec import JobSpec
 from wire.words import JobState, NodeState
 
@@ -146,10 +148,38 @@ def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corr
     assert added.returncode == 1
     assert "gone at 127.0.0.1:1: not ready" in added.stdout
     assert "does 'ssh -p 1 127.0.0.1' reach it?" in added.stdout
+    told = {line.split()[0]: line for line in added.stdout.split("WHY\n")[1].splitlines()}
+    assert [*told] == [*names, "gone"]
+    assert all("joined     2 × NVIDIA H100" in told[name] for name in names)
+    assert "not ready  reachable: nothing listens at its SSH port" in told["gone"]
+    assert "6 of 7 hosts joined" in added.stderr
     cluster.await_nodes(*names)
     with cluster.client() as client:
         racks = {node.name: node.labels.get("rack") for node in client.nodes().nodes if node.name in names}
     assert racks == {name: f"r{name[-1]}" for name in names}
+
+
+def test_whoever_is_interrupted_goes_on_with_the_same_command(
+    cluster: System, far: Sshd, corral: Corral, tmp_path: Path
+) -> None:
+    """Ctrl-C while one host is slow to answer: nobody waits for it, and nothing is half there."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = ["nodes", "add", "gpu02", at(far), "slow", f"127.0.0.1:{silent.getsockname()[1]}"]
+        environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}"}
+        adding = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cli", *words, *options(far), "--yes"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with silent.accept()[0]:  # the controller is at it
+            adding.send_signal(signal.SIGINT)
+            said = adding.communicate(timeout=PATIENCE_S)
+    assert adding.returncode == 130, said
+    assert "Traceback" not in said[1]
+    assert corral("nodes", "-o", "name").stdout == "here\n"
+    assert corral(*words[:4], *options(far), "--yes").returncode == 0
 
 
 def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
@@ -182,7 +212,7 @@ def test_nodes_of_the_configuration_stay_with_it(cluster: System, corral: Corral
         done = corral("nodes", *words)
         assert done.returncode == 1
     assert "stands in scheduler.toml" in corral("nodes", "remove", "here").stderr
-    assert "on the controller's own machine" in corral("nodes", "check", "here").stderr
+    assert "on the controller's own machine" in corral("nodes", "check", "here").stdout
 
 
 def test_keys_outlive_the_controller_and_those_in_an_older_ones_file_are_taken_over(

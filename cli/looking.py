@@ -1,0 +1,134 @@
+"""Hosts are looked at before they join: many at once, their keys asked about, and what was found shown."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from cli.exits import FAILED, Mistake
+from cli.messages import coloured, note
+from cli.output import Format, write, write_json
+from wire.api.nodes import Check, NodeRequest, Preflight
+from wire.client import Client, Refused
+from wire.text import plain
+
+AT_ONCE = 16
+"""Hosts looked at together; the controller has a limit of its own."""
+LOOK_S = 300.0
+_COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
+Looked = tuple[NodeRequest, Preflight]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """What comes of each, done side by side; Ctrl-C waits for none of them."""
+    waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
+
+    def go_on() -> None:
+        while not waiting.empty():
+            try:
+                place, thing = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((place, work(thing)))
+            except Exception as error:
+                done.put((place, error))
+
+    for pair in enumerate(things):
+        waiting.put(pair)
+    for _ in range(min(AT_ONCE, len(things))):
+        threading.Thread(target=go_on, daemon=True).start()
+    found: dict[int, R] = {}
+    while len(found) < len(things):
+        place, result = done.get()
+        if isinstance(result, Exception):
+            raise result
+        found[place] = result
+    return [found[place] for place in range(len(things))]
+
+
+def look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
+    """All at once; then the keys that nobody knows are asked about, and those hosts looked at again."""
+    if fingerprint and len(wanted) > 1:
+        raise Mistake("--fingerprint is for one host", "Name one host, or pin keys with --yes.")
+    looked = at_once(wanted, _preflight)
+    if not keys:
+        return looked
+    again = [
+        replace(request, host_key=result.host_key)
+        for request, result in looked
+        if _unknown(result) and agreed(result, yes, fingerprint)
+    ]
+    seen = {request.name: (request, result) for request, result in at_once(again, _preflight)}
+    return [seen.get(request.name, (request, result)) for request, result in looked]
+
+
+def _preflight(request: NodeRequest) -> Looked:
+    try:
+        with Client(timeout_s=LOOK_S) as client:
+            return request, client.preflight(request)
+    except Refused as refused:
+        problem = refused.problem
+        address = request.host.ssh if request.host is not None else ""
+        check = Check("controller", "failed", problem.message, problem.hint)
+        return request, Preflight(request.name, address, False, (check,))
+
+
+def _unknown(result: Preflight) -> bool:
+    return any(check.verdict == "unknown" for check in result.checks)
+
+
+def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
+    """Does a person, or what a person said before, vouch for the key?"""
+    if fingerprint:
+        if fingerprint == result.fingerprint:
+            return True
+        raise Mistake(
+            f"{result.name} shows {result.fingerprint}, not {fingerprint}", "Nothing was told to it.", FAILED
+        )
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        note(f"{result.name}: nobody is here to vouch for {result.fingerprint}; use --yes or --fingerprint")
+        return False
+    question = (
+        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is that its own? [y/N] "
+    )
+    print(plain(question, 500), end=" ", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def show(results: Sequence[Preflight], output: Format) -> int:
+    """Of one host every line, of many those that somebody should read; gives the exit code."""
+    if output is Format.JSON:
+        write_json(list(results))
+    elif output is Format.NAME:
+        write("".join(f"{result.name}\n" for result in results if result.ready))
+    else:
+        write("".join(_told(result, whole=len(results) == 1) for result in results))
+    sys.stdout.flush()
+    return 0 if all(result.ready for result in results) else FAILED
+
+
+def _told(result: Preflight, whole: bool) -> str:
+    where = f" at {result.address}" if result.address else ""
+    lines = [plain(f"{result.name}{where}: {'ready' if result.ready else 'not ready'}", 300)]
+    for one in result.checks:
+        if whole or one.verdict != "ok":
+            lines += _lines(one)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(one: Check) -> list[str]:
+    verdict = f"{one.verdict:8}"
+    if coloured(sys.stdout):
+        verdict = f"\x1b[{_COLOURS.get(one.verdict, '0')}m{verdict}\x1b[0m"
+    found = [f"  {verdict}{plain(one.name):12}{plain(one.found, 500)}"]
+    return [*found, f"{'':22}→ {plain(one.remedy, 500)}"] if one.remedy else found
