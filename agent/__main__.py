@@ -17,6 +17,7 @@ from typing import Optional
 from agent import cgroups, checkup, containers, host, lease, scratch, tree
 from agent.channel import Channel
 from agent.gpus import Gpus, NoGpus, UnknownGpus
+from agent.later import LaterGpus
 from agent.node import Node
 from agent.nvml import NoNvml, NvmlGpus
 from agent.orders import Accounts
@@ -165,7 +166,7 @@ def _find_gpus(description: str, node: str) -> Gpus:
         try:
             return NvmlGpus()
         except NoNvml:
-            return NoGpus()
+            return LaterGpus()
     raise UnknownGpus(
         f"there are no GPUs called {description!r}; choose auto, nvml, none or simulated:8xH100"
     )

@@ -93,6 +93,11 @@ class Probe:
             self._process.stdin.write(b"look\n")
             self._process.stdin.flush()
 
+    @property
+    def gone(self) -> bool:
+        """Has the process ended?"""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         """Make it go; a process stuck in the driver stays, but has nobody to tell."""
         assert self._process.stdout is not None

@@ -22,6 +22,7 @@ import pynvml
 
 PR_SET_PDEATHSIG = 1
 _MIB = 1 << 20
+_MOST = 1 << 53
 _EVENTS_MS = 60_000
 _UNABLE = (
     pynvml.NVMLError_NotSupported,
@@ -72,10 +73,10 @@ def main(
             _say({"done": True})
             if select.select([0], [], [], pause_s)[0] and not os.read(0, 4_096):
                 break
-    except pynvml.NVMLError as error:
-        _say({"error": str(error)})
     except BrokenPipeError:
         pass
+    except Exception as error:  # NVML's own, and whatever nonsense of a driver leads to
+        _say({"error": str(error) or type(error).__name__})
     os._exit(0)  # whatever still waits for events has nobody to tell
 
 
@@ -274,10 +275,12 @@ def _hear_xids(devices: list[Device]) -> None:
 def _asked(question: Callable[[], Any], otherwise: Any) -> Any:
     """What this GPU cannot answer has a value of its own; that it is gone is an error."""
     try:
-        return question()
+        found = question()
     except _UNABLE:
         return otherwise
+    # Some drivers say in numbers that they do not know: all bits are set, or none but the sign.
+    return otherwise if isinstance(found, int) and not 0 <= found <= _MOST else found
 
 
 def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -8,7 +8,7 @@
 
 #define MOST 16
 #define MIB (1ull << 20)
-enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10, LOST = 15 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15 };
 
 typedef int status;
 typedef struct { unsigned index, mig; } gpu;
@@ -64,7 +64,10 @@ static status well(device which) {
 
 /* --- the host --- */
 
-status nvmlInitWithFlags(unsigned flags) { (void)flags; return well(NULL); }
+status nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return number("unloaded", 0) ? NOT_LOADED : well(NULL);
+}
 status nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(status code) {
     return code == LOST ? "GPU is lost" : code == TIMEOUT ? "Timeout" : code == NOT_FOUND ? "Not Found" : "Not Supported";

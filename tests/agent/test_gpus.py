@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from agent import probe
+from agent.channel import Gone
 from agent.gpus import NOT_THERE, Readings, UnknownGpus
 from agent.holders import Holder, Holders
+from agent.later import LaterGpus
 from agent.loop import Loop
 from agent.nvml import NoNvml, NvmlGpus
 from agent.resets import Reset
@@ -232,6 +234,13 @@ def test_nvml_tells_all_that_a_gpu_knows_of_itself(rig: Rig) -> None:
     assert watching.blamed() == set(), "what a GPU cannot answer is no illness"
 
 
+def test_numbers_that_mean_nothing_are_not_told(rig: Rig) -> None:
+    """All bits set is how some drivers say that they do not know."""
+    rig.say(0, corrected=-1, uncorrected=-1, celsius=-40, busy=12)
+    told = Watching().sample(0, utilisation=12)
+    assert (told.ecc_corrected, told.ecc_uncorrected, told.temperature_c) == (0, 0, 0)
+
+
 def test_one_gpu_is_lost_and_comes_back_while_the_other_is_read(rig: Rig) -> None:
     watching = Watching()
     watching.sample(0)
@@ -427,6 +436,27 @@ def test_a_host_without_nvml_is_told_from_one_that_hangs(monkeypatch: pytest.Mon
         pytest.skip("this host has GPUs")
     with pytest.raises(NoNvml):
         NvmlGpus()
+
+
+def turn_for(loop: Loop, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        loop.turn()
+
+
+def test_a_driver_that_is_loaded_after_the_agent_began_is_found(rig: Rig) -> None:
+    rig.say(unloaded=1)
+    with pytest.raises(NoNvml, match="Driver Not Loaded"):
+        NvmlGpus()
+    gpus, loop = LaterGpus(look_s=0.01, patience_s=0.2), Loop()
+    assert gpus.facts == ()
+    before = children()
+    gpus.watch(loop, list, [].append)
+    while not children() - before:
+        loop.turn()
+    rig.say(unloaded=None)
+    with pytest.raises(Gone):
+        turn_for(loop, PATIENCE_S)
 
 
 def test_the_socket_of_a_gpu_is_read_from_sys(tmp_path: Path) -> None:
