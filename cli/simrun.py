@@ -57,7 +57,11 @@ Backfill = Annotated[
 Profile = Annotated[str, _option("--profile", "NAME", "A profile of --config as the only policy.")]
 Compare = Annotated[
     str,
-    _option("--compare", "A,B,…", "Several policies: fcfs, sjf, easy, easy-sjbf, conservative, x.toml."),
+    _option(
+        "--compare",
+        "A,B,…",
+        "Several policies: fcfs, sjf, easy, easy-sjbf, conservative, aggressive, greedy, x.toml.",
+    ),
 ]
 Estimate = Annotated[
     str, _option("--estimate", "WHICH", "Plans count on: limit, or predicted from earlier runs.")
@@ -71,7 +75,7 @@ Filter = Annotated[
     str, _option("--swf-filter", "WHICH", "sc15: leave out what the tables of SC'15 left out.")
 ]
 ZeroRuns = Annotated[
-    str, _option("--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop (as is), keep, or second.")
+    str, _option("--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop (otherwise), keep, or second.")
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken lines, and count them.")]
 JobsCsv = Annotated[
@@ -110,6 +114,9 @@ def run(
     The cluster: --pool or --nodes; else the nodes of --config; else as many processors as an SWF log
     says it had; else the nodes of the usual scheduler.toml. A job of an SWF log that asks for k
     processors gets them on as few nodes as can hold them, the same number on each, rounded up.
+
+    A table has a heading (CSV) or an object a line (JSON): submit and duration in seconds, and where they
+    are known estimate, user, gpus, nodes, cpu, memory, model, priority and more; docs/simulator.md has all.
 
     The policy: --order and --backfill, else what --config or the usual scheduler.toml says, with all its
     profiles side by side; --profile takes one of them for all jobs, on all nodes.

@@ -16,12 +16,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
+from controller.sim.metrics import Figures
+from controller.sim.openb import NODE, POD
+from controller.sim.table import COLUMNS
 from tests.controller.sim.lines import line, write
 
 ROOT = Path(__file__).parent.parent.parent
@@ -177,6 +180,13 @@ def test_gpu_jobs_from_a_table(sim: Sim) -> None:
     body = json.loads(done.stdout)
     assert (body["jobs"], body["cluster"], body["dropped"]) == (40, "4 nodes with 256 CPUs and 32 GPUs", {})
     assert 0.5 < body["utilisation"] < 1
+
+
+def test_the_paper_has_every_column_and_every_figure() -> None:
+    paper = (ROOT / "docs" / "simulator.md").read_text()
+    figures = [field.name for field in fields(Figures)]
+    told = [*COLUMNS, *NODE, *POD, *figures, "cpu_s", "dropped", "skipped_lines"]
+    assert [name for name in told if f"`{name}`" not in paper] == []
 
 
 # --- profiles ---
