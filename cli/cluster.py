@@ -32,6 +32,12 @@ name = "demo"
 [controller]
 state_dir = "{place}/state"
 socket = "{place}/corral.sock"
+
+[scheduler]
+then = "fair"
+
+[rebalance]
+mode = "propose"
 """
 _NODE = """
 [nodes.{name}]

@@ -81,6 +81,7 @@ class Corral(InOrder):
         self.feed, self.connect, self.read_only = feed, connect, read_only
         self.model = Model(clock)
         self.desk = Desk(connect, self.deliver)
+        self.trials = Desk(connect, self.deliver, threads=1)
         self.orders = Orders(self)
         self.menus = Menus(self)
         self.roots: tuple[View, ...] = (
@@ -119,6 +120,7 @@ class Corral(InOrder):
         """Begin to listen."""
         self._show()
         self.desk.open()
+        self.trials.open()
         self.feed.start(lambda: self.deliver(self._woken))
         self.set_interval(1.0, self._tick)
 
@@ -126,6 +128,7 @@ class Corral(InOrder):
         """Nothing is asked any more."""
         self.feed.stop()
         self.desk.close()
+        self.trials.close()
         for view in self.trail[1:]:
             view.close()
 

@@ -23,6 +23,8 @@ class Stage(App[int]):
     model: Model
     paint: Paint
     desk: Desk
+    trials: Desk
+    """For what is asked while one types: it may take long, and nobody else has to wait for it."""
     connect: Callable[[], Client]
     read_only: bool
 

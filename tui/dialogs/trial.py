@@ -47,10 +47,14 @@ class Trial(Facts):
         if wish is None or self._asking or wish == self._told:
             return
         self._asking = True
-        stage(self).desk.ask(lambda client: client.what_if(wish), lambda answer: self._answered(wish, answer))
+        # Nothing is asked any more for a dialog that was closed while others waited for their answers.
+        stage(self).trials.ask(
+            lambda client: client.what_if(wish) if self.is_attached else None,
+            lambda answer: self._answered(wish, answer),
+        )
 
-    def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure) -> None:
-        if not self.is_attached:
+    def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None) -> None:
+        if answer is None or not self.is_attached:
             return
         self._asking, self._told = False, wish
         if wish != self._wish:

@@ -70,12 +70,10 @@ class Rebalance(Asked[Step, RebalanceView]):
 
     def legend(self) -> Sequence[Piece]:
         """What the figures mean, or why there are none."""
-        if self.here is None or any(
-            isinstance(step.what, ProposalView) for step in self.listing.rows.values()
-        ):
+        if any(step.state == "proposed" for step in self.listing.rows.values()):
             auto = " · the controller does this by itself" if self._mode == "auto" else ""
             return [(f"COST and WORTH in GPU-hours{auto}", "muted")]
-        return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
+        return self.nothing() if self.listing.rows else ()
 
     def told(self, step: Step) -> list[list[Piece]]:
         """All of it, each job on a line."""

@@ -1,0 +1,100 @@
+"""What would come of it: asked while one types, told in a few lines, and nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.tui.recorded import NOW, RecordedClient
+from tests.tui.screens import Screen, press, settled, until
+from tui.dialogs.ask import Ask
+from tui.whatif import outcome
+from wire.api.forecasts import Shift, WhatIf, WhatIfAnswer
+from wire.api.problem import Problem
+from wire.client import Refused
+
+
+def told(answer: WhatIfAnswer, lines: int = 9) -> list[str]:
+    return ["".join(text for text, _ in line) for line in outcome(answer, lines)]
+
+
+def shift(job: int, was: float | None, becomes: float | None, new: bool = False) -> Shift:
+    def at(seconds: float | None) -> float | None:
+        return None if seconds is None else NOW + seconds
+
+    return Shift(job, str(job), "train", "ada", at(was), at(becomes), ("gpu01",), new)
+
+
+def test_the_longest_delays_come_first_and_never_is_the_longest() -> None:
+    answer = WhatIfAnswer(NOW, (shift(1, 60, 0), shift(2, 60, 7260), shift(3, 60, None)), 4)
+    assert told(answer) == [
+        "2 start later, 1 starts sooner, 4 as now",
+        "later   3      train               ada         in 1m00s → not known",
+        "later   2      train               ada         in 1m00s → in 2h01m",
+        "sooner  1      train               ada         in 1m00s → now",
+    ]
+    assert len(told(answer, 2)) == 2
+
+
+def test_a_new_job_says_when_it_starts() -> None:
+    assert told(WhatIfAnswer(NOW, (shift(9, None, 1800, new=True),), 2)) == [
+        "starts in 30m00s on gpu01",
+        "nobody else starts sooner or later",
+    ]
+
+
+def test_what_would_be_refused_says_why_and_no_more() -> None:
+    assert told(WhatIfAnswer(NOW, (), 3, ("there is no node 'x'",))) == [
+        "would be refused: there is no node 'x'"
+    ]
+
+
+def test_what_cannot_be_foretold_is_said() -> None:
+    (line,) = told(WhatIfAnswer(NOW, (), 3, whole=False))
+    assert line == "nobody starts sooner or later; behind jobs without a time limit nothing can be told"
+
+
+async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[WhatIf] = []
+    go = threading.Event()
+    real = RecordedClient.what_if
+
+    def slow(client: RecordedClient, wish: WhatIf) -> WhatIfAnswer:
+        asked.append(wish)
+        go.wait()
+        return real(client, wish)
+
+    monkeypatch.setattr(RecordedClient, "what_if", slow)
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        try:
+            await press(pilot, "C")
+            await until(pilot, lambda: asked)
+            await press(pilot, "right", "enter")
+            await until(pilot, lambda: screen.ordered == [("cancel", 1)])
+            for _ in range(3):  # nobody waits for these any more
+                await press(pilot, "j", "C", "escape")
+            await press(pilot, "G", "k", "k", "k", "k", "k", "k", "k", "k", "k", "k", "C")
+            assert isinstance(screen.screen, Ask)
+        finally:
+            go.set()
+        await until(pilot, lambda: "1 starts later" in screen.text())
+        assert len(asked) == 2
+
+
+async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_client: RecordedClient, _wish: WhatIf) -> WhatIfAnswer:
+        raise Refused(409, Problem("conflict", "more than 10000 jobs are queued or running"))
+
+    monkeypatch.setattr(RecordedClient, "what_if", refuse)
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "C")
+        await until(pilot, lambda: "cannot be told: more than 10000 jobs" in screen.text())
+        await press(pilot, "right", "enter")
+        await until(pilot, lambda: screen.ordered == [("cancel", 1)])
