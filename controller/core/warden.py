@@ -70,7 +70,9 @@ class Warden:
                 "conflict",
                 f"node {given.node} still has {counted(len(labels), 'job')}: {', '.join(labels[:10])}",
                 "node",
-                f"'corral nodes drain {given.node}' lets them end, or cancel them.",
+                f"'corral nodes drain {given.node}' lets them end, or cancel them."
+                if node.up
+                else f"It is away. If nothing runs there any more: 'corral nodes lost {given.node}' first.",
             )
         for claimant in sorted(node.claims):
             self._ender.unclaim(self._state.jobs[claimant], f"node {given.node} is removed", now, given.node)

@@ -101,6 +101,19 @@ class Visit:
     config: Path | None
     gatekeeper: Gatekeeper
 
+    def files(self) -> dict[str, object]:
+        """Whose keys are known and which of ours are tried; as for ssh, files may be missing."""
+        told, options = self._told(), dict[str, object]()
+        ours = [self.identity] if self.identity else _there(told, "IdentityFile")
+        if ours is not None:
+            options["client_keys"] = [str(Path(file).expanduser()) for file in ours]
+        known = _there(told, "UserKnownHostsFile")
+        if self.pinned:
+            options["known_hosts"] = (list(self.pinned), [], [])
+        elif known is not None:
+            options["known_hosts"] = known or ([], [], [])
+        return options
+
     def explain(self, error: Exception) -> CannotConnect:
         """Why it came to nothing, and whose turn it is."""
         told = self._told()
@@ -109,6 +122,11 @@ class Visit:
             if isinstance(error, asyncssh.HostKeyNotVerifiable):
                 return CannotConnect(
                     f"the host key of a jump host on the way ({jumps}) is not in known_hosts"
+                )
+            if isinstance(error, asyncssh.ChannelOpenError):
+                return CannotConnect(
+                    f"the jump host on the way ({jumps}) does not reach it, or may forward nothing "
+                    f"(AllowTcpForwarding in its sshd_config): {sentence(error)}"
                 )
             return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {sentence(error)}")
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
@@ -140,12 +158,11 @@ class Visit:
             return CannotConnect(f"its host key is not to be trusted: {plain(error.reason, 200)}")
         if self.pinned:
             return self._changed(shown)
-        files = (told and told.get("UserKnownHostsFile")) or ["~/.ssh/known_hosts"]
+        files = _there(told, "UserKnownHostsFile")
         known: list[asyncssh.SSHKey] = []
-        for file in files:
+        for file in [str(Path("~/.ssh/known_hosts").expanduser())] if files is None else files:
             with suppress(OSError, ValueError):
-                path = str(Path(file).expanduser())
-                known += asyncssh.match_known_hosts(path, *self.gatekeeper.place)[0]
+                known += asyncssh.match_known_hosts(file, *self.gatekeeper.place)[0]
         if known:
             host, _, port = self.gatekeeper.place
             named = host if port == _PORT else f"[{host}]:{port}"
@@ -157,6 +174,14 @@ class Visit:
         """Keys that would have been tried if they had no passphrase: nobody is here to type it."""
         files = [self.identity] if self.identity else (told and told.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
+
+
+def _there(told: Told | None, option: str) -> list[str] | None:
+    """The files that an option names and that are there; None if it names none."""
+    files = told.get(option) if told is not None else None
+    if not files:
+        return None
+    return [str(path) for path in (Path(file).expanduser() for file in files) if path.exists()]
 
 
 def _is_locked(file: str) -> bool:

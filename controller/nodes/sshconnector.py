@@ -50,6 +50,7 @@ class SshConnector:
     ) -> asyncssh.SSHClientConnection:
         """A connection of one's own, inside of a turn; raises CannotConnect."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
+        visit = Visit(node, address, identity, pinned, self._config, Gatekeeper())
         options: dict[str, object] = {
             "keepalive_interval": KEEPALIVE_S,
             "keepalive_count_max": KEEPALIVES,
@@ -58,21 +59,20 @@ class SshConnector:
             "kbdint_auth": False,
             "agent_forwarding": False,
             "request_pty": False,
+            "ignore_encrypted": True,  # ssh-agent may have them
+            "client_factory": lambda: visit.gatekeeper,
+            **visit.files(),
         }
         if address.user:
             options["username"] = address.user
         if address.port:
             options["port"] = address.port
-        options["ignore_encrypted"] = True  # ssh-agent may have them
-        if identity:
-            options["client_keys"] = [str(Path(identity).expanduser())]
-        if pinned:
-            options["known_hosts"] = (list(pinned), [], [])
         if self._config is not None:
             options["config"] = str(self._config)
-        visit = Visit(node, address, identity, pinned, self._config, Gatekeeper())
-        options["client_factory"] = lambda: visit.gatekeeper
         try:
-            return await asyncssh.connect(address.host, **options)
+            async with asyncio.timeout(self._connect_s) as limit:
+                return await asyncssh.connect(address.host, **options)
         except (OSError, ValueError, asyncssh.Error) as error:
+            if limit.expired():
+                raise CannotConnect(f"no answer within {self._connect_s:g} s") from None
             raise visit.explain(error) from None

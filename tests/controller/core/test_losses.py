@@ -168,6 +168,9 @@ def test_an_operator_declares_it_lost(policy: OnNodeLost, state: JobState, attem
     assert isinstance(refused, Refusal)
     assert "node a is up" in refused.message
     lose(world, "a")
+    busy = world.tell(inputs.RemoveNode("a", "root")).reply
+    assert isinstance(busy, Refusal)
+    assert "'corral nodes lost a' first" in busy.hint
     assert isinstance(world.tell(inputs.DeclareLost("a", "root")).reply, Accepted)
     world.tick()
     assert (world.job(job).state, world.job(job).attempt) == (state, attempt)

@@ -329,6 +329,54 @@ async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
     await join(made)
 
 
+# --- ~/.ssh/config ---
+
+
+def configured(host: OpenSsh, text: str) -> None:
+    """What stands in it before what is said of all hosts."""
+    (host.place / "far").write_text(f"Host far*\n HostName 127.0.0.1\n Port {host.port}\n User {host.user}\n")
+    (host.place / "known_hosts").write_text(f"[127.0.0.1]:{host.port} {written(host.host_key)}\n")
+    (host.place / "ssh_config").write_text(
+        f"Include /no/such/*\nInclude {host.place}/f*\n{text}\n"
+        f"Host *\n IdentityAgent none\n IdentityFile {host.identity}\n"
+        f" UserKnownHostsFile {host.place}/known_hosts\n"
+    )
+
+
+async def test_includes_matches_and_chains_of_jump_hosts(host: Host) -> None:
+    made = host()
+    configured(made, 'Match originalhost far1 exec "true"\n ProxyJump far2,far3')
+    await join(made, ssh="far1", identity="")
+    assert (await look(made, pinned=False, ssh="far1", identity="")).ready
+
+
+async def test_files_that_it_names_may_be_missing(host: Host) -> None:
+    made = host()
+    configured(made, "Host far1\n IdentityFile /no/such/key\n UserKnownHostsFile /no/such/known_hosts")
+    await join(made, ssh="far1", identity="")
+    looked = await look(made, pinned=False, ssh="far1", identity="")
+    assert [check.verdict for check in looked.checks] == ["ok", "unknown"]
+
+
+async def test_jump_hosts_that_are_in_the_way(host: Host) -> None:
+    made = host(AllowTcpForwarding="no")
+    configured(made, "Host far1\n ProxyJump far2\nHost far4\n ProxyJump stranger@far2")
+    assert "the jump host on the way (far2)" in (await refused(made, ssh="far1", identity=""))[1]
+    found = (await refused(made, ssh="far4", identity=""))[1]
+    assert found == "on the way to it, by the jump hosts stranger@far2: it lets us in with none of our keys"
+
+
+async def test_an_address_of_version_6(host: Host) -> None:
+    made = host()
+    made.hang_up()
+    made.settings["ListenAddress"] = f"[::1]:{made.port}"
+    try:
+        made.listen()
+    except AssertionError:
+        pytest.skip("there is no IPv6 here")
+    await join(made, ssh=f"{made.user}@[::1]:{made.port}")
+
+
 # --- a server that comes and goes ---
 
 
