@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,10 +16,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from statistics import median
 
+from tests import processes
 from tests.integration.load import mix
 from tests.oracle.oracle import Oracle
 from tests.oracle.verdict import Broken
@@ -91,6 +95,18 @@ def run(seed: int, seconds: float) -> Report:
     return Report(seed, lasted, faults.tried, ended, lost, there.recoveries, broken)
 
 
+@contextmanager
+def passing() -> Iterator[None]:
+    """Whatever keeps a controller from answering, or from doing what it is asked, passes."""
+    try:
+        yield
+    except Unreachable:
+        pass
+    except Refused as refused:
+        if refused.status < 500:
+            raise
+
+
 class Faults:
     """Dice, and a running system to throw them at."""
 
@@ -108,9 +124,14 @@ class Faults:
             "controller stunned": self._controller_stunned,
             "agent killed": lambda: self._kill(self.system.processes("agent")),
             "agent killed at a system call": self._agent_killed_at_a_call,
-            "agent stunned": self._agent_stunned,
+            "agent stunned": lambda: self._stun(self.system.processes("agent")),
+            "agent without descriptors": lambda: self._starve(self.system.processes("agent")),
+            "controller without descriptors": self._controller_starved,
+            "database locked by another program": self._database_locked,
             "nursery killed": lambda: self._kill(self.system.processes("nursery")),
+            "nursery stunned": lambda: self._stun(self.system.processes("nursery")),
             "supervisor killed": lambda: self._kill(self.system.supervisors()),
+            "supervisor stunned": lambda: self._stun(self.system.supervisors()),
             "controller, agent and nursery killed": self._much_killed,
             "job cancelled": self._job_cancelled,
         }
@@ -146,13 +167,13 @@ class Faults:
                         return
 
     def _accepted(self, client: Client, spec: JobSpec, key: str) -> bool:
-        """False if there was nobody to say yes."""
-        with suppress(Unreachable):
+        """False if there was nobody who could say yes."""
+        with passing():
             return bool(self.oracle.submit(client, spec, key))
         return False
 
     def _busy(self, client: Client) -> bool:
-        with suppress(Unreachable):
+        with passing():
             return client.jobs(states=ACTIVE, limit=1).total >= BUSY
         return True
 
@@ -191,11 +212,13 @@ class Faults:
             self._trace(agent.pid, self.dice.choice(("/^mkdir", "/^rename", "write")))
             agent.kill()
 
-    def _agent_stunned(self) -> None:
-        for agent in self._one(self.system.processes("agent")):
-            agent.send(signal.SIGSTOP)
+    def _controller_starved(self) -> None:
+        self._starve([processes.process(self.system.controller.pid)])
+
+    def _database_locked(self) -> None:
+        with closing(sqlite3.connect(self.system.state / "corral.db", isolation_level=None)) as shell:
+            shell.execute("BEGIN IMMEDIATE")
             time.sleep(self.dice.uniform(*STUNNED_S))
-            agent.send(signal.SIGCONT)
 
     def _much_killed(self) -> None:
         self.system.kill()
@@ -214,6 +237,22 @@ class Faults:
             words = ["strace", "-f", "-o", "/dev/null", "-e", when, "-p", str(pid)]
             with suppress(subprocess.TimeoutExpired):
                 subprocess.run(words, stderr=subprocess.DEVNULL, timeout=TRACED_S, check=False)
+
+    def _stun(self, there: list[Process]) -> None:
+        for each in self._one(there):
+            each.send(signal.SIGSTOP)
+            time.sleep(self.dice.uniform(*STUNNED_S))
+            each.send(signal.SIGCONT)
+
+    def _starve(self, there: list[Process]) -> None:
+        """Let it open nothing for a moment."""
+        for each in self._one(there):
+            with suppress(OSError):  # it has just ended
+                before = resource.prlimit(each.pid, resource.RLIMIT_NOFILE)
+                held = len(os.listdir(f"/proc/{each.pid}/fd"))
+                resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (held, before[1]))
+                time.sleep(self.dice.uniform(*STUNNED_S))
+                resource.prlimit(each.pid, resource.RLIMIT_NOFILE, before)
 
     def _kill(self, there: list[Process]) -> None:
         for each in self._one(there):
