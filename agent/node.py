@@ -340,6 +340,8 @@ class Node:
                 self._doing[type(instruction)](instruction)
             except OSError as error:  # somebody else's hand in the spool, or a full disk
                 print(f"agent: {type(instruction).__name__} failed: {error}", file=sys.stderr)
+                if isinstance(instruction, (instructions.Halt, instructions.Release)):
+                    self.loop.after(RETRY_S, partial(self._do, [instruction]))  # nobody says it again
 
     def _keep(self, keep: instructions.Keep) -> None:
         key = (keep.order.job, keep.order.attempt)
@@ -397,15 +399,20 @@ class Node:
         return True
 
     def _halt(self, halt: instructions.Halt) -> None:
+        key = (halt.stop.job, halt.stop.attempt)
+        if self.attempts.over(key) is not False:
+            return  # before it could be written down
         try:
             self.spool.keep_stop(halt.stop)
         finally:
             self._watch()
-            watched = self.watched.get((halt.stop.job, halt.stop.attempt))
+            watched = self.watched.get(key)
             if watched is not None:
                 watched.wake()
 
     def _release(self, release: instructions.Release) -> None:
+        if self.attempts.over(release.key) is not False:
+            return
         self.spool.keep_go(release.key)
         self._watch()
         watched = self.watched.get(release.key)

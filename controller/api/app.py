@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from controller.api.call import Call, Route
 from controller.api.errors import Rejected, explain, misread
 from controller.api.identity import Caller, Identity, read_token
-from controller.api.protocol import Connection, Connections, Door
+from controller.api.protocol import Connection, Connections, Door, room
 from controller.api.routes import find
 from controller.api.sockets import UnixSocket, open_tcp
 from controller.api.stream import Streams
@@ -51,7 +51,7 @@ class Server:
         token = read_token(config.state_dir / "token") if self._listen else ""
         self._identity = Identity(config, token)
         self._streams = Streams(daemon)
-        self._connections = Connections(self._answer, Door(self._identity, config.api.max_connections))
+        self._connections = Connections(self._answer, Door(self._identity, room(config.api.max_connections)))
         self._max_body = config.api.max_body
         self._listeners: list[asyncio.Server] = []
         self._unix: UnixSocket | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,6 +25,12 @@ LINGER_S = 1.0
 
 PATIENCE = 64
 """So many who found no room are told so; more are cut off without a word."""
+
+
+def room(wanted: int) -> int:
+    """How many connections there are descriptors for, if half of these are left to agents and files."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
 
 
 class Door:

@@ -59,6 +59,23 @@ def test_it_may_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("word", ["stop", "go"])
+def test_a_word_that_could_not_be_written_down_is_written_later(run: Run, word: str) -> None:
+    """Something is in its way for a moment, as a full disk is."""
+    agent = run()
+    waiting(agent, "true")
+    blocked = agent.spool / "attempts" / "1.1" / {"stop": ".stop", "go": "go"}[word]
+    if word == "go":
+        blocked.symlink_to("/nowhere/at/all")
+    else:
+        blocked.mkdir()
+    agent.send({"stop": Stop(1, 1, why="cancelled"), "go": Go(1, 1)}[word])
+    eventually(lambda: "failed: " in agent.complaints)
+    assert agent.reports(1)[-1].ended_at is None
+    blocked.unlink() if word == "go" else blocked.rmdir()
+    assert agent.ended(1).why == {"stop": "cancelled", "go": ""}[word]
+
+
 def test_it_goes_on_waiting_while_no_agent_lives(run: Run) -> None:
     first = run()
     waiting(first, "true")

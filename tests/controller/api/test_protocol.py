@@ -243,6 +243,15 @@ async def test_when_there_is_no_room_it_is_said(monkeypatch: pytest.MonkeyPatch)
     assert house.server._connections._door._inside == {}
 
 
+@pytest.mark.parametrize(("descriptors", "wanted", "room"), [(64, 1_000, 32), (64, 4, 4), (-1, 1_000, 1_000)])
+async def test_clients_leave_descriptors_to_agents_and_files(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int, wanted: int, room: int
+) -> None:
+    """A controller that may not have more opens its store and reaches its agents all the same."""
+    monkeypatch.setattr(protocol.resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert protocol.room(wanted) == room
+
+
 async def test_a_client_that_leaves_in_the_middle_harms_nobody(house: House) -> None:
     for sent in (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", ASK, ASK[:20], b""):
         async with Line(house) as line:
