@@ -62,10 +62,9 @@ def _row(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:
     return [
         (fit("later" if later else "sooner", 8), "warn" if later else "good"),
         (fit(plain(shift.label), 7), "strong"),
-        (fit(plain(shift.name), 18), "text"),
-        ("  ", "text"),
-        (fit(plain(shift.user), 10), "muted"),
-        (f"  {was} → {becomes}", "text"),
+        (f"{was} → {becomes}".ljust(22), "text"),
+        (f" {plain(shift.name, 24)}  ", "text"),
+        (plain(shift.user, 16), "muted"),
     ]
 
 

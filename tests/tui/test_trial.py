@@ -9,6 +9,7 @@ import pytest
 from tests.tui.recorded import NOW, RecordedClient
 from tests.tui.screens import Screen, press, settled, until
 from tui.dialogs.ask import Ask
+from tui.dialogs.fill import Fill
 from tui.whatif import outcome
 from wire.api.forecasts import Shift, WhatIf, WhatIfAnswer
 from wire.api.problem import Problem
@@ -30,9 +31,9 @@ def test_the_longest_delays_come_first_and_never_is_the_longest() -> None:
     answer = WhatIfAnswer(NOW, (shift(1, 60, 0), shift(2, 60, 7260), shift(3, 60, None)), 4)
     assert told(answer) == [
         "2 start later, 1 starts sooner, 4 as now",
-        "later   3      train               ada         in 1m00s → not known",
-        "later   2      train               ada         in 1m00s → in 2h01m",
-        "sooner  1      train               ada         in 1m00s → now",
+        "later   3      in 1m00s → not known   train  ada",
+        "later   2      in 1m00s → in 2h01m    train  ada",
+        "sooner  1      in 1m00s → now         train  ada",
     ]
     assert len(told(answer, 2)) == 2
 
@@ -98,3 +99,17 @@ async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
         await until(pilot, lambda: "cannot be told: more than 10000 jobs" in screen.text())
         await press(pilot, "right", "enter")
         await until(pilot, lambda: screen.ordered == [("cancel", 1)])
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+@pytest.mark.parametrize("keys", ["1N", "4E", "5E", "5N", "6N", "1C", "2D", "6C", "7A"])
+async def test_buttons_and_command_are_in_sight_whatever_is_told(size: tuple[int, int], keys: str) -> None:
+    screen = Screen()
+    async with screen.run_test(size=size) as pilot:
+        await settled(pilot)
+        await press(pilot, keys[0])
+        await until(pilot, lambda: "asking" not in screen.text())
+        await press(pilot, *keys[1:])
+        await until(pilot, lambda: isinstance(screen.screen, (Ask, Fill)))
+        await until(pilot, lambda: "Back" in screen.text() and "$ corral" in screen.text())
+        assert "╰" in screen.text()

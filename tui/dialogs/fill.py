@@ -20,8 +20,8 @@ from tui.stage import Stage, stage
 from wire.client import Refused, Unreachable
 from wire.text import plain
 
-LONG = 9
-"""A form of more lines takes all the height there is, and scrolls."""
+LONG, BESIDES = 9, 16
+"""A form of more lines takes all the height and scrolls; so does one that does not fit with the rest."""
 
 
 class Row(Horizontal):
@@ -66,13 +66,14 @@ class Fill(Dialog[None], Generic[Wish, Answer]):
         self._done: Callable[[Answer], None] = done
         self._refused: dict[str, str] = {}
         self._sending = False
-        self._long = len(form.rows) > LONG
-        self._trial = Trial(2 if self._long else 5)
 
     def compose(self) -> ComposeResult:
         """One line for each field, what would come of it, then the command."""
         form, told = self._form, False
-        with Vertical(classes="box form long" if self._long else "box form") as box:
+        lines = len(form.rows) + bool(form.heads)
+        long = lines > LONG or lines + BESIDES > self.app.size.height
+        self._trial = Trial(2 if long else 5)
+        with Vertical(classes="box form long" if long else "box form") as box:
             box.border_title = Text(plain(form.title, 60))  # a plain string would be markup
             box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
             with VerticalScroll(can_focus=False, classes="rows"):
