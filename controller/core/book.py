@@ -14,6 +14,7 @@ from controller.core.columns import Bools
 from controller.core.events import Allocation
 from controller.core.expected import Expected
 from controller.core.jobs import NEVER, Job
+from controller.core.licences import holds
 from controller.core.lines import Lines
 from controller.core.needs import needs_of
 from controller.core.placement import Place
@@ -298,7 +299,7 @@ class Book:
     def _overdue(self, now: float) -> bool:
         jobs = self._state.jobs
         return any(
-            each.end <= now and job in jobs and jobs[job].unended for job, each in self._running.items()
+            each.end <= now and job in jobs and holds(jobs[job]) for job, each in self._running.items()
         )
 
     def _catch_up(self, now: float) -> bool:

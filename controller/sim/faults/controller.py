@@ -85,6 +85,8 @@ class Store:
         self._compare(state.jobs, state.nodes.by_name, state)
         if state.shares.accounts != self.folded.shares.accounts:
             raise PromiseBroken(NINE, "what tenants have used is not what the journal adds up to")
+        if state.offqueue.open != self.folded.offqueue.open:
+            raise PromiseBroken(NINE, "who works past the queue is not what the journal says")
         if [*heapq.merge(*state.queue)] != [*heapq.merge(*self.folded.queue)]:
             raise PromiseBroken(NINE, "the queue is not in the order the journal gives it")
 

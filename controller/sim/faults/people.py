@@ -8,7 +8,7 @@ from controller.core import inputs
 from controller.core.jobs import Job
 from controller.sim.faults.plan import GPUS, one_of
 from controller.sim.faults.wishes import TAINT
-from wire.quota import Limits, Quota
+from wire.quota import UNLIMITED, Limits, Quota
 from wire.reservation import ReservationSpec
 from wire.words import JobState
 
@@ -19,6 +19,7 @@ BY = "root"
 LONG_S = 3_600.0
 TENANTS = (("user", "ada"), ("user", "*"), ("project", "p"))
 RESERVATION = "visit"
+SHARE = "p"
 
 
 def cancel(trouble: Trouble) -> None:
@@ -99,6 +100,22 @@ def limit(trouble: Trouble) -> None:
     quota = Quota(soft=said) if dice.chance(0.3) else Quota(said)
     trouble.trial.tell(inputs.SetQuota(*key, quota, BY))
     _later(trouble, inputs.UnsetQuota(*key, BY))
+
+
+def share(trouble: Trouble) -> None:
+    """An operator gives a project another part of the cluster, or limits what it may use."""
+    dice = trouble.dice
+    hard = dice.between(0.0, 40.0) if dice.chance(0.5) else None
+    trouble.trial.tell(inputs.SetShare(SHARE, dice.between(0.5, 3.0), BY, hard=hard))
+    _later(trouble, inputs.SetShare(SHARE, None, BY, hard=UNLIMITED))
+
+
+def stranger(trouble: Trouble) -> None:
+    """Somebody works past the queue, and is gone again."""
+    node = trouble.node()
+    uuid = one_of(trouble.dice, [gpu.uuid for gpu in trouble.trial.hosts[node].facts.gpus])
+    trouble.trial.tell(inputs.StrangerSeen(node, uuid, "eve", 7, "python"))
+    _later(trouble, inputs.StrangerGone(node, uuid, "eve"))
 
 
 def reserve(trouble: Trouble) -> None:

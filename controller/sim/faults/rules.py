@@ -55,6 +55,8 @@ def drawn_rules(dice: Dice) -> dict[str, Any]:
         said["profiles"] = any_of(PROFILES)
     elif dice.chance(0.4):
         said["rebalance"] = REBALANCE
+    if dice.chance(0.3):
+        said["fair_share"] = {"off_queue": "strays", "soft_limits": {"p": 2.0}}
     if dice.chance(0.4):
         said["licences"] = {"m": 3, "n": 1}
     if dice.chance(0.3):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from controller.core import inputs
@@ -82,7 +82,7 @@ class Trial:
         self._losses = pipeline.losses
         self._rebalance = pipeline.rebalance
         self.truth.licences = pipeline.rules.licences
-        self.truth.licences_of = lambda job: self.controller.store.folded.jobs[job].spec.licences
+        self.truth.licences_of = self._licences_of
         self.controller = controller(pipeline, engine, one_of(self._dice, KEPT), self._order, self.note)
         self.hosts: dict[str, Host] = {}
         self.lines: dict[str, Line] = {}
@@ -108,6 +108,10 @@ class Trial:
             lambda frame: line.send(Way.UP, frame),
             lambda: line.well and self.controller.alive,
         )
+
+    def _licences_of(self, job: int) -> Mapping[str, int]:
+        kept = self.controller.store.folded.jobs.get(job)
+        return {} if kept is None else kept.spec.licences
 
     def _course(self, order: Start) -> Course:
         work = self.work[order.name]

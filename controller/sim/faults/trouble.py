@@ -15,7 +15,8 @@ from controller.sim.faults.plan import GPUS, one_of
 from controller.sim.faults.wishes import TAINT
 from controller.sim.generate.dice import Dice
 from wire.frames import GpuTrouble
-from wire.words import TroubleKind
+from wire.quota import UNLIMITED
+from wire.words import JobState, TroubleKind
 
 if TYPE_CHECKING:
     from controller.sim.faults.trial import Trial
@@ -211,17 +212,24 @@ class Trouble:
             trial.tell(inputs.Resume(node, "root"))
             none = {f"{TAINT}:{effect}": None for effect in ("NoExecute", "NoSchedule")}
             trial.tell(inputs.MarkNode(node, "root", {}, none))
-            for gpu in range(GPUS):
-                trial.tell(inputs.ResumeGpu(node, gpu, "root"))
         for key in people.TENANTS:
             trial.tell(inputs.UnsetQuota(*key, "root"))
+        trial.tell(inputs.SetShare(people.SHARE, None, "root", hard=UNLIMITED))
         trial.tell(inputs.CancelReservation(people.RESERVATION, "root"))
         self._release_all()
-        self.clock.after(GONE_S, self._release_all)  # who was preempted to be held is held by then
+        # Who was preempted to be held is held by then, and GPUs that were missing are back.
+        self.clock.after(GONE_S, self._release_all)
 
     def _release_all(self) -> None:
-        for job in [*self.trial.controller.engine.state.jobs]:
-            self.trial.tell(inputs.Release(job, "root"))
+        for node in self.trial.hosts:
+            for gpu in range(GPUS):
+                self.trial.tell(inputs.ResumeGpu(node, gpu, "root"))
+        engine = self.trial.controller.engine
+        for job in [*engine.state.live()]:
+            self.trial.tell(inputs.Release(job.id, "root"))
+            # One that came while nodes were not there may be too wide for those that its profile has.
+            if job.state is JobState.QUEUED and engine.schedulers.of(job).placer.shape(job.ask) is None:
+                self.trial.tell(inputs.Cancel(job.id, "root"))
 
     def node(self) -> str:
         """Any of them, and often the one that was struck last."""
@@ -248,6 +256,8 @@ KINDS: Mapping[str, Kind] = {
     "GPU cordoned": Kind(0.5, people.cordon),
     "node removed": Kind(0.4, people.remove),
     "quota set": Kind(0.4, people.limit),
+    "share set": Kind(0.3, people.share),
+    "stranger came": Kind(0.4, people.stranger),
     "node reserved": Kind(0.4, people.reserve),
     "GPUs idle": Kind(0.7, people.idle),
 }
