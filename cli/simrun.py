@@ -152,7 +152,7 @@ def run(
             for file, outcome in zip(files, outcomes, strict=False):
                 _write_jobs(file, outcome.rows)
     if report is not None:
-        _write_report(report, log.name, cluster, outcomes)
+        _write_report(report, log.name, cluster, outcomes, dropped, len(read.bad))
     _tell_refused(outcomes[0], len(work))
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     simtable.show(output, bodies, alone=not compare)
@@ -186,11 +186,26 @@ def _write_jobs(file: TextIO, rows: Sequence[JobRow]) -> None:
     out.writerows([row.job, _exact(row.submit), _exact(row.start), _exact(row.end)] for row in rows)
 
 
-def _write_report(path: Path, source: str, cluster: Cluster, outcomes: Sequence[Outcome]) -> None:
+def _write_report(
+    path: Path,
+    source: str,
+    cluster: Cluster,
+    outcomes: Sequence[Outcome],
+    dropped: Mapping[str, int],
+    skipped: int,
+) -> None:
     from controller.sim.report import Run, write_report
 
+    broken = {"on broken lines": skipped} if skipped else {}
     runs = [
-        Run(each.policy, cluster, each.lives, {**asdict(each.figures), "cpu_s": each.cpu_s}, source)
+        Run(
+            each.policy,
+            cluster,
+            each.lives,
+            {**asdict(each.figures), "cpu_s": each.cpu_s},
+            source,
+            {**_not_run(each, dropped), **broken},
+        )
         for each in outcomes
     ]
     write_report(runs, path)
@@ -227,8 +242,12 @@ def _jobs(count: int) -> str:
     return f"{count:,} job{'s' * (count != 1)}"
 
 
-def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[str, Any]:
+def _not_run(outcome: Outcome, dropped: Mapping[str, int]) -> dict[str, int]:
     refused = {"refused": sum(outcome.refused.values())} if outcome.refused else {}
+    return {**dropped, **refused}
+
+
+def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[str, Any]:
     return {
         "policy": outcome.policy,
         "order": outcome.order,
@@ -240,5 +259,5 @@ def _body(outcome: Outcome, dropped: Mapping[str, int], skipped: int) -> dict[st
         **asdict(outcome.figures),
         "cpu_s": round(outcome.cpu_s, 3),
         "skipped_lines": skipped,
-        "dropped": {**dropped, **refused},
+        "dropped": _not_run(outcome, dropped),
     }

@@ -31,3 +31,21 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(corral: Corr
     assert told.returncode == 1
     assert "nowhere/page.html: No such file or directory" in told.stderr
     assert told.stdout == ""
+
+
+def test_what_is_left_out_is_told_on_the_page_too(corral: Corral, tmp_path: Path) -> None:
+    lines = ["submit,duration,gpus", "0,60,8", "0,60,9", "0,60,many"]
+    (tmp_path / "jobs.csv").write_text("\n".join(lines))
+    options = ("jobs.csv", "--nodes", "1", "--gpus", "8", "--skip-bad", "-o", "page.html")
+    for more in ((), ("--compare", "fcfs,easy")):
+        assert corral("sim", "report", *options, *more).returncode == 0
+        told = "2 jobs of the log are not among them: 1 refused, 1 on broken lines."
+        assert told in (tmp_path / "page.html").read_text()
+
+
+def test_a_page_of_no_jobs_at_all_can_be_made(corral: Corral, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("submit,duration,gpus\n0,60,9\n")
+    assert corral("sim", "report", "jobs.csv", "--nodes", "1", "--gpus", "8").returncode == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "0 jobs of 0 users came to 1 node with 8 GPUs within 0s." in page
+    assert "1 job of the log is not among them: 1 refused." in page

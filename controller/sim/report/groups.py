@@ -62,7 +62,7 @@ def gathered(groups: Sequence[Group], most: int) -> list[Group]:
     if len(groups) <= most:
         return [*groups]
     rest = [life for group in groups[most - 1 :] for life in group.lives]
-    name = f"{len(groups) - most + 1} others"
+    name = f"{len(groups) - most + 1:,} others"
     return [*groups[: most - 1], _group(name, rest, sum(group.used_s for group in groups[most - 1 :]))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from controller.sim.cluster import Cluster
@@ -20,7 +20,8 @@ class Run:
     `label` tells it from the other runs of the report: the policy, the log, the scheduler.toml.
     `lives` are all jobs, also those that never started or never ended. `figures` are the numbers of the
     run by the names `sim run` has for them; any name is shown, known ones with their unit. `source` says
-    where the jobs came from. Where there is no GPU, or no job asked for one, processors are what counts.
+    where the jobs came from, and `left_out` how many of its jobs were not run, by why. Where there is no GPU,
+    or no job asked for one, processors are what counts.
     """
 
     label: str
@@ -28,11 +29,12 @@ class Run:
     lives: Sequence[Life]
     figures: Mapping[str, float]
     source: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def by_gpu(self) -> bool:
         """Whether GPUs are what counts."""
-        return self.cluster.gpus > 0 and any(life.gpus for life in self.lives)
+        return self.cluster.gpus > 0 and (not self.lives or any(life.gpus for life in self.lives))
 
     @property
     def unit(self) -> str:

@@ -29,6 +29,7 @@ def about_one(run: Run, span: Span) -> Iterator[str]:
         f"{count(len(run.lives), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
         f"within {duration(run.end_s - run.begin_s)}."
     )
+    yield from _left_out(run)
     yield (
         f"On average {number(run.utilisation * run.capacity)} of the {count(int(run.capacity), run.unit)} "
         f"were busy: {percent(run.utilisation)}."
@@ -36,6 +37,13 @@ def about_one(run: Run, span: Span) -> Iterator[str]:
     yield from _waits(run)
     yield from _queue(run, span)
     yield from _ends(run)
+
+
+def _left_out(run: Run) -> Iterator[str]:
+    if run.left_out:
+        whole = sum(run.left_out.values())
+        why = ", ".join(f"{number(jobs)} {why}" for why, jobs in run.left_out.items())
+        yield f"{count(whole, 'job')} of the log {'is' if whole == 1 else 'are'} not among them: {why}."
 
 
 def _waits(run: Run) -> Iterator[str]:
@@ -121,3 +129,4 @@ def about_several(runs: Sequence[Run]) -> Iterator[str]:
         never = len(run.lives) - len(run.started)
         if never:
             yield f"With {run.label} {count(never, 'job')} never started."
+    yield from _left_out(runs[0])

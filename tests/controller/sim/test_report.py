@@ -350,6 +350,17 @@ def test_neighbouring_gpus_are_one_bar_but_never_across_nodes() -> None:
     assert [(bar.first, bar.count) for bar in bars] == [(0, 2), (3, 1), (4, 2)]
 
 
+def test_where_no_job_asks_for_a_gpu_processors_are_what_counts() -> None:
+    cluster = nodes_of(1, 8, 16, 65_536, "H100")
+    work = [Work(1, 0.0, cluster.spec(4, 100.0), 100.0, "ada")]
+    _, lives = simulate(Task(policy_of("easy", Config()), cluster, work))
+    run = run_of([*lives.by_job.values()], cluster)
+    assert (run.unit, run.capacity, run.utilisation) == ("processor", 16, 0.25)
+    assert run.utilisation == run.figures["utilisation"]
+    assert [(bar.low, bar.high) for bar in bars_of(run)] == [(0, 0.25)]
+    render([run])
+
+
 def test_a_pool_is_filled_processor_by_processor() -> None:
     pool = pool_of(64)
     work = [Work(number, 0.0, pool.spec(16, 100.0), 100.0, "ada") for number in range(1, 7)]

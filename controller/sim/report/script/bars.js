@@ -55,7 +55,7 @@ const WAITS = [60, 600, 3600, 6 * 3600, DAY];
 const ranked = (rank) => (rank < COLOURS ? `job${rank}` : "other");
 const named = (names) => {
   const shown = names.slice(0, COLOURS).map((name, at) => [`job${at}`, name]);
-  return names.length > COLOURS ? [...shown, ["other", `${names.length - COLOURS} others`]] : shown;
+  return names.length > COLOURS ? [...shown, ["other", `${(names.length - COLOURS).toLocaleString("en")} others`]] : shown;
 };
 const ramp = (...texts) => texts.map((text, at) => [`ramp${at}`, text]);
 const waited = (seconds) => WAITS.filter((limit) => seconds >= limit).length;
