@@ -128,7 +128,7 @@ class Visit:
                     f"the jump host on the way ({jumps}) does not reach it, or may forward nothing "
                     f"(AllowTcpForwarding in its sshd_config): {sentence(error)}"
                 )
-            return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {sentence(error)}")
+            return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {_at_the_door(error)}")
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             return self._unverified(error, told)
         if isinstance(error, asyncssh.KeyExchangeFailed) and self.pinned and "host key" in str(error):
@@ -137,7 +137,7 @@ class Visit:
             return NotLetIn(self._locked(told), self.address)
         if isinstance(error, asyncssh.KeyImportError) and self.identity:
             return CannotConnect(plain(f"{self.identity} cannot be used: {error}", 300))
-        return CannotConnect(sentence(error))
+        return CannotConnect(_at_the_door(error))
 
     def _told(self) -> Told | None:
         """None if it cannot be read; then that is the error."""
@@ -192,6 +192,22 @@ def _is_locked(file: str) -> bool:
     except (OSError, ValueError):
         return False
     return False
+
+
+def _at_the_door(error: Exception) -> str:
+    """As `sentence`, for a connection that has not come about."""
+    if is_dropped(error):
+        return (
+            "it closes the connection at once, again and again: there are too many at a time "
+            "(MaxStartups in its sshd_config), or it wants none from this machine"
+        )
+    return sentence(error)
+
+
+def is_dropped(error: Exception) -> bool:
+    """Somebody was there, and hung up."""
+    dropped = isinstance(error, (ConnectionError, asyncssh.ConnectionLost))
+    return dropped and not isinstance(error, ConnectionRefusedError)
 
 
 def sentence(error: Exception) -> str:

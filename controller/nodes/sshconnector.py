@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import asyncssh
 
 from controller.nodes.knownhosts import KnownHosts
 from controller.nodes.reconnecting import CannotConnect
-from controller.nodes.refusals import Gatekeeper, Visit
+from controller.nodes.refusals import Gatekeeper, Visit, is_dropped
 from wire.hosts import SshAddress
 
 AT_ONCE = 32
 """Connections being made at a time: a handshake costs milliseconds of CPU, and 500 hosts come at once."""
 CONNECT_S = 30.0
+PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
 logging.getLogger("asyncssh").setLevel(logging.WARNING)  # every connection is news to it
@@ -71,8 +73,22 @@ class SshConnector:
             options["config"] = str(self._config)
         try:
             async with asyncio.timeout(self._connect_s) as limit:
-                return await asyncssh.connect(address.host, **options)
+                return await _insist(lambda: asyncssh.connect(address.host, **options))
         except (OSError, ValueError, asyncssh.Error) as error:
             if limit.expired():
                 raise CannotConnect(f"no answer within {self._connect_s:g} s") from None
             raise visit.explain(error) from None
+
+
+async def _insist(
+    connect: Callable[[], Awaitable[asyncssh.SSHClientConnection]],
+) -> asyncssh.SSHClientConnection:
+    """A server, or a jump host that all share, drops connections at random when too many are at its door."""
+    for pause in PAUSES_S:
+        try:
+            return await connect()
+        except (OSError, asyncssh.Error) as error:
+            if not is_dropped(error):
+                raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all come again at once
+    return await connect()

@@ -24,6 +24,7 @@ from controller.nodes.link import LinkLost
 from controller.nodes.preflight import preflight
 from controller.nodes.ssh import SshLink
 from controller.nodes.sshconnector import SshConnector
+from tests.clocks import Clock
 from tests.controller.nodes.openssh import PATIENCE_S, PYTHON, OpenSsh, lacking, serving
 from tests.controller.nodes.ways import Listener
 from wire.api.nodes import Preflight
@@ -169,6 +170,14 @@ async def test_strict_servers(host: Host, settings: dict[str, str]) -> None:
     await join(host(**settings))
 
 
+async def test_a_door_too_small_for_all_who_come_at_once(host: Host) -> None:
+    """As of a jump host that all share; sshd's own default begins to drop at ten."""
+    made = host(MaxStartups="3:100:3")
+    way, there = connector(made), read_host(spec(made))
+    looked = await asyncio.gather(*(preflight("gpu01", there, way) for _ in range(8)))
+    assert all(each.ready for each in looked)
+
+
 async def test_a_server_that_opens_no_session(host: Host) -> None:
     name, found, remedy = await refused(host(MaxSessions="0"))
     assert (name, "opens no session" in found, "MaxSessions" in remedy) == ("login", True, True)
@@ -276,6 +285,17 @@ async def test_a_newer_python_beside_one_that_is_too_old(host: Host) -> None:
     assert (name, found) == ("Python", "/no/such/python is not found")
     python_of(made, f'exec {PYTHON} "$@"', "python3.10")
     await join(made)
+
+
+async def test_a_clock_that_is_off_is_noted(host: Host) -> None:
+    made = host()
+    clock = Clock(made.place, str(PYTHON))
+    clock.set(3 * 3_600 + 120)
+    looked = await look(made, python=str(clock.python))
+    [found] = [check for check in looked.checks if check.name == "time"]
+    assert (looked.ready, found.verdict) == (True, "note")
+    assert "its clock is 3h0" in found.found
+    assert "ahead" in found.found
 
 
 # --- keys ---
