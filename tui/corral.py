@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import resources
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from tui.actions import BY_NAME, Action
 from tui.ascii import AsciiOnly
 from tui.desk import Desk
 from tui.dialogs.dialog import Dialog
+from tui.edits import Edits
 from tui.feed import Changes, Feed
 from tui.menus import Menus
 from tui.model import Model
@@ -82,7 +84,7 @@ class Corral(InOrder):
         self.model = Model(clock)
         self.desk = Desk(connect, self.deliver)
         self.trials = Desk(connect, self.deliver, threads=1)
-        self.orders = Orders(self)
+        self.orders, self.edits = Orders(self), Edits(self)
         self.menus = Menus(self)
         self.roots: tuple[View, ...] = (
             Queue(self.model.jobs),
@@ -223,12 +225,16 @@ class Corral(InOrder):
             duty()
 
     def duty(self, action: Action) -> Callable[[], None] | None:
-        """Who does it: the view if it can, the frame, the orders, the menus."""
+        """Who does it: the view if it can, the frame, whoever carries out changes, the menus."""
+        for root in self.roots:
+            if action.name == root.NAME:
+                return partial(self._go, root)
         name = f"act_{action.name}"
         for who, what in (
             (self.view, name),
             (self, name),
             (self.orders, action.name),
+            (self.edits, action.name),
             (self.menus, action.name),
         ):
             duty: Callable[[], None] | None = getattr(who, what, None)
@@ -289,34 +295,6 @@ class Corral(InOrder):
         """All jobs that pass this filter."""
         self.roots[0].narrow(wanted)
         self._go(self.roots[0])
-
-    def act_queue(self) -> None:
-        """All jobs."""
-        self._go(self.roots[0])
-
-    def act_nodes(self) -> None:
-        """All nodes."""
-        self._go(self.roots[1])
-
-    def act_events(self) -> None:
-        """All events."""
-        self._go(self.roots[2])
-
-    def act_shares(self) -> None:
-        """All shares."""
-        self._go(self.roots[3])
-
-    def act_quotas(self) -> None:
-        """All quotas."""
-        self._go(self.roots[4])
-
-    def act_reservations(self) -> None:
-        """All reservations."""
-        self._go(self.roots[5])
-
-    def act_rebalance(self) -> None:
-        """What could be moved."""
-        self._go(self.roots[6])
 
     def act_next(self) -> None:
         """The next root."""
