@@ -333,7 +333,7 @@ from tests.tui.screens import Screen
 class Broken(Screen):
     def act_filter(self):
         raise ValueError("what a pity")
-    def act_queue(self):
+    def act_next(self):
         threading.Thread(target=self.act_filter).start()
 screen = Broken()
 threading.excepthook = screen.thread_broke
@@ -341,7 +341,7 @@ screen.run()
 """
 
 
-@pytest.mark.parametrize("key", ["/", "1"], ids=["on the screen", "in a thread"])
+@pytest.mark.parametrize("key", ["/", "Tab"], ids=["on the screen", "in a thread"])
 def test_a_bug_gives_the_terminal_back_and_is_written_down(
     terminal: Terminal, tmp_path: Path, key: str
 ) -> None:
