@@ -55,6 +55,8 @@ from wire.hosts import HostSpec
 from wire.text import duration
 
 T = TypeVar("T")
+Asked = tuple[Input, "asyncio.Future[Reply] | None"]
+"""What came in, and who waits for the answer."""
 MAX_BATCH = 2_000
 """Inputs in one commit: enough to share an fsync, few enough that nobody waits long for it."""
 CYCLE_SHARE = 0.5
@@ -62,6 +64,10 @@ CYCLE_SHARE = 0.5
 HELD_PAUSE_S = 1.0
 SILENCE_STEP_S = 1.0
 LOOK_S = 60.0
+MISHAPS = 50
+"""So many times a minute what came in may meet a bug of ours before we give up."""
+REST_S = 60.0
+"""An agent that said what we cannot deal with says it again no sooner."""
 BEHIND_S = 1.0
 
 log = logging.getLogger("corral.daemon")
@@ -103,12 +109,14 @@ class Daemon:
         self._hooks = Hooks(pipeline.hooks)
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._reader = ThreadPoolExecutor(1, "store-reader")
-        self._inbox: deque[tuple[Input, asyncio.Future[Reply] | None]] = deque()
+        self._inbox: deque[Asked] = deque()
         self._wake = asyncio.Event()
         self._landing = False
         self._readers: list[asyncio.Future[None]] = []
         self._stopping = False
         self._held: StoreHeldUp | None = None
+        self._careful = 0
+        self._mishaps: deque[float] = deque(maxlen=MISHAPS)
         self._cycle_wanted = True
         self._next_cycle = 0.0
         self._latest = 0.0
@@ -314,10 +322,18 @@ class Daemon:
                 except TimeoutError:
                     continue
             self._landing = True
+            alone, taken, before = bool(self._careful), self._take(), self.seq
             try:
-                await self._land()
+                await self._land(taken)
             except StoreHeldUp as failure:
+                _refuse(taken, failure)
                 self._retreat(failure)
+            except Exception as failure:
+                if not self._can_set_aside(taken, failure, before):
+                    told = failure if isinstance(failure, StoreFailure) else Stopping("failed")
+                    _refuse([*taken, *self._inbox], told)
+                    raise
+                await self._set_aside(taken, alone, failure)
             finally:
                 self._landing = False
                 self._let_read()
@@ -326,7 +342,7 @@ class Daemon:
             if self._held is not None:
                 await self._await_store()
                 if self._held is not None:
-                    self._refuse_all(self._held)
+                    _refuse(self._inbox, self._held)
                     return
 
     def _rebalance_later(self) -> None:
@@ -360,16 +376,16 @@ class Daemon:
         self._reader.shutdown()
         self.store.close()
 
-    def _refuse_all(self, failure: StoreFailure) -> None:
-        """Nobody will take care of what is still in the inbox."""
-        for _, answer in self._inbox:
-            if answer is not None and not answer.done():
-                answer.set_exception(failure)
-                answer.exception()  # whoever asked may be gone: not worth a warning
+    def _take(self) -> list[Asked]:
+        """The next batch; while somebody in it is looked for who cannot be dealt with, one at a time."""
+        most = MAX_BATCH
+        if self._careful:
+            # A pass after each: what somebody brought may show only there.
+            most, self._careful, self._next_cycle = 1, self._careful - 1, 0.0
+        return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
-    async def _land(self) -> None:
+    async def _land(self, taken: list[Asked]) -> None:
         """One batch: decide everything, commit it, then answer, publish and carry out."""
-        taken = [self._inbox.popleft() for _ in range(min(len(self._inbox), MAX_BATCH))]
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
@@ -392,11 +408,8 @@ class Daemon:
                 self._cycle_wanted = False
             if events:
                 await self._commit(tuple(events))
-        except BaseException as failure:
-            for _, answer in taken:
-                if answer is not None and not answer.done():
-                    answer.set_exception(failure if isinstance(failure, StoreFailure) else Stopping("failed"))
-                    answer.exception()  # as in _refuse_all
+        except asyncio.CancelledError:
+            _refuse(taken, Stopping("failed"))
             raise
         for waiting, reply in replies:
             if not waiting.done():
@@ -454,6 +467,47 @@ class Daemon:
         known = self.state.jobs.get(job)
         return tuple(known.members) if known is not None else ()
 
+    def _can_set_aside(self, taken: list[Asked], failure: Exception, before: int) -> bool:
+        """Is it a bug that something in the batch has met, with nothing of it on disk? And not too often?"""
+        blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in taken)
+        if isinstance(failure, StoreFailure) or self.seq != before or not blamed:
+            return False
+        now = time.monotonic()
+        often = len(self._mishaps) == MISHAPS and now - self._mishaps[0] < LOOK_S
+        self._mishaps.append(now)
+        return not often
+
+    async def _set_aside(self, taken: list[Asked], alone: bool, failure: Exception) -> None:
+        """Begin anew from what is on disk, and find who met it: that one alone pays for our bug."""
+        culprit = ""
+        if not alone:
+            self._inbox.extendleft(reversed(taken))
+            self._careful = len(taken) + 1  # the start itself comes first
+        else:
+            [(given, answer)] = taken
+            log.error("what came in met a bug and was set aside: %.500s", given, exc_info=failure)
+            culprit = getattr(given, "node", "") if answer is None else ""
+            _refuse(taken, failure)
+        self._recover()
+        await self._meet_again(but=culprit)
+
+    async def _meet_again(self, but: str = "") -> None:
+        """Have all agents tell everything; one of them not before it has rested."""
+        for link in self.links.values():
+            await link.close()
+            if link.name != but:
+                link.open(self._deliver)
+        if but in self.links:
+            self._begin_silence(but)
+            self.tell(
+                inputs.LinkWentDown(but, "what it said met a bug in the controller, whose log says more")
+            )
+            asyncio.get_running_loop().call_later(REST_S, self._open_again, self.links[but])
+
+    def _open_again(self, link: NodeLink) -> None:
+        if self.links.get(link.name) is link and not self._stopping:
+            link.open(self._deliver)
+
     def _retreat(self, failure: StoreHeldUp) -> None:
         """The store takes nothing: go back to what it has, and take nothing more for now."""
         log.error("%s. %s", failure.message, failure.hint)
@@ -472,15 +526,21 @@ class Daemon:
             return  # told to stop meanwhile: what came in is not on disk, and will be asked or told again
         self._held = None
         log.info("the store takes work again")
-        for link in self.links.values():
-            await link.close()
-            link.open(self._deliver)
+        await self._meet_again()
 
     async def _resume(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._writer, self.store.resume)
         await self._write(self._probe)
         if self._held is not None and self._held.adrift:
             self._recover()
+
+
+def _refuse(taken: Iterable[Asked], failure: Exception) -> None:
+    """Nothing came of these, and nothing will."""
+    for _, answer in taken:
+        if answer is not None and not answer.done():
+            answer.set_exception(failure)
+            answer.exception()  # whoever asked may be gone: not worth a warning
 
 
 def entry_of(seq: int, event: Event) -> Entry:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from controller.core import inputs
 from controller.core.check import check
+from controller.core.clerk import Clerk
+from controller.core.cycle import Cycle
+from controller.core.listener import Listener
 from tests.controller.api.house import living
 from tests.controller.store.scratch import scratch
+from tests.worlds import facts
+from wire.frames import AttemptStatus, Hello
 from wire.spec import JobSpec
 from wire.words import JobState, Reason
 
@@ -160,3 +168,74 @@ async def test_who_is_told_to_stop_while_the_store_is_held_up_stops(monkeypatch:
             status, _ = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
             assert status == 503
             house.daemon.tell(inputs.Submit(JobSpec(command=("true",)), "ada", ""))
+
+
+@dataclass
+class Bug:
+    """In the engine: whoever it is about is not dealt with, but only after the state has been changed."""
+
+    monkeypatch: pytest.MonkeyPatch
+    met: int = 0
+
+    def plant(self, where: type, method: str, about: Callable[[Any], bool]) -> None:
+        right = getattr(where, method)
+
+        def wrong(this: Any, given: Any, now: float) -> Any:
+            reply = right(this, given, now)
+            if about(given):
+                self.met += 1
+                raise ZeroDivisionError
+            return reply
+
+        self.monkeypatch.setattr(where, method, wrong)
+
+
+async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All came in at once, and one of them made the engine fail halfway."""
+    Bug(monkeypatch).plant(Clerk, "submit", lambda given: given.spec.name == "bug")
+    async with living() as house:
+        await house.join("gpu01")
+        bodies = [{"spec": {"command": ["true"], "name": name}} for name in ("a", "b", "bug", "c", "d")]
+        answers = await asyncio.gather(*(house.post("/v1/jobs", body) for body in bodies))
+        assert sorted(status for status, _ in answers) == [201, 201, 201, 201, 500]
+        assert {job.spec.name for job in house.daemon.state.jobs.values()} == {"a", "b", "c", "d"}
+        await house.join("gpu01")
+        for job in list(house.daemon.state.jobs):
+            await house.started(job)
+            await house.ended(job)
+        assert (await house.daemon.read(house.daemon.store.verify)).good
+
+
+async def test_what_an_agent_says_may_meet_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = Bug(monkeypatch)
+    bug.plant(Listener, "reported", lambda given: given.status.why == "bug")
+    async with living() as house:
+        await house.join("gpu01")
+        job = await house.submit()
+        await house.started(job)
+        house.daemon.tell(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 100, 1.0, 2.0, why="bug")))
+        while not bug.met:
+            await asyncio.sleep(0)
+        assert (await house.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "RUNNING"
+        told = AttemptStatus(job, 1, 100, 1.0)
+        hello = Hello("gpu01", "0.1.0", "boot", "i", facts("gpu01"), (told,))
+        await house.told(inputs.AgentSaidHello("gpu01", hello))
+        await house.ended(job)
+        assert house.daemon.state.jobs[job].state is JobState.COMPLETED
+
+
+async def test_a_bug_that_nobody_brought_stops_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another start is the only thing left to try; whoever asked may ask again."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async def ask() -> None:
+        async with living() as house:
+            await house.join("gpu01")
+            monkeypatch.setattr(Cycle, "run", broken)
+            status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+            assert (status, problem["code"]) == (503, "stopping")
+
+    with pytest.raises(ZeroDivisionError):
+        await ask()
