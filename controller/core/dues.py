@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from controller.core.accounts import CPU, GPU, MEMORY, RUNNING, Amount, held
 from controller.core.admission import need_for
 from controller.core.events import Allocation
-from controller.core.jobs import Job
+from controller.core.jobs import Job, Member
 from controller.core.placement import Placer
 from controller.core.shares import Path
 
@@ -61,8 +61,14 @@ def changing_hands(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
         for victim in claimant.claim_from:
             job = state.jobs.get(victim.job)
             if job is not None and job.attempt == victim.attempt and job.unended:
-                going = [member.allocation for member in job.running]
+                going = [member.allocation for member in job.running if _leaves(state, job, member, claimant)]
                 yield job, [each for each in going if not victim.nodes or each.node in victim.nodes], -1
+
+
+def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
+    """An elastic job may leave one node for somebody, and all others for somebody else."""
+    leaving = state.nodes.by_name[member.allocation.node].leaving
+    return leaving.get(job.id, claimant.id) == claimant.id
 
 
 class FairDues:

@@ -8,6 +8,7 @@ import pytest
 
 from controller.core import inputs
 from controller.core.check import check
+from controller.core.dues import changing_hands
 from controller.core.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
 from controller.core.forecast import forecast, fork
 from controller.core.plugin import Backfill, Guards
@@ -455,6 +456,15 @@ def test_another_controller_knows_for_whose_sake_an_elastic_job_leaves_each_node
     other = world.restarted()
     assert {node.name: dict(node.leaving) for node in other.state.nodes} == left
     assert check(other.state) == []
+
+
+def test_what_an_elastic_job_gives_up_for_two_others_is_as_good_as_gone_once() -> None:
+    world, elastic, _high = stretched()
+    world.submit(spec(8, nodes=2, priority=75))
+    world.tick()
+    gone = [each for job, given, sign in changing_hands(world.state) for each in given if sign < 0]
+    assert sorted(each.node for each in gone) == ["a", "b", "c"]
+    assert {job.id for job, _, sign in changing_hands(world.state) if sign < 0} == {elastic}
 
 
 def test_a_promise_leaves_alone_what_is_kept_while_only_some_of_those_who_held_it_have_left() -> None:
