@@ -377,12 +377,18 @@ class Placer:
         return self.settle(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def takes(self, ask: Ask, place: Place, barred: Bools | None = None) -> bool:
-        """Do the filters keep every node of this place now, and is none barred?"""
+        """Do the filters keep every node of this place now, is none barred, and are its very GPUs free?"""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in place.allocations]
         if shape is None or (barred is not None and barred[rows].any()):
             return False
-        return bool(self.ranking(shape.part).fits[rows].all())
+        return bool(self.ranking(shape.part).fits[rows].all()) and all(map(self._free, place.allocations))
+
+    def _free(self, allocation: Allocation) -> bool:
+        """Has nobody got the GPUs of this? Filters only count them."""
+        node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
+        slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
+        return all(slot is not None and free[node.row, slot] >= milli for slot, milli in slots)
 
     def allocate(self, part: Part, node: Node, room: Room | None = None) -> tuple[Allocation, Choice]:
         """What the part gets on a node, out of the room it has now or out of the one given."""

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from controller.core.events import Allocation
 from controller.core.inputs import Submit
+from controller.core.placement import Place
 from controller.core.plugin import Pipeline
 from tests.worlds import PIPELINE, World, default_pipeline, spec
+from wire.frames import GpuHold
 from wire.spec import JobSpec
 from wire.words import JobState
 
@@ -173,3 +176,17 @@ def test_quality(gpus: int, quality: int) -> None:
     job = world.submit(spec(gpus))
     world.tick()
     assert world.job(job).quality == quality
+
+
+@pytest.mark.parametrize(("gpus", "free"), [((2, 3), True), ((1, 2), False), ((8, 9), False)])
+def test_a_place_that_was_promised_is_taken_only_if_its_very_gpus_are_free(
+    gpus: tuple[int, ...], free: bool
+) -> None:
+    world = World()
+    world.join("a")
+    world.submit(spec(2))
+    world.tick()
+    assert world.gpus_of(1) == [0, 1]
+    holds = tuple(GpuHold(f"GPU-a-{index}", 1_000) for index in gpus)
+    place = Place((Allocation("a", 1_000, 1_024, holds),), 100)
+    assert world.engine.placer.takes(world.state.ask(spec(2)), place) is free
