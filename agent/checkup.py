@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Sequence
 
-from agent import company, containers, ownership
+from agent import company, containers, ownership, tree
 from agent.gpus import Gpus, UnknownGpus
 from agent.host import Host
 from wire.policy import USUAL, JobPolicy
@@ -59,7 +59,8 @@ def report(
         _containers(policy),
         *map(_shared, shared),
     ]
-    return json.dumps({"now": time.time(), "checks": [asdict(check) for check in checks]})
+    told = [asdict(check) for check in checks]
+    return json.dumps({"now": time.time(), "boot_id": tree.boot_id(), "checks": told})
 
 
 def _python() -> Check:

@@ -13,9 +13,16 @@ _AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
 
 def others(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
     """One by one in words for people; whoever uses our spool is the one whose place we take."""
-    own = _holder(own_spool)
-    found = [each for each in _agents(proc) if each[0] != own]
-    return [f"{_name(home, pid)} (pid {pid} of {_user(uid)})" for pid, uid, home in sorted(found)]
+    told = []
+    try:
+        own = _holder(own_spool)
+    except PermissionError:  # told elsewhere
+        own = 0
+    for pid, uid, home in sorted(_agents(proc)):
+        name = _name(home, pid)
+        if name and pid != own:
+            told.append(f"{name} (pid {pid} of {_user(uid)})")
+    return told
 
 
 def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
@@ -30,17 +37,28 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 def _name(home: Path, pid: int) -> str:
-    """Which node it is, as far as we may look."""
+    """Which node it is, as far as we may look; nothing for one that only looks at the host, as we do."""
     try:
-        spools = [home, *(home / "nodes").iterdir()]
-    except OSError:
-        spools = [home]
-    return next((f"node {spool.name}" for spool in spools if _holder(spool) == pid), "an agent")
+        found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]
+    except PermissionError:
+        return "an agent"
+    return found[0] if found else ""
+
+
+def _spools(home: Path) -> list[Path]:
+    """A spool that was named has the agent's file in itself."""
+    try:
+        return [home, *(home / "nodes").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return [home]
 
 
 def _holder(spool: Path) -> int:
+    """The agent that uses a spool; raises PermissionError if that is not ours to know."""
     try:
         return int((spool / "lock").read_text(encoding="ascii") or 0)
+    except PermissionError:
+        raise
     except (OSError, ValueError):
         return 0
 

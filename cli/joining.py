@@ -109,7 +109,7 @@ def add(
     if len(wanted) > 1:
         note(f"looking at {counted(len(wanted), 'host')}")
     looked = look(wanted, yes, fingerprint)
-    failed = show([result for _, result in looked], output)
+    failed = show([result for _, result in looked], output, ready=False)
     return max(failed, _join_all(looked, output))
 
 

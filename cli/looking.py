@@ -19,7 +19,14 @@ from wire.text import plain
 AT_ONCE = 16
 """Hosts looked at together; the controller has a limit of its own."""
 LOOK_S = 300.0
+MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
+ONE_MACHINE = Check(
+    "company",
+    "note",
+    "they are one machine, by its boot id",
+    "Its CPUs and memory count once for each of them: keep one, or give each its part (--cpus, --memory).",
+)
 Looked = tuple[NodeRequest, Preflight]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -105,25 +112,53 @@ def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def show(results: Sequence[Preflight], output: Format) -> int:
-    """Of one host every line, of many those that somebody should read; gives the exit code."""
+def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:
+    """Of one host every line; of many what is in the way, and each note once. Gives the exit code.
+
+    Without `ready` nothing is said of those that have nothing to be said of.
+    """
     if output is Format.JSON:
         write_json(list(results))
     elif output is Format.NAME:
         write("".join(f"{result.name}\n" for result in results if result.ready))
+    elif len(results) == 1:
+        write(_told(results[0], results[0].checks))
     else:
-        write("".join(_told(result, whole=len(results) == 1) for result in results))
+        for result in results:
+            if ready or not result.ready:
+                grave = [check for check in result.checks if check.verdict not in ("ok", "note")]
+                write(_told(result, grave))
+        write(_notes(results))
     sys.stdout.flush()
     return 0 if all(result.ready for result in results) else FAILED
 
 
-def _told(result: Preflight, whole: bool) -> str:
+def _told(result: Preflight, checks: Sequence[Check]) -> str:
     where = f" at {result.address}" if result.address else ""
     lines = [plain(f"{result.name}{where}: {'ready' if result.ready else 'not ready'}", 300)]
-    for one in result.checks:
-        if whole or one.verdict != "ok":
-            lines += _lines(one)
+    for one in checks:
+        lines += _lines(one)
     return "\n".join(lines) + "\n"
+
+
+def _notes(results: Sequence[Preflight]) -> str:
+    """Hosts of one kind have the same to be noted."""
+    noted: dict[Check, list[str]] = {}
+    machines: dict[str, list[str]] = {}
+    for result in results:
+        machines.setdefault(result.boot_id, []).append(result.name)
+        for check in result.checks:
+            if check.verdict == "note":
+                noted.setdefault(check, []).append(result.name)
+    lines = [line for check, names in noted.items() for line in (f"{_listed(names)}:", *_lines(check))]
+    for names in (names for boot_id, names in machines.items() if boot_id and len(names) > 1):
+        lines += [f"{_listed(names)}:", *_lines(ONE_MACHINE)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return plain(f"{', '.join(names[:MOST_NAMES])}{more}", 300)
 
 
 def _lines(one: Check) -> list[str]:

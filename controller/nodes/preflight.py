@@ -33,6 +33,7 @@ async def preflight(
     `shared` are directories that should be the same there as here.
     """
     checks: list[Check] = []
+    boot_id = ""
     key: asyncssh.SSHKey | None = None
     try:
         async with connector.turn(_RUN_S):
@@ -44,7 +45,8 @@ async def preflight(
                 checks.append(Check("host key", "ok", fingerprint(key)))
                 checks.append(Check("login", "ok", f"as {connection.get_extra_info('username')}"))
                 with markers(shared) as (marked, lacking):
-                    checks += [*await _ask(name, host, connection, marked), *lacking]
+                    asked, boot_id = await _ask(name, host, connection, marked)
+                    checks += [*asked, *lacking]
     except HostKeyUnknown as unknown:
         key = unknown.key
         checks.append(Check("reachable", "ok", "it answers"))
@@ -67,7 +69,8 @@ async def preflight(
         checks.append(Check("connection", "failed", sentence(error), "Try again."))
     ready = all(check.verdict in ("ok", "note") for check in checks)
     shown = written(key) if key is not None else ""
-    return Preflight(name, str(host.address), ready, tuple(checks), shown, fingerprint(key) if key else "")
+    told = fingerprint(key) if key else ""
+    return Preflight(name, str(host.address), ready, tuple(checks), shown, told, boot_id)
 
 
 def _remedy(error: CannotConnect, host: SshHost) -> str:
@@ -83,13 +86,14 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
 
 async def _ask(
     name: str, host: SshHost, connection: asyncssh.SSHClientConnection, marked: Sequence[str]
-) -> list[Check]:
-    """What can be found out once we are in; ends with the first that makes the rest impossible."""
+) -> tuple[list[Check], str]:
+    """What can be found out once we are in, up to what makes the rest impossible, and the boot it was."""
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
         boarded = await board(connection, host.python, host.spool, made)
     except CannotBoard as error:
-        return [Check(error.check, "failed", str(error), error.remedy.replace("HOST", host.address.words()))]
+        remedy = error.remedy.replace("HOST", host.address.words())
+        return [Check(error.check, "failed", str(error), remedy)], ""
     arguments = host.agent.arguments(name, host.spool_of(name, boarded.home))
     arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
@@ -103,10 +107,10 @@ async def _ask(
             Check(*(plain(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
             for each in told["checks"]
         ]
-        return [*checks, _time(float(told["now"]), asked_at)]
+        return [*checks, _time(float(told["now"]), asked_at)], plain(str(told["boot_id"]))
     except (ValueError, KeyError, TypeError):
         words = await boarded.words.end(1.0) or "it says nothing"
-        return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")]
+        return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")], ""
 
 
 def _time(theirs: float, asked_at: float) -> Check:

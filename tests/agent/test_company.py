@@ -17,16 +17,19 @@ def started(proc: Path, pid: int, *words: str) -> None:
 def test_agents_are_told_from_others(tmp_path: Path) -> None:
     proc, home = tmp_path / "proc", tmp_path / "my home" / ".corral"
     started(proc, 11, "python3", "-I", "-S", f"{home}/{FILE}", "-")
-    started(proc, 12, "python3", "-I", "-S", f"/elsewhere/{FILE}", "-")
+    started(proc, 12, "python3", "-I", "-S", f"{tmp_path}/disk/gpu09/{FILE}", "-")
+    started(proc, 16, "python3", "-I", "-S", f"{home}/{FILE}", "-")  # only looks, as we do
     started(proc, 13, "ls", f"{home}/{FILE}")
     started(proc, 14, "python3", "train.py", "-")
     for number, name in ((11, "gpu01"), (15, "gpu02")):
         (home / "nodes" / name).mkdir(parents=True)
         (home / "nodes" / name / "lock").write_text(str(number))
+    (tmp_path / "disk" / "gpu09").mkdir(parents=True)
+    (tmp_path / "disk" / "gpu09" / "lock").write_text("12")
     (proc / "uptime").write_text("1.0")
     user = tmp_path.owner()
     assert others(home / "nodes" / "gpu02", proc) == [
         f"node gpu01 (pid 11 of {user})",
-        f"an agent (pid 12 of {user})",
+        f"node gpu09 (pid 12 of {user})",
     ]
-    assert others(home / "nodes" / "gpu01", proc) == [f"an agent (pid 12 of {user})"]
+    assert others(home / "nodes" / "gpu01", proc) == [f"node gpu09 (pid 12 of {user})"]

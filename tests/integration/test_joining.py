@@ -153,6 +153,10 @@ def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corr
     assert all("joined     2 × NVIDIA H100" in told[name] for name in names)
     assert "not ready  reachable: nothing listens at its SSH port" in told["gone"]
     assert "6 of 7 hosts joined" in added.stderr
+    assert (
+        "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    company     they are one machine"
+        in added.stdout
+    )
     cluster.await_nodes(*names)
     with cluster.client() as client:
         racks = {node.name: node.labels.get("rack") for node in client.nodes().nodes if node.name in names}

@@ -48,7 +48,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a host is like; `ready` if it can join as it is. `host_key` is the key that it showed."""
+    """What a host is like; `ready` if it can join as it is. `host_key` is the key that it showed.
+
+    Two with one `boot_id` are one machine.
+    """
 
     name: str
     address: str
@@ -56,6 +59,7 @@ class Preflight:
     checks: tuple[Check, ...]
     host_key: str = ""
     fingerprint: str = ""
+    boot_id: str = ""
 
 
 @dataclass(frozen=True)
