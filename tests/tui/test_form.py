@@ -103,3 +103,18 @@ LEFT_TO_THE_COMMAND = """
 def test_every_field_of_a_job_has_a_line_or_is_left_to_the_command() -> None:
     missing = set(JobSpec.__dataclass_fields__) - {field.target for field in form.FIELDS}
     assert missing == {*LEFT_TO_THE_COMMAND.split()}
+
+
+def test_what_the_controller_complains_of_has_a_line() -> None:
+    job = form.new_job("/")
+    told = {
+        where: job.name_of(where) for where in ("gpus", "spec.gpus", "gpu_models[0]", "env.PATH", "key", "")
+    }
+    assert told == {
+        "gpus": "gpus",
+        "spec.gpus": "gpus",
+        "gpu_models[0]": "gpu model",
+        "env.PATH": "variables",
+        "key": "",
+        "": "",
+    }

@@ -71,7 +71,7 @@ class Form(Generic[Wish, Answer]):
         """The field that the controller means; empty if it is none of these."""
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
-                if part and field.target == part:
+                if part and field.target == part.partition("[")[0]:
                     return field.name
         return ""
 
