@@ -142,9 +142,9 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if not 0 <= spec.priority <= HIGHEST_PRIORITY:
         yield "priority", f"must lie between 0 and {HIGHEST_PRIORITY}"
     if not 0 < spec.cpu_milli <= 10_000_000:
-        yield "cpu_milli", "must be positive (1000 is one core)"
+        yield "cpu_milli", "must be positive (1000 is one core) and at most 10,000 cores"
     if not 0 < spec.memory_mib <= 1 << 30:
-        yield "memory_mib", "must be positive"
+        yield "memory_mib", "must be positive and at most 1024T"
     if not _whole_or_share(spec.gpus):
         yield "gpus", "must be a whole number, or a share of one GPU such as 0.25"
     elif spec.nodes and spec.gpus % spec.nodes and spec.nodes > 1:

@@ -314,7 +314,7 @@ def test_a_script_that_is_not_there_may_have_been_meant_as_a_command(tmp_path: P
         ("--gpus 7 --nodes 2", "--gpus: 7 GPUs cannot be divided evenly"),
         ("--gpus 8 --gpus-per-node 3", "do not agree for 3 nodes"),
         ("--cpus 0", "--cpus: '0' is not a number of cores"),
-        ("--memory 9999999T", "--memory: must be positive"),
+        ("--memory 9999999T", "--memory: must be positive and at most 1024T"),
         ("--time 9999d", "--time: must be positive"),
         ("--grace 2h", "--grace: must lie between"),
         ("--checkpoint-signal KILL", "--checkpoint-signal: 'KILL' is no signal for a job"),

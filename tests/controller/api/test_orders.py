@@ -89,7 +89,8 @@ async def test_change_and_preempt(house: House) -> None:
     assert (await ordered(house, "set", "2", changes={"priority": 90}))[0] == ["2_0", "2_1", "2_2", "2_3"]
     assert {job.spec.priority for job in house.daemon.state.jobs.values()} == {50, 90}
     _, refused = await ordered(house, "set", "1", "6", changes={"memory_mib": -1})
-    assert refused == {"1": "must be positive", "6": "must be positive"}
+    wrong = "must be positive and at most 1024T"
+    assert refused == {"1": wrong, "6": wrong}
     await house.join("gpu01")
     await house.started(1)
     assert await ordered(house, "preempt", "1", stay_held=True) == (["1"], {})

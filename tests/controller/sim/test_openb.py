@@ -112,7 +112,7 @@ def test_gzip_and_other_line_ends(file: Path) -> None:
         ("p,1000,1024,0.5,1000,", "line 3: num_gpu: '0.5' is not a whole number that is zero or more"),
         ("p,1000,1024,1,0,", "line 3: gpu_milli: 0 of a GPU's 1,000 thousandths cannot be had"),
         ("p,1000,1024,1,2000,", "line 3: gpu_milli: 2000 of a GPU's 1,000 thousandths cannot be had"),
-        ("p,999999999,1024,1,1000,", "line 3: cpu_milli: must be positive (1000 is one core)"),
+        ("p,999999999,1024,1,1000,", "line 3: cpu_milli: must be positive (1000 is one core) and at most"),
         ("p,1000,1024,999999,1000,", "line 3: num_gpu: must be a whole number"),
         ('p,1000,1024,1,1000,"A', "line 3: is not CSV"),
     ],
