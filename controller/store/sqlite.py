@@ -40,6 +40,8 @@ class SqliteFile:
         self._note = HeadNote(Path(f"{self.path}.head"))
         self._kept: Path | None = None
         self._opened: os.stat_result | None = None
+        self._log = Path(f"{self.path}-wal")
+        self._log_opened: os.stat_result | None = None
 
     def open(self) -> Connection:
         try:
@@ -86,6 +88,7 @@ class SqliteFile:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             raise self.failure(error) from error
+        self._log_opened = self._log.stat()
         self._note.write(head)
 
     def acknowledge(self, head: Head) -> None:
@@ -94,6 +97,12 @@ class SqliteFile:
             raise StoreBroken(
                 f"{self.where} was moved, deleted or replaced while it was in use",
                 "Put the file back where it was and start again; stop the controller before changing it.",
+            )
+        # The log holds what is not in the file yet. Closing it in time still brings all of that there.
+        if not _same_file(self._log, self._log_opened):
+            raise StoreBroken(
+                f"{self._log} was moved, deleted or replaced while it was in use",
+                "Start the controller again; it belongs to the database, and is not to be touched by itself.",
             )
         self._note.write(head)
 

@@ -271,6 +271,20 @@ def test_a_file_changed_under_its_feet_is_not_written_to_in_vain(tmp_path: Path,
         assert store.verify().good
 
 
+def test_a_log_that_somebody_removes_takes_nothing_along(tmp_path: Path) -> None:
+    """It is noticed at the next commit, while all that was in it can still be brought into the file."""
+    database = tmp_path / "corral.db"
+    with closing(Store.open(url(database))) as store:
+        for number in range(1, 4):
+            store.commit(batch(entry(number)))
+        Path(f"{database}-wal").unlink()
+        with pytest.raises(StoreBroken, match="-wal was moved, deleted or replaced"):
+            store.commit(batch(entry(4)))
+    with closing(Store.open(url(database))) as store:
+        assert store.journal(0, 3) == [entry(number) for number in range(1, 4)]
+        assert store.verify().good
+
+
 def test_one_file_under_two_names_has_one_owner(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "corral.db")
     with closing(Store.open(url(tmp_path / "corral.db"))), pytest.raises(StoreRefused, match="owns"):
