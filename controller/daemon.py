@@ -116,7 +116,8 @@ class Daemon:
         self._stopping = False
         self._held: StoreHeldUp | None = None
         self._careful = 0
-        self._mishaps: deque[float] = deque(maxlen=MISHAPS)
+        self.mishaps: deque[float] = deque(maxlen=MISHAPS)
+        """When something last met a bug of ours."""
         self._cycle_wanted = True
         self._next_cycle = 0.0
         self._latest = 0.0
@@ -473,8 +474,8 @@ class Daemon:
         if isinstance(failure, StoreFailure) or self.seq != before or not blamed:
             return False
         now = time.monotonic()
-        often = len(self._mishaps) == MISHAPS and now - self._mishaps[0] < LOOK_S
-        self._mishaps.append(now)
+        often = len(self.mishaps) == MISHAPS and now - self.mishaps[0] < LOOK_S
+        self.mishaps.append(now)
         return not often
 
     async def _set_aside(self, taken: list[Asked], alone: bool, failure: Exception) -> None:

@@ -194,6 +194,7 @@ class System:
                 each.kill()
             time.sleep(0.01)
         assert not left
+        assert not self.log.exists() or "met a bug" not in self.log.read_text(errors="replace"), self.said()
         for name in self.sections["nodes"]:
             groups.remove(name, self.state / "nodes" / name)
 

@@ -193,7 +193,7 @@ class Bug:
 async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """All came in at once, and one of them made the engine fail halfway."""
     Bug(monkeypatch).plant(Clerk, "submit", lambda given: given.spec.name == "bug")
-    async with living() as house:
+    async with living(bugs=True) as house:
         await house.join("gpu01")
         bodies = [{"spec": {"command": ["true"], "name": name}} for name in ("a", "b", "bug", "c", "d")]
         answers = await asyncio.gather(*(house.post("/v1/jobs", body) for body in bodies))
@@ -209,7 +209,7 @@ async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch
 async def test_what_an_agent_says_may_meet_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     bug = Bug(monkeypatch)
     bug.plant(Listener, "reported", lambda given: given.status.why == "bug")
-    async with living() as house:
+    async with living(bugs=True) as house:
         await house.join("gpu01")
         job = await house.submit()
         await house.started(job)
@@ -231,7 +231,7 @@ async def test_a_bug_that_nobody_brought_stops_the_controller(monkeypatch: pytes
         raise ZeroDivisionError
 
     async def ask() -> None:
-        async with living() as house:
+        async with living(bugs=True) as house:
             await house.join("gpu01")
             monkeypatch.setattr(Cycle, "run", broken)
             status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})

@@ -98,8 +98,10 @@ class House:
 
 
 @asynccontextmanager
-async def living(directory: Path | None = None, **sections: Any) -> AsyncIterator[House]:
-    """A house for a while; `sections` are tables of scheduler.toml."""
+async def living(
+    directory: Path | None = None, *, bugs: bool = False, **sections: Any
+) -> AsyncIterator[House]:
+    """A house for a while; `sections` are tables of scheduler.toml. Are there bugs in it, on purpose?"""
     with scratch() as fresh:
         home = directory or fresh
         os.chmod(home, 0o755)
@@ -122,3 +124,4 @@ async def living(directory: Path | None = None, **sections: Any) -> AsyncIterato
             async with aiohttp.ClientSession(connector=connector) as session:
                 yield House(daemon, server, session)
             assert check(daemon.state) == []
+            assert bugs or not daemon.mishaps, "something was set aside"
