@@ -219,9 +219,9 @@ def _as_they_change(client: Client) -> Iterator[Sequence[JobView]]:
 
 
 def _all(client: Client) -> tuple[list[JobView], int]:
-    page = client.jobs()
+    page = client.jobs(history=True)  # what has ended long ago is forgotten by now
     jobs, seq = [*page.jobs], page.seq
     while page.next is not None:
-        page = client.jobs(after=page.next)
+        page = client.jobs(history=True, after=page.next)
         jobs += page.jobs
     return jobs, seq
