@@ -91,9 +91,9 @@ class Holes:
             if lent is None:
                 return None
             starts = self._starts(among, part, job, lent, enough)
-            if sum(rows.bit_count() for _, rows, _ in starts) < shape.nodes:
-                return None
             moment, rows = _reached(starts, shape.nodes)
+            if moment == NEVER:
+                return None
             if self._book.stocks.first(wanted, lasts, moment) != moment:
                 continue
             if domains is not None and rows.bit_count() >= shape.nodes:
@@ -172,4 +172,4 @@ def _reached(starts: list[Start], nodes: int) -> tuple[float, Bits]:
             moment, rows = start, NO_ROWS
         found += each.bit_count()
         rows |= each
-    return moment, rows
+    return (moment, rows) if found >= nodes else (NEVER, NO_ROWS)

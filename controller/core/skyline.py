@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.core.bits import NO_ROWS, Bits
 from controller.core.jobs import NEVER
@@ -17,6 +17,7 @@ from controller.core.timeline import Timeline
 if TYPE_CHECKING:
     from controller.core.book import Promise
 
+T = TypeVar("T")
 Free = tuple[int, int, int]
 """CPU-milli, MiB of memory, MiB of scratch."""
 Start = tuple[float, Bits, Room | None]
@@ -31,21 +32,20 @@ def when(start: Start) -> float:
 class Level:
     """Who has how much room for a while. A value: what changes becomes another one."""
 
-    __slots__ = ("_known", "free")
+    __slots__ = ("free", "known")
 
     def __init__(self, free: dict[Free, Bits]) -> None:
         self.free = free
-        self._known: dict[Part, Bits] = {}
+        self.known: dict[int, Bits] = {}
+        """Who holds a part, by its number in the skyline."""
 
     def holds(self, part: Part) -> Bits:
-        """The rows that hold the part; worked out once."""
-        found = self._known.get(part)
-        if found is None:
-            found = NO_ROWS
-            for (cpu, memory, scratch), rows in self.free.items():
-                if cpu >= part.cpu_milli and memory >= part.memory_mib and scratch >= part.scratch_mib:
-                    found |= rows
-            self._known[part] = found
+        """The rows that hold the part."""
+        cpu, memory, scratch = part.cpu_milli, part.memory_mib, part.scratch_mib
+        found = NO_ROWS
+        for has, rows in self.free.items():
+            if has[0] >= cpu and has[1] >= memory and has[2] >= scratch:
+                found |= rows
         return found
 
     def moved(self, rows: Bits, cpu: int, memory: int, scratch: int) -> Level:
@@ -74,7 +74,7 @@ class Level:
 class Skyline:
     """`levels[i]` holds from `times[i]` until the next time, the last one for ever."""
 
-    __slots__ = ("_held", "_levels", "_times", "rows")
+    __slots__ = ("_held", "_levels", "_numbers", "_times", "rows")
 
     def __init__(self, now: float, rooms: Mapping[int, Room]) -> None:
         free: dict[Free, Bits] = {}
@@ -87,11 +87,13 @@ class Skyline:
         self._levels = [Level(free)]
         self._held: dict[Part, list[Bits]] = {}
         """Who holds a part from when on, as long as nothing changes."""
+        self._numbers: dict[Part, int] = {}
 
     def twin(self) -> Skyline:
         """The same, which may go another way from here on."""
         other = Skyline(0.0, {})
         other.rows, other._times, other._levels = self.rows, self._times.copy(), self._levels.copy()
+        other._numbers = self._numbers  # the levels of both go by these
         return other
 
     @property
@@ -138,19 +140,12 @@ class Skyline:
         self._held.clear()
         times, levels = self._times, self._levels
         cpu, memory, scratch = (sign * amount for amount in each)
-        first, last = self._cut(start), self._cut(end)
+        first, last = _cut(times, levels, start), _cut(times, levels, end)
         for at in range(first, last):
             levels[at] = levels[at].moved(rows, cpu, memory, scratch)
         for at in (last, first):  # what ended here may have been the only difference
             if 0 < at < len(times) and levels[at].free == levels[at - 1].free:
                 del times[at], levels[at]
-
-    def _cut(self, moment: float) -> int:
-        at = _place(self._times, moment)
-        if moment != NEVER and (at == len(self._times) or self._times[at] != moment):
-            self._times.insert(at, moment)
-            self._levels.insert(at, self._levels[at - 1])
-        return at
 
     def first_starts(
         self,
@@ -182,33 +177,41 @@ class Skyline:
                 if until == count or times[until] >= end:
                     starts.append((start, free, None))
                     found |= free
+                    if found.bit_count() >= enough:
+                        return starts
                     break
                 free &= holds[until]
                 until += 1
             at += 1
-            if at == count or found.bit_count() >= enough:
+            if at == count:
                 return starts
             start = times[at]
 
     def _holding(self, part: Part) -> list[Bits]:
         holds = self._held.get(part)
         if holds is None:
-            holds = self._held[part] = [level.holds(part) for level in self._levels]
+            holds = self._held[part] = []
+            number = self._numbers.setdefault(part, len(self._numbers))
+            for level in self._levels:
+                rows = level.known.get(number)
+                if rows is None:
+                    rows = level.known[number] = level.holds(part)
+                holds.append(rows)
         return holds
 
 
-def _place(times: list[float], moment: float) -> int:
-    return len(times) if moment == NEVER else bisect_left(times, moment)
+def _cut(times: list[float], each: list[T], moment: float) -> int:
+    """Where that which is from then on begins."""
+    at = bisect_left(times, moment)
+    if (at == len(times) or times[at] != moment) and moment != NEVER:
+        times.insert(at, moment)
+        each.insert(at, each[at - 1])
+    return at
 
 
 def _with(times: list[float], holds: list[Bits], past: Promise) -> tuple[list[float], list[Bits]]:
     """The same as if that had not been promised."""
     times, holds = times.copy(), holds.copy()
-    for moment in (past.start, past.end):
-        at = _place(times, moment)
-        if moment != NEVER and (at == len(times) or times[at] != moment):
-            times.insert(at, moment)
-            holds.insert(at, holds[at - 1])
-    for at in range(_place(times, past.start), _place(times, past.end)):
+    for at in range(_cut(times, holds, past.start), _cut(times, holds, past.end)):
         holds[at] |= past.rows
     return times, holds
