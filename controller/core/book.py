@@ -20,6 +20,7 @@ from controller.core.needs import needs_of
 from controller.core.placement import Place
 from controller.core.requests import Part, Wanted
 from controller.core.room import Room, room_of
+from controller.core.singles import Singles
 from controller.core.skyline import Skyline
 from controller.core.state import State
 from controller.core.stocks import Stocks
@@ -69,7 +70,7 @@ class Book:
     """
 
     def __init__(self, state: State) -> None:
-        self.lines = Lines({}, [], Skyline(0.0, {}))
+        self.lines = Lines({}, Singles(0.0, []), Skyline(0.0, {}))
         self.stocks = Stocks(0.0, {})
         self.expected = Expected()
         self.plans: list[Plan] = []

@@ -17,12 +17,10 @@ Found = tuple[float, Room] | None
 class Timeline:
     """`rooms[i]` holds from `times[i]` until the next time, the last one for ever.
 
-    Rooms are not changed but replaced, so that twins share them. What has been found out is kept as long as
-    it is true: who asks for the same again, as most do, of a line on which nothing has happened, costs next
-    to nothing.
+    Rooms are not changed but replaced: twins share them, and what each of them holds is found out once.
     """
 
-    __slots__ = ("_found", "_held", "_rooms", "_times", "node")
+    __slots__ = ("_held", "_rooms", "_times", "node")
 
     def __init__(self, node: Node, now: float, room: Room) -> None:
         self.node = node
@@ -30,8 +28,6 @@ class Timeline:
         self._rooms = [room]
         self._held: list[dict[Part, bool]] = [{}]
         """By room: does it hold a part?"""
-        self._found: dict[tuple[Part, float], tuple[float, Found]] = {}
-        """By part and duration: the first start, and from when on that was looked for."""
 
     def twin(self, node: Node) -> Timeline:
         """The same on a copy of the node."""
@@ -56,7 +52,6 @@ class Timeline:
         """Put an allocation back (1) or take it out (-1) from `start` until `end`."""
         if end <= start:
             return
-        self._found.clear()
         first, last = self._cut(start), self._cut(end)
         for at in range(first, last):
             room = self._rooms[at] = self._rooms[at].twin()
@@ -90,19 +85,8 @@ class Timeline:
 
     def first_start(self, part: Part, needs: Needs, duration: float, since: float) -> Found:
         """The first moment from `since` on when the part fits and may stay, with the least room meanwhile."""
-        known = self._found.get((part, duration))
-        if known is not None:
-            asked, found = known
-            if asked <= since and (found is None or since <= found[0]):
-                return found
-        at = max(0, bisect_right(self._times, since) - 1)
-        found = self._search(part, needs, duration, since, at)
-        if at == 0:  # this is what the next one asks, too
-            self._found[part, duration] = since, found
-        return found
-
-    def _search(self, part: Part, needs: Needs, duration: float, start: float, at: int) -> Found:
         times, rooms, count = self._times, self._rooms, len(self._times)
+        at, start = max(0, bisect_right(times, since) - 1), since
         while True:
             least, until, end = rooms[at], at, start + duration
             while fits := self._holds(until, part, needs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.core.bits import bits_of, rows_in
@@ -50,91 +50,122 @@ TAKEN = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    taken=TAKEN, part=PARTS, duration=LENGTHS, since=MOMENTS, enough=st.integers(1, 6), apart=st.booleans()
-)
-def test_first_starts_are_those_of_each_node_by_itself(
-    taken: list[Taken], part: Part, duration: float, since: float, enough: int, apart: bool
-) -> None:
+@dataclass
+class Both:
+    """The same nodes looked at together, and each by itself."""
+
+    world: World
+    lines: Lines
+    alone: list[Timeline]
+
+    def give(self, allocations: tuple[Allocation, ...], start: float, end: float) -> None:
+        """Take allocations out."""
+        self.lines.give(allocations, start, end, -1)
+        for each in allocations:
+            self.alone[self.world.state.nodes.by_name[each.node].row].give(start, end, each, -1)
+
+    def compare(self, part: Part, duration: float, since: float, enough: int) -> None:
+        """All first starts, or enough of them."""
+        needs = needs_of(part, self.world.state.nodes.columns)
+        expected = {
+            line.node.row: found
+            for line in self.alone
+            if (found := line.first_start(part, needs, duration, since)) is not None
+        }
+        everybody = bits_of(range(len(NODES)))
+        for count in (len(NODES), enough):
+            starts = self.lines.first_starts(part, needs, duration, since, everybody, count)
+            assert [start for start, _, _ in starts] == sorted(start for start, _, _ in starts)
+            found = {row: (start, room) for start, rows, room in starts for row in rows_in(rows)}
+            soonest = sorted(start for start, _ in expected.values())[:count]
+            for row, (start, room) in expected.items():
+                assert start > soonest[-1] or found[row][0] == start
+                assert row not in found or not part.wants_gpus or found[row][1] == room
+            assert found.keys() <= expected.keys()
+
+
+def nodes_of(apart: bool) -> Both:
+    """Nobody is on them; `apart`: those without GPUs have lines of their own, too."""
     world = World(PIPELINE)
     for number, gpus in enumerate(NODES):
         world.join(f"n{number}", gpus=gpus, cpus=CPUS)
     nodes = world.state.nodes
-    needs = needs_of(part, nodes.columns)
     lines = Lines.of(nodes, 0.0)
-    each_alone = [Timeline(node, 0.0, room_of(nodes, node.row)) for node in nodes.rows]
-    before = 0.0
+    if apart:
+        lines.scatter(0.0)
+    return Both(world, lines, [Timeline(node, 0.0, room_of(nodes, node.row)) for node in nodes.rows])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    taken=TAKEN, part=PARTS, duration=LENGTHS, later=MOMENTS, enough=st.integers(1, 6), apart=st.booleans()
+)
+def test_first_starts_are_those_of_each_node_by_itself(
+    taken: list[Taken], part: Part, duration: float, later: float, enough: int, apart: int
+) -> None:
+    both, now = nodes_of(apart=not apart), 0.0
+    gpus = both.world.state.nodes.rows[-1].facts.gpus
     for number, one in enumerate(taken):
-        allocations = tuple(
+        held = tuple(
             Allocation(
                 node=f"n{row}",
                 cpu_milli=1000 * one.cpus,
                 memory_mib=0,
-                gpus=(GpuHold(nodes.rows[row].facts.gpus[number % 2].uuid, 1000),) if NODES[row] else (),
+                gpus=(GpuHold(gpus[number % 2].uuid, 1000),) if NODES[row] else (),
             )
             for row in sorted(one.rows)
         )
-        start = max(before, one.start)
-        lines.give(allocations, start, start + one.length, -1)
-        for allocation in allocations:
-            each_alone[nodes.by_name[allocation.node].row].give(start, start + one.length, allocation, -1)
+        start = max(now, one.start)
+        both.give(held, start, start + one.length)
         if one.forgotten:
-            before = max(before, min(one.start, since))
-            lines.forget(before)
-    if apart:
-        lines.scatter(before)
-    since = max(since, before)
-    expected = {
-        line.node.row: found
-        for line in each_alone
-        if (found := line.first_start(part, needs, duration, since)) is not None
-    }
-    everybody = bits_of(range(len(NODES)))
-
-    def starts(enough: int) -> dict[int, float]:
-        found = lines.first_starts(part, needs, duration, since, everybody, enough)
-        assert [start for start, _, _ in found] == sorted(start for start, _, _ in found)
-        return {row: start for start, rows, _ in found for row in rows_in(rows)}
-
-    assert starts(len(NODES)) == {row: start for row, (start, _) in expected.items()}
-    soonest = sorted(start for start, _ in expected.values())[:enough]
-    fewer = starts(enough)
-    for row, (start, room) in expected.items():
-        assert start > soonest[-1] or fewer[row] == start
-        assert not part.wants_gpus or lines.least(row, start, duration) == room
+            now = max(now, min(one.start, later))
+            both.lines.forget(now)
+        if number == apart:
+            both.lines.scatter(now)
+        both.compare(part, duration, now, enough)
+        both.compare(part, duration, max(now, later), enough)
 
 
 @settings(max_examples=300, deadline=None)
-@given(taken=TAKEN, rows=ROWS, cpus=st.integers(1, 2), start=MOMENTS, length=LENGTHS, duration=LENGTHS)
+@given(
+    taken=TAKEN,
+    rows=ROWS,
+    cpus=st.integers(1, 2),
+    start=MOMENTS,
+    length=LENGTHS,
+    duration=LENGTHS,
+    apart=st.booleans(),
+)
 def test_a_promise_that_is_looked_past_is_as_if_it_were_not_there(
-    taken: list[Taken], rows: set[int], cpus: int, start: float, length: float, duration: float
+    taken: list[Taken],
+    rows: set[int],
+    cpus: int,
+    start: float,
+    length: float,
+    duration: float,
+    apart: bool,
 ) -> None:
-    world = World(PIPELINE)
-    for number, gpus in enumerate(NODES):
-        world.join(f"n{number}", gpus=gpus, cpus=CPUS)
-    nodes = world.state.nodes
+    both = nodes_of(apart)
+    lines = both.lines
     part = ask_of(spec(0, cpu_milli=1000 * cpus, memory_mib=10)).part
-    lines = Lines.of(nodes, 0.0)
     for one in taken:
         held = tuple(Allocation(f"n{row}", 1000 * one.cpus, 0) for row in sorted(one.rows))
-        lines.give(held, one.start, one.start + one.length, -1)
-    if all(lines.least(row, start, length).cpu_milli >= part.cpu_milli for row in rows):
-        place = Place(tuple(Allocation(f"n{row}", part.cpu_milli, 10) for row in sorted(rows)), 100)
-        promise = Promise(start, start + length, bits_of(rows), place, part)
-        needs, everybody = needs_of(part, nodes.columns), bits_of(range(len(NODES)))
-
-        def starts() -> dict[int, float]:
-            found = lines.first_starts(part, needs, duration, 0.0, everybody, len(NODES))
-            return {row: start for start, rows, _ in found for row in rows_in(rows)}
-
-        without = starts()
-        lines.write(promise, -1)
-        beside = starts()
-        lines.lift(promise)
-        assert starts() == without
-        lines.lay_back()
-        assert starts() == beside
-        lines.lift(promise)
-        lines.drop()
-        assert starts() == without
+        both.give(held, one.start, one.start + one.length)
+    assume(all(lines.least(row, start, length).cpu_milli >= part.cpu_milli for row in rows))
+    place = Place(tuple(Allocation(f"n{row}", part.cpu_milli, 10) for row in sorted(rows)), 100)
+    promise = Promise(start, start + length, bits_of(rows), place, part)
+    both.compare(part, duration, 0.0, 6)
+    lines.write(promise, -1)
+    lines.lift(promise)
+    both.compare(part, duration, 0.0, 6)
+    lines.lay_back()
+    lines.lift(promise)
+    lines.drop()
+    both.compare(part, duration, 0.0, 6)
+    lines.write(promise, -1)
+    for each in place.allocations:
+        both.alone[both.world.state.nodes.by_name[each.node].row].give(start, start + length, each, -1)
+    both.compare(part, duration, 0.0, 6)
+    lines.lift(promise)
+    lines.lay_back()
+    both.compare(part, duration, 0.0, 6)
