@@ -18,8 +18,10 @@ from controller.core.timeline import Timeline
 if TYPE_CHECKING:
     from controller.core.book import Promise
 
-SMALL = 64
+SMALL = 256
 """A skyline of this size is not worth a thought."""
+CHEAPER = 8
+"""To write over an entry in it costs so much less than over a span on a line of one node."""
 
 
 class Lines:
@@ -57,7 +59,7 @@ class Lines:
         self._sky.forget(now)
         if self._sky.size > self._big:
             self._big = 2 * self._sky.size
-            if self._sky.size > self._sky.apart:
+            if self._sky.size > CHEAPER * self._sky.spans_at_once:
                 self.scatter(now)
 
     def scatter(self, now: float) -> None:

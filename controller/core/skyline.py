@@ -102,11 +102,13 @@ class Skyline:
         return sum(len(level.free) for level in self._levels)
 
     @property
-    def apart(self) -> int:
-        """How much there would be if each node had a line of its own."""
-        levels = self._levels
-        changes = sum(here.changed(later) for here, later in pairwise(levels))
-        return self.rows.bit_count() + changes
+    def spans_at_once(self) -> float:
+        """If each node had a line of its own: how many spans there would be on those of one job."""
+        nodes, changes = (
+            self.rows.bit_count(),
+            sum(here.changed(later) for here, later in pairwise(self._levels)),
+        )
+        return (nodes + changes) / nodes * changes / max(1, len(self._levels) - 1)
 
     def line(self, node: Node) -> Timeline:
         """The line of one node by itself."""
