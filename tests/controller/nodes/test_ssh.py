@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from controller.nodes import ssh, sshconnector
+from controller.nodes import boarding, ssh, sshconnector
 from controller.nodes.bundle import Bundle, bundle
 from controller.nodes.knownhosts import KnownHosts, fingerprint, left_by_older, plainly, readable, written
 from controller.nodes.link import LinkLost
@@ -229,6 +229,13 @@ def test_the_bundle_is_the_same_every_time() -> None:
     first = bundle()
     bundle.cache_clear()
     assert bundle() == first
+
+
+def test_every_shell_reads_the_first_command_alike() -> None:
+    """In single quotes csh still takes `!` and the end of a line for its own, and fish a backslash."""
+    before, inside, after = boarding._FIND.split("'")
+    assert (before, after) == ("exec /bin/sh -c ", "")
+    assert not set(inside) & set("!\\\n")
 
 
 async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened) -> None:
