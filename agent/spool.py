@@ -85,7 +85,8 @@ class Spool:
                 os.mkfifo(self.fifo, 0o600)
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
-                shutil.rmtree(leftover)
+                if key_of(leftover.name[1:]) is not None:  # anything else is not ours
+                    shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             where = error.filename or self.root
@@ -219,11 +220,12 @@ class Spool:
         """Move an unreadable record out of the way and put that of a lost supervisor in its place."""
         kept = self.root / "unreadable" / f"{name_of(key)}.{time.time_ns()}"
         place = self.place(key)
-        os.makedirs(place, 0o700, exist_ok=True)
         why = f"supervisor_lost: its record in the spool cannot be trusted ({what})"
-        if os.path.lexists(f"{place}/record"):
-            os.rename(f"{place}/record", kept)
-            why += f"; it is kept as {kept}"
+        for found in (f"{place}/record", place):
+            if os.path.lexists(found) and not (found == place and os.path.isdir(place)):
+                os.rename(found, kept)
+                why += f"; it is kept as {kept}"
+        os.makedirs(place, 0o700, exist_ok=True)
         _write(
             f"{place}/.record", record.line("order", self.boot_id, "null") + record.line("claimed", 0, why)
         )

@@ -347,6 +347,41 @@ def test_what_lives_without_its_directory_is_found_and_ended(run: Run, spool: Pa
     assert second.ended(2).code == 0
 
 
+def test_whatever_a_loss_of_power_or_a_hand_leaves_costs_only_its_attempt(run: Run, spool: Path) -> None:
+    first = run()
+    for job in range(1, 7):
+        first.start(job, *WAIT_FOREVER)
+    for job in range(1, 7):
+        first.started(job)
+    pid = first.started(6).pid
+    first.kill()
+    attempts = spool / "attempts"
+    os.truncate(attempts / "1.1" / "record", 0)
+    os.truncate(attempts / "2.1" / "record", 40)
+    (attempts / "3.1" / "record").write_bytes(bytes(3_000))
+    (attempts / "4.1" / "record").unlink()
+    (attempts / "4.1" / "record").mkdir()
+    shutil.rmtree(attempts / "5.1")
+    (attempts / "5.1").write_text("in the way")
+    (attempts / "6.1" / "stop").touch()
+    (attempts / ".nfs0001").write_text("somebody else's")
+    (attempts / ".7.1").mkdir()
+    (spool / "hints").unlink()
+    (spool / "hints").write_text("no pipe")
+    (spool / "lease").write_bytes(b"nonsense")
+    (spool / "lock").write_text("1")
+
+    second = run()
+    for job in range(1, 6):
+        assert second.ended(job).why.startswith("supervisor_lost: its record in the spool cannot be trusted")
+        assert [*carriers(f"{attempts}/{job}.1")] == []
+    assert len([*(spool / "unreadable").iterdir()]) == 5
+    assert pid is not None
+    assert alive(pid)
+    second.send(Stop(6, 1, 0.0, "cancelled"))
+    assert second.ended(6).why == "cancelled"
+
+
 def test_pipes_in_place_of_logs_hold_up_nobody(run: Run) -> None:
     """Whoever opens a pipe that nobody reads waits for ever: not the supervisor, nor the agent."""
     agent = run("--jobs", '{"log_mib": 1}')
