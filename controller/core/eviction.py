@@ -25,4 +25,6 @@ def requeued(job: Job, ended: JobEnded) -> JobRequeued | None:
     """What takes the place of this outcome if the job had to leave: it is back where it was in the queue."""
     if job.stopping is not Reason.EVICTED or ended.state is not JobState.FAILED:
         return None
+    if ended.reason is Reason.NODE_LOST:
+        return None  # nobody can tell whether it succeeded before: what it says about lost nodes holds
     return JobRequeued(job.id, ended.at, job.attempt, Reason.EVICTED, f"evicted: {job.stopped_by}")

@@ -108,6 +108,8 @@ def reclaimed(job: Job, ended: JobEnded, idling: Idling) -> JobEnded | JobRequeu
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
     why = job.stopped_by
+    if idling.reclaim is Reclaim.REQUEUE and ended.reason is Reason.NODE_LOST:
+        return None  # nobody can tell whether it succeeded before
     if idling.reclaim is Reclaim.REQUEUE:
         return JobRequeued(job.id, ended.at, job.attempt, Reason.IDLE, f"queued again: {why}")
     return JobEnded(job.id, ended.at, JobState.CANCELLED, Reason.IDLE, why, ended.code, ended.signal)

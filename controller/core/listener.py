@@ -27,6 +27,9 @@ from controller.core.state import State
 from wire.frames import AttemptStatus, Settle, Stop
 from wire.words import Reason
 
+RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE)
+"""Whoever is to end for that is queued again, as a rule."""
+
 
 class Listener:
     """Learns what happened on the nodes, and decides what becomes of the jobs there."""
@@ -81,7 +84,7 @@ class Listener:
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._ender.send_leave(job, given.node)
             # What is to run again may have come to its end unheard of before the host went down.
-            elif job.stopping and (known or not rebooted or job.stopping is not Reason.PREEMPTED):
+            elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._ender.send_stop(job, given.node)
             elif not known:
                 self._attempt_untold(given.node, job, now, rebooted)

@@ -76,8 +76,8 @@ def anew(job: Job, ended: JobEnded) -> JobRequeued | None:
     """The requeue that takes the place of this outcome, if the job was lost with a node and may run again."""
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in ANEW:
         return None
-    if job.stopping is not None and job.stopping is not Reason.MEMBER_FAILED:
-        return None
+    if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.PREEMPTED, Reason.EVICTED):
+        return None  # somebody wanted its end, and not only that it makes room
     limit = job.spec.restart.limit  # it counts like every other restart of the job
     if limit is not None and job.wait.restarts >= limit:
         return None

@@ -108,6 +108,14 @@ def test_a_no_execute_taint_makes_those_leave_that_do_not_bear_it() -> None:
     assert world.nodes_of(stays) == ["a"]
 
 
+def test_a_host_that_reboots_before_one_has_left_does_not_run_it_again() -> None:
+    """It may have come to its end, unheard of, before the host went down."""
+    world, (job,) = running(spec(1))
+    mark(world, "a", "broken:NoExecute")
+    world.join("a", boot="b2")
+    assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
+
+
 def test_one_that_ends_well_while_it_leaves_is_not_run_again() -> None:
     world, (job,) = running(spec(1))
     mark(world, "a", "broken:NoExecute")

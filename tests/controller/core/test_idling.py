@@ -44,6 +44,15 @@ def test_a_job_that_idles_is_flagged_once_and_told_so() -> None:
     assert (kept.idle_since, kept.reason) == (2_200.0, Reason.IDLE)
 
 
+def test_a_host_that_reboots_before_an_idle_job_has_ended_does_not_run_it_again() -> None:
+    world, job = idle_job(Reclaim.REQUEUE)
+    world.now += 600.0
+    tell_idle(world, job)
+    assert world.stops() == [("a", job)]
+    world.join("a", boot="b2")
+    assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
+
+
 def test_a_job_that_works_again_is_let_alone() -> None:
     world, job = idle_job(Reclaim.CANCEL)
     world.now += 300.0

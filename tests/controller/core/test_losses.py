@@ -17,6 +17,7 @@ from wire.words import JobState, NodeState, Reason
 
 WAIT, REQUEUE, MANUAL = OnNodeLost.WAIT, OnNodeLost.REQUEUE, OnNodeLost.MANUAL
 LOSSES = Losses(WAIT, lease_s=100.0, margin_s=20.0, down_after_s=60.0)
+NO_EXECUTE = inputs.MarkNode("a", "root", {}, {"broken:NoExecute": ""})
 SAFE_S = 100 + 10 + 20
 """Lease, the default grace, margin."""
 
@@ -206,6 +207,21 @@ def test_a_reboot_is_a_loss_as_well() -> None:
     world.join("b", boot="b2")
     assert world.job(anew).state is JobState.QUEUED
     assert (world.job(lost).state, world.job(lost).reason) == (JobState.FAILED, Reason.NODE_LOST)
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"), [(REQUEUE, JobState.QUEUED), (WAIT, JobState.FAILED)], ids=lambda each: each.value
+)
+def test_who_was_to_make_room_when_its_node_was_lost_does_as_it_says(
+    policy: OnNodeLost, state: JobState
+) -> None:
+    for way in (lambda job: inputs.Preempt(job, "root"), lambda _: NO_EXECUTE):
+        world = cluster("a")
+        job = running(world, on_node_lost=policy)
+        world.tell(way(job))
+        assert world.stops() == [("a", job)]
+        world.join("a", boot="b2")
+        assert world.job(job).state is state
 
 
 @pytest.mark.parametrize(
