@@ -36,6 +36,8 @@ class Run:
     """It died with its host."""
     forgotten: bool = False
     """Nobody will ever learn how it ended."""
+    given_up: bool = False
+    """The record says that it was lost, by who could not know better."""
 
     heard: bool = False
     """The controller was told how it ended, and kept it."""
@@ -47,8 +49,8 @@ class Run:
 
     @property
     def known(self) -> bool:
-        """So it did, and not so that nobody could learn of it."""
-        return self.good and not self.forgotten
+        """So it did, and nobody has said that it was lost."""
+        return self.good and not self.given_up
 
 
 @dataclass
@@ -85,7 +87,7 @@ class Truth:
         for job, attempt, host in gone:
             for run in self.runs.get(job, ()):
                 if (run.order.attempt, run.host) == (attempt, host) and not run.heard:
-                    run.forgotten = True
+                    run.given_up = run.forgotten = True
 
     def ends(self, run: Run, status: AttemptStatus, *, lost: bool = False) -> None:
         """A process is gone."""
