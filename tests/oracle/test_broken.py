@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -92,13 +93,19 @@ def test_one_gpu_for_two_jobs(build: Build) -> None:
 
 
 def test_an_agent_that_forgot_what_it_runs(build: Build) -> None:
+    """Neither its record, nor its supervisor, nor its mark is left to know it by."""
     oracle = build()
+    spec = oracle.spec(until=1_000_000)
     with oracle.system.client() as client:
-        [job] = oracle.submit(client, oracle.spec(until=1_000_000))
+        hidden = replace(spec, command=("env", "-u", "CORRAL_SPOOL", *spec.command))
+        [job] = oracle.submit(client, hidden)
     oracle.await_lives(job)
     oracle.system.await_jobs([job], JobState.RUNNING)
     oracle.system.kill()
     oracle.system.await_nothing("agent", "nursery")
+    for supervisor in oracle.system.supervisors():
+        supervisor.kill()
+    oracle.system.await_nothing("supervisor")
     shutil.rmtree(oracle.system.state / "nodes")
     oracle.system.start()
     assert oracle.system.await_jobs([job])[job].reason is Reason.NODE_LOST
