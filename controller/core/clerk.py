@@ -11,7 +11,7 @@ from controller.core.ender import Ender
 from controller.core.events import Event
 from controller.core.explain import explain_never
 from controller.core.foresight import worth_keeping
-from controller.core.inputs import Accepted, Refusal, Reply, no_such_job
+from controller.core.inputs import DONE, Accepted, Refusal, Reply, no_such_job
 from controller.core.keeper import Keeper
 from controller.core.licences import unobtainable
 from controller.core.placement import Placer
@@ -200,4 +200,4 @@ class Clerk:
         waits = job is not None and job.state is JobState.QUEUED
         if waits and job is not None and worth_keeping(job.foreseen, given.kind, now):
             self._record(events.StartEstimated(job.id, now, given.kind, given.start))
-        return Accepted()
+        return DONE

@@ -8,7 +8,7 @@ from controller.core import events, health, inputs
 from controller.core.effects import Effect, SendToNode
 from controller.core.events import Allocation, Event
 from controller.core.health import Action, Care, Condition
-from controller.core.inputs import Accepted, Refusal, Reply
+from controller.core.inputs import DONE, Refusal, Reply
 from controller.core.nodes import Node
 from controller.core.state import State
 from wire.frames import CheckGpu, GpuFacts, ResetGpu
@@ -32,7 +32,7 @@ class Doctor:
         """Something is wrong with a GPU."""
         node, gpu = self._find(given.node, given.uuid)
         if node is None or gpu is None:
-            return Accepted()
+            return DONE
         if given.kind is TroubleKind.XID and given.xid is not None:
             action, means = self._care.action(given.xid)
             why = f"Xid {given.xid}: {means}"
@@ -42,14 +42,14 @@ class Doctor:
         if own or (action is not Action.IGNORE and given.kind in (TroubleKind.XID, TroubleKind.LOST)):
             self._tell_jobs(node, gpu, why, own, now)
         if own or action is Action.IGNORE:
-            return Accepted()
+            return DONE
         old = node.condition(gpu)
         if given.kind is TroubleKind.LOST:
             new = health.lose(old, why, now, self._care)
         else:
             new = health.fall(old, action, why, now, self._care)
         self._change(node, gpu, old, new, now)
-        return Accepted()
+        return DONE
 
     def looked(self, given: inputs.GpuLooked, now: float) -> Reply:
         """The look at a sick GPU that was ordered."""
@@ -57,7 +57,7 @@ class Doctor:
         if node is not None and gpu is not None:
             old = node.condition(gpu)
             self._change(node, gpu, old, health.look(old, given.ok, given.why, now, self._care), now)
-        return Accepted()
+        return DONE
 
     def was_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
         """The reset that was ordered: looks are what it has to pass now."""
@@ -68,7 +68,7 @@ class Doctor:
                 self._change(node, gpu, old, health.restore(old, now), now)
             elif not given.ok:
                 self._change(node, gpu, old, health.unreset(old, given.why, now, self._care), now)
-        return Accepted()
+        return DONE
 
     def freed(self, node: Node, allocation: Allocation, now: float) -> None:
         """A job has left GPUs: one of them may have waited to be reset."""
@@ -85,7 +85,7 @@ class Doctor:
             parts = given.health, given.why, given.needs, given.falls, given.good
             if parts != (old.health, old.why, old.needs, old.falls, old.good):
                 self._change(node, gpu, old, Condition(*parts, now, given.due), now, given.by)
-        return Accepted()
+        return DONE
 
     def joined(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
         """An agent said hello: orders to look may have been lost, and a boot is what some GPUs waited for."""
@@ -114,7 +114,7 @@ class Doctor:
         why = given.why or f"cordoned by {given.by}"
         old = node.condition(gpu)
         self._change(node, gpu, old, health.cordon(old, why, now), now, given.by)
-        return Accepted()
+        return DONE
 
     def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
         """Vouch for a GPU: it is looked at once more, and then takes work."""
@@ -126,7 +126,7 @@ class Doctor:
             return Refusal("conflict", f"GPU {given.gpu} of node {given.node} takes work already", "gpu")
         new = health.restore(old, now)
         self._change(node, gpu, old, health.vouched(new, self._care), now, given.by)
-        return Accepted()
+        return DONE
 
     # --- both ---
 

@@ -15,7 +15,7 @@ from controller.core.ender import Ender
 from controller.core.events import Event, PreemptionPlanned
 from controller.core.explain import explain
 from controller.core.idling import Overseer
-from controller.core.inputs import Accepted, Decision, Input, Reply
+from controller.core.inputs import DONE, Decision, Input, Reply
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import Launch, addresses, starts_of
@@ -196,7 +196,7 @@ class Engine:
         if self.keeper.end_due(now):  # who waited for one of these to end may start at once
             self.keeper.settle(now)
             self._start_what_fits(now)
-        return Accepted()
+        return DONE
 
     def _start_what_fits(self, now: float) -> None:
         for step in self.schedulers.run(now):

@@ -410,6 +410,10 @@ class Accepted:
     jobs: tuple[int, ...] = ()
 
 
+DONE = Accepted()
+"""What nearly all inputs are answered with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Not done, and nothing changed: `code` as in wire.api.problem."""
@@ -429,7 +433,7 @@ class Decision:
 
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()
-    reply: Reply = Accepted()
+    reply: Reply = DONE
 
     @property
     def orders(self) -> list[SendToNode]:

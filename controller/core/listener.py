@@ -12,7 +12,7 @@ from controller.core.events import Event
 from controller.core.eviction import requeued
 from controller.core.handover import elsewhere
 from controller.core.idling import Overseer, reclaimed
-from controller.core.inputs import Accepted, Refusal, Reply, no_such_node
+from controller.core.inputs import DONE, Refusal, Reply, no_such_node
 from controller.core.jobs import Job
 from controller.core.keeper import Keeper
 from controller.core.launch import addresses, starts_of
@@ -88,7 +88,7 @@ class Listener:
                 self._ender.send_stop(job, given.node)
             elif not known:
                 self._attempt_untold(given.node, job, now, rebooted)
-        return Accepted()
+        return DONE
 
     def _attempt_untold(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """The agent does not know an attempt that we placed there."""
@@ -101,7 +101,7 @@ class Listener:
     def reported(self, given: inputs.AgentReported, now: float) -> Reply:
         """News of one attempt."""
         self._attempt_told(given.node, given.status, now)
-        return Accepted()
+        return DONE
 
     def _attempt_told(self, node: str, status: AttemptStatus, now: float) -> None:
         job = self._state.jobs.get(status.job)
@@ -172,7 +172,7 @@ class Listener:
             self._order(SendToNodes(tuple(over), Settle(given.job, given.attempt)))
             self._record(events.MembersExited(given.job, now, given.attempt, gangs.exits_of(over)))
             self._gone(job, over, now)
-        return Accepted()
+        return DONE
 
     def _gone(self, job: Job, nodes: Iterable[str], now: float) -> None:
         """Members have ended: what becomes of their GPUs, and of the other members."""
@@ -223,29 +223,29 @@ class Listener:
             self._record(
                 events.StrangerCame(now, given.node, given.uuid, given.user, given.pid, given.command, rate)
             )
-        return Accepted()
+        return DONE
 
     def stranger_gone(self, given: inputs.StrangerGone, now: float) -> Reply:
         """He is gone."""
         stint = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if stint is not None:
             self._record(events.StrangerLeft(now, given.node, given.uuid, given.user, stint.since))
-        return Accepted()
+        return DONE
 
     def data_found(self, given: inputs.DataFound, now: float) -> Reply:
         """A path that jobs wait for is there."""
         self._keeper.found(given.path, now)
-        return Accepted()
+        return DONE
 
     def gpus_idle(self, given: inputs.GpusIdle, now: float) -> Reply:
         """A job's GPUs have done nothing for too long."""
         self._overseer.idle(given, now)
-        return Accepted()
+        return DONE
 
     def gpus_busy(self, given: inputs.GpusBusy, now: float) -> Reply:
         """They work again."""
         self._overseer.busy(given, now)
-        return Accepted()
+        return DONE
 
     def link_went_down(self, given: inputs.LinkWentDown, now: float) -> Reply:
         """An agent cannot be heard; what runs there goes on."""
@@ -253,18 +253,18 @@ class Listener:
         # One that never came says why, too, and says it again when the reason is another.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
-        return Accepted()
+        return DONE
 
     def node_silent(self, given: inputs.NodeSilent, now: float) -> Reply:
         """It has not been heard for this long: whose leases are over is lost."""
         node = self._state.nodes.get(given.node)
         if node is None or node.up:
-            return Accepted()
+            return DONE
         if not node.down and given.for_s >= self._pipeline.losses.down_after_s:
             self._record(events.NodeWentDown(given.node, now))
         for job in list(losses.lost_jobs(self._state, node, self._pipeline.losses, given.for_s)):
             self._lose(job, given.node, f"{given.node} is silent, and the lease is over", now)
-        return Accepted()
+        return DONE
 
     def declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply:
         """An operator says that a node will not come back."""
@@ -277,7 +277,7 @@ class Listener:
         self._record(events.NodeDeclaredLost(given.node, now, given.by))
         for number in sorted(node.held):
             self._lose(self._state.jobs[number], given.node, f"{given.by} declared {given.node} lost", now)
-        return Accepted()
+        return DONE
 
     def _lose(self, job: Job, node: str, why: str, now: float) -> None:
         """What the job had on this node is over, and nobody will ever say how."""
@@ -287,4 +287,4 @@ class Listener:
         """Nobody has been heard yet."""
         for name in given.nodes:
             self._record(events.NodeWentAway(name, now, JUST_STARTED))
-        return Accepted()
+        return DONE

@@ -12,7 +12,7 @@ from controller.core.events import (
     ReservationEnded,
     ReservationMade,
 )
-from controller.core.inputs import Accepted, Refusal, Reply
+from controller.core.inputs import DONE, Refusal, Reply
 from controller.core.jobs import NEVER
 from controller.core.nodes import Node
 from controller.core.reservations import Reservation
@@ -46,7 +46,7 @@ def reserve(state: State, given: inputs.Reserve, now: float, record: Record) -> 
         return busy
     record(ReservationMade(now, spec, tuple(node.name for node in nodes), given.by))
     turn_due(state, now, record)
-    return Accepted()
+    return DONE
 
 
 def cancel(state: State, given: inputs.CancelReservation, now: float, record: Record) -> Reply:
@@ -55,7 +55,7 @@ def cancel(state: State, given: inputs.CancelReservation, now: float, record: Re
         message = f"there is no reservation {plain(given.reservation)!r}"
         return Refusal("not_found", message, "reservation", "'corral reserve list' shows what there is.")
     record(ReservationCancelled(now, given.reservation, given.by))
-    return Accepted()
+    return DONE
 
 
 def turn_due(state: State, now: float, record: Record) -> None:

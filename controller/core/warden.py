@@ -10,7 +10,7 @@ from controller.core.ender import Ender
 from controller.core.events import Event
 from controller.core.eviction import evicted
 from controller.core.heed import HEED_HINT, nobody_heeds, unheeded_taint
-from controller.core.inputs import Accepted, Refusal, Reply, no_such_node
+from controller.core.inputs import DONE, Refusal, Reply, no_such_node
 from controller.core.marks import mark_problem
 from controller.core.plugin import Pipeline
 from controller.core.shares import share_problem
@@ -49,13 +49,13 @@ class Warden:
                     self._state.jobs[claimant], f"node {given.node} is configured otherwise", now, given.node
                 )
             self._evict(given.node, now)
-        return Accepted()
+        return DONE
 
     def pin_key(self, given: inputs.PinKey, now: float) -> Reply:
         """This is the key of the host from now on."""
         if self._state.host_keys.get(given.node) != given.key:
             self._record(events.HostKeyPinned(now, given.node, given.key, given.by))
-        return Accepted()
+        return DONE
 
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Know a node no more, once nothing runs there."""
@@ -77,7 +77,7 @@ class Warden:
         for claimant in sorted(node.claims):
             self._ender.unclaim(self._state.jobs[claimant], f"node {given.node} is removed", now, given.node)
         self._record(events.NodeRemoved(given.node, now, given.by))
-        return Accepted()
+        return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
         """Lay labels and taints over the configured ones."""
@@ -93,7 +93,7 @@ class Warden:
         for claimant in sorted(self._state.nodes.by_name[given.node].claims):
             self._ender.unclaim(self._state.jobs[claimant], f"node {given.node} was marked", now, given.node)
         self._evict(given.node, now)
-        return Accepted()
+        return DONE
 
     def _evict(self, node: str, now: float) -> None:
         """Whoever does not bear the node's NoExecute taints has to go, and is queued again."""
@@ -105,7 +105,7 @@ class Warden:
         if self._state.nodes.get(given.node) is None:
             return no_such_node(given.node)
         self._record(events.NodeDrained(given.node, now, given.why, given.by))
-        return Accepted()
+        return DONE
 
     def resume(self, given: inputs.Resume, now: float) -> Reply:
         """Place jobs there again."""
@@ -115,7 +115,7 @@ class Warden:
         if not node.drained:
             return Refusal("conflict", f"node {given.node} is not drained", "node")
         self._record(events.NodeResumed(given.node, now, given.by))
-        return Accepted()
+        return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
         """Lay limits over those of scheduler.toml."""
@@ -130,7 +130,7 @@ class Warden:
         quota = given.quota.over(self._state.quotas.edits.get(key, Quota()))
         if quota != self._state.quotas.edits.get(key):
             self._record(events.QuotaSet(now, given.scope, given.name, quota, given.by))
-        return Accepted()
+        return DONE
 
     def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
         """Go back to those of scheduler.toml."""
@@ -138,7 +138,7 @@ class Warden:
             message = f"no quota was set for {given.scope} {given.name!r}"
             return Refusal("not_found", message, "name", "'corral quota list' shows what there is.")
         self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
-        return Accepted()
+        return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
         """Lay a weight and limits over those of scheduler.toml."""
@@ -146,7 +146,7 @@ class Warden:
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows what there is.")
         self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
-        return Accepted()
+        return DONE
 
     def reserve(self, given: inputs.Reserve, now: float) -> Reply:
         """Keep nodes for a time."""

@@ -21,6 +21,8 @@ from wire.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
 NEWS, REQUEST, REBALANCE = 0, 1, 2
 """At the same moment what nodes tell comes before what users ask, and one cycle follows all."""
 
+TICK = Tick()
+
 Happening = Callable[[float], None]
 
 
@@ -148,9 +150,9 @@ class Simulation:
         return True
 
     def _cycle(self) -> None:
-        self.tell(Tick())
+        self.tell(TICK)
         while self.engine.cycle.room_is_made():  # virtual jobs go at once, and who waited for that starts
-            self.tell(Tick())
+            self.tell(TICK)
         self.engine.state.forget_old()
 
     def run(self, progress: Callable[[float], Any] | None = None) -> None:
