@@ -1,0 +1,64 @@
+"""What events make of those who use the cluster, and of what is set aside for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.core import events
+from controller.core.offqueue import Stint
+from controller.core.reservations import Reservation
+from controller.core.state import State
+
+
+def _stranger_came(state: State, event: events.StrangerCame) -> None:
+    stint = Stint(event.node, event.uuid, event.user, event.pid, event.command, event.at, event.rate)
+    state.offqueue.begin(stint, state.shares)
+
+
+def _stranger_left(state: State, event: events.StrangerLeft) -> None:
+    state.offqueue.end((event.node, event.uuid, event.user), event.at, state.shares)
+
+
+def _quota_set(state: State, event: events.QuotaSet) -> None:
+    state.limit((event.scope, event.name), event.quota)
+
+
+def _quota_unset(state: State, event: events.QuotaUnset) -> None:
+    state.limit((event.scope, event.name), None)
+
+
+def _share_set(state: State, event: events.ShareSet) -> None:
+    if event.weight is not None:
+        state.shares.reweigh(event.share, event.weight)
+    if event.soft is not None or event.hard is not None:
+        state.limit_share(event.share, event.soft, event.hard)
+
+
+def _reservation_made(state: State, event: events.ReservationMade) -> None:
+    state.reservations.put(Reservation(event.asked, event.nodes, event.asked.starts_at, event.by))
+
+
+def _reservation_began(state: State, event: events.ReservationBegan) -> None:
+    state.reservations.begin(event.reservation)
+
+
+def _reservation_ended(state: State, event: events.ReservationEnded) -> None:
+    state.reservations.end(event.reservation, event.again_at)
+
+
+def _reservation_cancelled(state: State, event: events.ReservationCancelled) -> None:
+    state.reservations.drop(event.reservation)
+
+
+APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
+    events.StrangerCame: _stranger_came,
+    events.StrangerLeft: _stranger_left,
+    events.QuotaSet: _quota_set,
+    events.QuotaUnset: _quota_unset,
+    events.ShareSet: _share_set,
+    events.ReservationMade: _reservation_made,
+    events.ReservationBegan: _reservation_began,
+    events.ReservationEnded: _reservation_ended,
+    events.ReservationCancelled: _reservation_cancelled,
+}
