@@ -150,6 +150,8 @@ def serving(place: Path) -> Iterator[Sshd]:
 
 async def _wind_up(sshd: Sshd) -> None:
     await sshd.stop()
+    with suppress(TimeoutError):  # a command that is left has no loop to end in
+        await asyncio.wait_for(sshd.emptied(), 5)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
