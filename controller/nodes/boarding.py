@@ -20,6 +20,8 @@ from wire.text import plain
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
 """Where no Python is named: on many hosts python3 is too old, and a newer one stands beside it."""
 BOARD_S = 20.0
+PARTING_S = 5.0
+"""Who has ended still says how and why: on a busy host that is not there at once."""
 CHATTER = 1 << 18
 """What a login may print before it comes to our command."""
 READ = 1 << 20
@@ -156,7 +158,7 @@ class _Boarding:
 
     async def _ended(self) -> CannotBoard:
         """It was over before our command had its turn, or no Python came of it."""
-        words = await self._words.end(1.0)
+        words = await self._words.end(PARTING_S)
         if words.startswith(_NO_PYTHON):
             seen = words[len(_NO_PYTHON) + 2 :]
             if self._python:
@@ -165,7 +167,7 @@ class _Boarding:
                 why = "there is no Python 3.9 or newer" + (f": {seen}" if seen else "")
             return CannotBoard("Python", why, "Install Python 3.9 or newer there, or name one with --python.")
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait_closed(), 1.0)
+            await asyncio.wait_for(self._process.wait_closed(), PARTING_S)
         status = self._process.exit_status
         how = "" if status is None else f" with exit code {status}"
         return self._unruly(f"it ended{how}, and {self._last()}")
