@@ -6,7 +6,6 @@ import itertools
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import asyncssh
+
+from tests import users
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
@@ -134,24 +135,13 @@ class FarHost:
 
     def processes(self) -> list[int]:
         """Everything that runs as the host's user."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if folder.stat().st_uid == self.uid:
-                    found.append(int(folder.name))
-        return found
+        return users.processes(self.uid)
 
     def end(self) -> None:
         """Nothing is left of it."""
         self._sshd.terminate()
         self._sshd.wait(PATIENCE_S)
-        deadline = time.monotonic() + PATIENCE_S
-        while (left := self.processes()) and time.monotonic() < deadline:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
-        subprocess.run(["userdel", "--force", self.user], check=True, capture_output=True)
+        users.remove(self.user, self.uid)
         ip("netns", "del", self.namespace)
 
 

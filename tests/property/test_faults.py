@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from controller.config import Config
 from controller.core.plugin import Backfill
 from controller.sim.faults.plan import Plan
+from controller.sim.faults.rules import REBALANCE
 from controller.sim.faults.verdict import try_seed
 from controller.sim.run import varied
 
@@ -29,15 +30,7 @@ def test_promises_are_kept(plan: Plan, seed: int) -> None:
 MOVING = Config(
     scheduler={"strategy": "spread"},  # type: ignore[arg-type]
     preemption={"min_runtime_s": 0.0, "cooldown_s": 60.0},  # type: ignore[arg-type]
-    rebalance={  # type: ignore[arg-type]
-        "mode": "auto",
-        "interval_s": 120.0,
-        "kinds": ["defragment", "drain", "load"],
-        "min_ratio": 0.0,
-        "restart_s": 0.0,
-        "load_gap": 0.3,
-        "without_checkpoint": True,
-    },
+    rebalance=REBALANCE,  # type: ignore[arg-type]
 )
 
 

@@ -6,16 +6,17 @@ import itertools
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import asyncssh
+
+from tests import users
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
@@ -117,23 +118,12 @@ class OpenSsh:
 
     def processes(self) -> list[int]:
         """Everything that runs as the host's user."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if folder.stat().st_uid == self.uid:
-                    found.append(int(folder.name))
-        return found
+        return users.processes(self.uid)
 
     def end(self) -> None:
         """Nothing is left of it."""
         self.hang_up()
-        deadline = time.monotonic() + PATIENCE_S
-        while (left := self.processes()) and time.monotonic() < deadline:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
-        subprocess.run(["userdel", "--force", self.user], check=True, capture_output=True)
+        users.remove(self.user, self.uid)
 
 
 def _free_port() -> int:
