@@ -37,6 +37,18 @@ def world(rules: dict[str, QueueRule] | None = None, **tables: Any) -> World:
     return made
 
 
+def test_a_limit_that_was_lifted_is_no_reason_any_more() -> None:
+    there = world(users={"ada": Table(gpus=2)})
+    there.submit(spec(2), user="ada")
+    there.submit(spec(6), user="bob")
+    shut = there.submit(spec(1), user="ada")
+    there.tick()
+    assert reason_of(there.state, there.job(shut)) is Reason.QUOTA
+    there.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=UNLIMITED)), "root"))
+    there.tick()
+    assert reason_of(there.state, there.job(shut)) is Reason.RESOURCES
+
+
 @pytest.mark.parametrize(
     ("asked", "user", "where", "told", "hint"),
     [
