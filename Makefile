@@ -4,9 +4,12 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+# tests/conftest.py makes a group of each file.
+PARALLEL := -n auto --dist loadgroup
+QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check format lint types imports bench faults clean
+.PHONY: help demo test quick check format lint types imports bench faults clean
 
 help: ## what can be made here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,8 +29,11 @@ $(VENV)/dev: requirements-dev.txt $(VENV)/run
 demo: $(VENV)/run ## a cluster of four simulated 8-GPU hosts, forty jobs, and the terminal UI on it
 	@exec $(BIN)/corral demo
 
-test: $(VENV)/dev ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/dev ## all tests, on all cores; ARGS="-n 0 -x" runs them in one process
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+quick: $(VENV)/dev ## tests that need under a minute: protocol, scheduling engine, attempts, command line
+	$(BIN)/python -m pytest $(PARALLEL) $(QUICK) $(ARGS)
 
 check: $(VENV)/dev format-check lint types imports test ## what every commit passes
 

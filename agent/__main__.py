@@ -14,137 +14,168 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from agent import cgroups, checkup, containers, host, lease, scratch, tree
-from agent.channel import Channel
-from agent.gpus import Gpus, NoGpus, UnknownGpus
-from agent.later import LaterGpus
-from agent.node import Node
-from agent.nvml import NoNvml, NvmlGpus
-from agent.orders import Accounts
-from agent.simulated import SimulatedGpus
-from agent.spool import Spool, SpoolUnusable, name_of
-from wire import VERSION
+from agent.agent import Agent
+from agent.attempts import lease
+from agent.attempts.spool import Spool, SpoolUnusable, format_key
+from agent.attempts.start_order import UnixAccounts
+from agent.controller_channel import Channel
+from agent.gpus.interface import GpuSource, GpusUnknown, NoGpus
+from agent.gpus.late_driver import LateDriverGpus
+from agent.gpus.nvml import NvmlGpus, NvmlMissing
+from agent.gpus.simulated import SimulatedGpus
+from agent.host import facts, preflight
+from agent.isolation import cgroup_detection, container_runtimes, scratch
+from agent.isolation.container_watch import ContainerWatch
+from agent.supervisor import process_tree
+from wire import VERSION, gpudescription
+from wire.agent.frames import Hello, NodeFacts
+from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.codec import decode
-from wire.frames import Hello, NodeFacts
-from wire.policy import USUAL, JobPolicy
 
+NO_RUNTIME = "none: neither podman, docker nor apptainer works here"
 _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def main() -> int:
-    """Run until the controller is gone; the attempts go on without us."""
-    options = _parse(_told() if sys.argv[1:] == ["-"] else None)
+    """Run the agent until the controller is gone. Jobs go on without it."""
+    options = _parse(_read_options() if sys.argv[1:] == ["-"] else None)
     os.umask(0o077)
-    found = host.look()
+    host = facts.read_host()
     if options.check:
         sought = partial(_find_gpus, options.gpus, options.name)
-        print(
-            checkup.report(
-                options.spool,
-                found,
-                sought,
-                options.run_as_self,
-                options.jobs,
-                options.shared,
-                options.cluster,
-            )
-        )
+        checked = options.spool, host, sought, options.run_as_self, options.jobs, options.shared
+        print(preflight.report(*checked, options.cluster))
         return 0
-    spool = Spool(options.spool, tree.boot_id())
+    spool = Spool(options.spool, process_tree.boot_id())
     channel = Channel(0, _claim_stdout())
     try:
         gpus = _find_gpus(options.gpus, options.name)
         spool.open(replace=options.replace, cluster=options.cluster)
-    except (SpoolUnusable, UnknownGpus) as error:
+    except (SpoolUnusable, GpusUnknown) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
     _allow_many_files()
-    accounts, policy, offered = Accounts(options.run_as_self), options.jobs, options.cpus or found.cpus
-    groups = cgroups.find(policy.limits, cgroups.tag_of(options.name, spool.root))
-    runtime = containers.find(policy, gpus.real)
-    area = scratch.Area(options.scratch_dir, cgroups.tag_of(options.name, spool.root), options.scratch)
+    accounts, policy, offered = UnixAccounts(options.run_as_self), options.jobs, options.cpus or host.cpus
+    tag = cgroup_detection.cgroup_tag(options.name, spool.root)
+    groups = cgroup_detection.detect(policy.limits, tag)
+    runtime = container_runtimes.find_runtime(policy, [gpu.uuid for gpu in gpus.facts] if gpus.real else ())
+    area = scratch.ScratchArea(options.scratch_dir, tag, options.scratch, f"{spool.root}/scratch")
+    if area.prepare(make=False):
+        print(f"agent: this node offers no scratch: {area.problem}", file=sys.stderr)
     try:
-        node = Node(
-            spool, channel, accounts, found, gpus, options.keep, policy, groups, offered, runtime, area
+        agent = Agent(
+            spool,
+            channel,
+            accounts,
+            host,
+            gpus,
+            options.keep or policy.log_attempts,
+            policy,
+            groups,
+            offered,
+            runtime,
+            area,
         )
-        node.adopt()
+        agent.adopt()
     except OSError as error:
-        print(f"agent: it cannot begin with the spool directory {spool.root}: {error}", file=sys.stderr)
+        print(f"agent: cannot start with the spool directory {spool.root}: {error}", file=sys.stderr)
         return 1
-    unsettled = node.unsettled()
-    running = [name_of((status.job, status.attempt)) for status in unsettled]
-    scratch.sweep(area.leftovers(running))
-    storage_mib = area.mib(spool.place((status.job, status.attempt)) for status in unsettled)
-    facts = NodeFacts(
+    unsettled = agent.unsettled()
+    running = [format_key((status.job, status.attempt)) for status in unsettled]
+    scratch.delete_in_background(area.leftovers(running))
+    ContainerWatch(agent.loop, runtime, policy, spool.root, running).start()
+    storage_mib = area.mib(spool.directory((status.job, status.attempt)) for status in unsettled)
+    reported = NodeFacts(
         cpu_milli=offered * 1000,
-        memory_mib=options.memory or found.memory_mib,
+        memory_mib=options.memory or host.memory_mib,
         gpus=gpus.facts,
-        numa_nodes=gpus.numa_nodes or max(1, len(found.numa)),
+        numa_nodes=gpus.numa_nodes or max(1, len(host.numa)),
         labels=dict(options.label),
         address=options.address,
         storage_mib=storage_mib,
         driver=gpus.driver,
         cuda=gpus.cuda,
-        numa=found.nodes,
+        numa=host.nodes,
         handling={
             "user": accounts.describe(),
             "limits": groups.describe(),
             "end": groups.describe_end(),
-            "binding": node.cores.describe(),
+            "binding": agent.cpus.describe(),
             "scratch": area.describe(storage_mib),
-            "containers": str(runtime or "none: neither podman, docker nor apptainer works here"),
+            "containers": runtime.describe() if runtime is not None else NO_RUNTIME,
         },
         runtime="" if runtime is None else str(runtime),
+        image_gpus="" if runtime is None else runtime.gpu_problem,
     )
     hello = Hello(
         options.name,
         VERSION,
         spool.boot_id,
         uuid.uuid4().hex,
-        facts,
+        reported,
         unsettled,
-        lease.clock(),
+        lease.boot_time_s(),
     )
-    with suppress(KeyboardInterrupt):  # somebody tries it by hand
-        node.serve(hello)
+    with suppress(KeyboardInterrupt):  # because the agent may run in a terminal
+        agent.serve(hello)
     groups.tidy()
     return 0
 
 
-def _told() -> list[str]:
-    """The command line as one line of JSON on stdin: no shell on the way can misread it."""
+def _read_options() -> list[str]:
+    """The options as one line of JSON on stdin, because no shell on the way can change them there."""
     line = b""
     while not line.endswith(b"\n"):
-        byte = os.read(0, 1)  # no more than the line: what follows are frames
+        byte = os.read(0, 1)  # byte by byte, because frames follow the line
         if not byte or len(line) > 1 << 16:
             raise SystemExit("agent: a line of JSON with the options was expected on stdin")
         line += byte
     return [str(each) for each in json.loads(line)]
 
 
-def _parse(told: Optional[list[str]]) -> argparse.Namespace:
+def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="agent", description=__doc__)
     parser.add_argument("--name", required=True, help="the node's name")
     parser.add_argument(
         "--spool", required=True, type=Path, metavar="DIR", help="where attempts are recorded"
     )
     parser.add_argument("--gpus", default="auto", help="auto, nvml, none, or simulated:8xH100")
-    parser.add_argument("--cpus", type=int, help="cores to offer instead of those found")
+    parser.add_argument("--cpus", type=int, help="CPUs to offer instead of those found")
     parser.add_argument("--memory", type=_mib, help="memory to offer instead of what is found, such as 512G")
-    parser.add_argument("--scratch-dir", default="", metavar="DIR", help="where scratch lies; else /var/tmp")
+    parser.add_argument(
+        "--scratch-dir", default="", metavar="DIR", help="parent of scratch directories, by default /var/tmp"
+    )
     parser.add_argument("--scratch", type=_mib, help="scratch to offer instead of what is free, such as 2T")
     parser.add_argument("--label", action="append", default=[], type=_label, metavar="KEY=VALUE")
     parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
-    parser.add_argument("--keep", type=int, default=2_000, help="settled attempts whose logs are kept")
-    parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
-    parser.add_argument("--cluster", default="", metavar="ID", help="whose agent this is; a spool is one's")
-    parser.add_argument("--replace", action="store_true", help="end another agent that uses the spool")
     parser.add_argument(
-        "--shared", action="append", default=[], metavar="FILE", help="look for it in a check"
+        "--keep",
+        type=int,
+        help="number of ended attempts whose logs are kept, by default [jobs] log_attempts",
     )
-    parser.add_argument("--check", action="store_true", help="tell what this host is like, as JSON")
-    parser.add_argument("--jobs", default=USUAL, type=_policy, metavar="JSON", help="how to run jobs")
-    return parser.parse_args(told)
+    parser.add_argument("--run-as-self", action="store_true", help="run every job as the agent's own user")
+    parser.add_argument(
+        "--cluster", default="", metavar="ID", help="the cluster that this agent and its spool belong to"
+    )
+    parser.add_argument("--replace", action="store_true", help="kill another agent that uses the spool")
+    parser.add_argument(
+        "--shared",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with --check: a file that must be visible here",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="print a report about this host as JSON, and exit"
+    )
+    parser.add_argument(
+        "--jobs",
+        default=DEFAULT_JOB_POLICY,
+        type=_policy,
+        metavar="JSON",
+        help="the section [jobs] of scheduler.toml",
+    )
+    return parser.parse_args(arguments)
 
 
 def _policy(text: str) -> JobPolicy:
@@ -154,10 +185,7 @@ def _policy(text: str) -> JobPolicy:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _find_gpus(description: str, node: str) -> Gpus:
-    kind, _, rest = description.partition(":")
-    if kind == "simulated":
-        return SimulatedGpus(node, rest)
+def _find_gpus(description: str, node: str) -> GpuSource:
     if description == "none":
         return NoGpus()
     if description == "nvml":
@@ -165,11 +193,12 @@ def _find_gpus(description: str, node: str) -> Gpus:
     if description == "auto":
         try:
             return NvmlGpus()
-        except NoNvml:
-            return LaterGpus()
-    raise UnknownGpus(
-        f"there are no GPUs called {description!r}; choose auto, nvml, none or simulated:8xH100"
-    )
+        except NvmlMissing:
+            return LateDriverGpus()
+    try:
+        return SimulatedGpus(node, gpudescription.parse_simulated(description))
+    except ValueError as error:
+        raise GpusUnknown(str(error)) from None
 
 
 def _mib(text: str) -> int:
@@ -187,14 +216,14 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _claim_stdout() -> int:
-    """Keep stdout for frames; whatever else prints goes to stderr."""
+    """A copy of stdout for frames. Everything else that is printed goes to stderr."""
     frames = os.dup(1)
     os.dup2(2, 1)
     return frames
 
 
 def _allow_many_files() -> None:
-    """A descriptor for every supervisor; the nursery lowers the limit again for the jobs."""
+    """Raise the limit of open files, one for every supervisor. The fork server lowers it again for jobs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

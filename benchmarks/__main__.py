@@ -1,4 +1,7 @@
-"""`python -m benchmarks [GROUP …]`: figures with their bars, of the groups below or of all."""
+"""`python -m benchmarks [GROUP …]`: measured figures beside their bars, for the groups named or for all.
+
+`python -m benchmarks placement --nodes FILE --pods FILE` measures placement on traces instead.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,33 @@ import importlib
 import os
 import sys
 
-GROUPS = ("startup", "core", "sim", "predictions", "placement", "system", "scale")
+from benchmarks.placement.command import run_command
+
+GROUPS = {
+    "startup": "benchmarks.startup",
+    "core": "benchmarks.core",
+    "sim": "benchmarks.sim",
+    "predictions": "benchmarks.predictions",
+    "placement": "benchmarks.placement.speed",
+    "system": "benchmarks.system",
+    "scale": "benchmarks.scale",
+    "store": "benchmarks.store",
+    "questions": "benchmarks.questions",
+}
 
 
-def main(chosen: list[str]) -> int:
-    """Run the groups named, or all of them."""
-    unknown = [name for name in chosen if name not in GROUPS]
+def main(arguments: list[str]) -> int:
+    """Run the groups named, or all of them; the exit code."""
+    if arguments[:1] == ["placement"] and any(word.startswith("-") for word in arguments):
+        return run_command(arguments[1:])
+    unknown = [name for name in arguments if name not in GROUPS]
     if unknown:
         print(f"benchmarks: no group {unknown[0]!r}; there are {', '.join(GROUPS)}", file=sys.stderr)
         return 2
     load, cores = os.getloadavg()[0], os.cpu_count()
     print(f"Python {sys.version.split()[0]}, {cores} cores, load {load:.1f} before the start")
-    for name in chosen or GROUPS:
-        importlib.import_module(f"benchmarks.{name}").run()
+    for name in arguments or GROUPS:
+        importlib.import_module(GROUPS[name]).run()
     return 0
 
 

@@ -10,22 +10,22 @@ from typing import Any
 
 from benchmarks.table import heading, row, spread
 from controller.config import Config
-from controller.core.apply import apply
 from controller.core.engine import Engine
-from controller.core.events import NodeJoined
-from controller.core.inputs import Accepted, AgentReported, Cancel, Submit, Tick
-from controller.core.state import State
+from controller.core.model.events import NodeJoined
+from controller.core.model.inputs import Accepted, AgentReported, Cancel, Submit, Tick
+from controller.core.state.apply import apply
+from controller.core.state.state import State
 from controller.registry import build_pipeline
-from wire.company import job_term_of
-from wire.frames import AttemptStatus, GpuFacts, NodeFacts
-from wire.spec import JobSpec
+from wire.agent.frames import AttemptStatus, GpuFacts, NodeFacts
+from wire.job.job_affinity import parse_job_term
+from wire.job.spec import JobSpec
 
 ONE_GPU = JobSpec(command=("true",), gpus=1)
-_APART = job_term_of("app=x on node", None)
+_APART = parse_job_term("app=x on node", None)
 
 
 def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
-    """An engine with the default pipeline, or what these tables say, on so many idle nodes."""
+    """An engine with the default pipeline, or that of these tables, on `nodes` idle nodes."""
     pipeline = build_pipeline(Config(**sections))
     state = State(pipeline.order)
     for number in range(nodes):
@@ -67,7 +67,7 @@ def place_one(nodes: int) -> tuple[list[float], list[float]]:
 
 
 def place_many(nodes: int, jobs: int) -> float:
-    """Jobs per second when so many are placed in one cycle."""
+    """Jobs per second when all are placed in one scheduling pass."""
     engine = engine_of(nodes)
     for _ in range(jobs):
         submit(engine, ONE_GPU)
@@ -77,7 +77,7 @@ def place_many(nodes: int, jobs: int) -> float:
 
 
 def queue_of(jobs: int) -> tuple[list[float], list[float]]:
-    """Seconds to submit and to cancel single jobs at so many queued."""
+    """Seconds to submit and to cancel single jobs while others are queued."""
     engine = engine_of(1)
     ids = [submit(engine, ONE_GPU) for _ in range(jobs)]
     engine.handle(Tick(), 0.0)
@@ -111,12 +111,12 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
         AgentReported(engine.state.jobs[first].running[0].allocation.node, _over(engine, first)), 1.0
     )
     taken = timed(lambda: engine.handle(Tick(), 1.0))
-    engine.cycle.promise(1.0)
+    engine.cycle.first_reservation(1.0)
     return taken
 
 
 def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
-    """Seconds to promise starts to so many under conservative backfill, and of ten cycles in which one comes.
+    """Seconds to make all reservations of conservative backfill, and of ten passes with one new job each.
 
     Among those that wait is a job apart from others that run everywhere: there is room for it, and no place.
     """
@@ -148,7 +148,7 @@ def _over(engine: Engine, job: int) -> AttemptStatus:
 
 
 def cycle_many_queues(nodes: int, queued: int) -> float:
-    """Seconds of one full cycle with so many jobs of ten queues and many shapes waiting."""
+    """Seconds of one full scheduling pass over waiting jobs of ten queues and many shapes."""
     engine = engine_of(nodes)
     dice = random.Random(2)
     for number in range(queued):
@@ -165,7 +165,7 @@ def cycle_many_queues(nodes: int, queued: int) -> float:
 
 
 def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
-    """Decisions per second when everything is full and somebody more important comes, one by one.
+    """Preemption decisions per second in a full cluster, for jobs of higher priority one by one.
 
     Also the seconds that the first takes, for which all running jobs are looked at.
     """
@@ -207,8 +207,8 @@ def propose_moves(nodes: int) -> float:
                 engine.handle(AgentReported(name, _over(engine, job)), 1.0)
     submit(engine, replace(ONE_GPU, gpus=8, nodes=1, time_limit_s=3_600), 2.0)
     engine.handle(Tick(), 2.0)
-    taken = timed(lambda: engine.rebalancing.proposals(3_600.0))
-    assert engine.rebalancing.proposals(3_600.0)
+    taken = timed(lambda: engine.rebalancer.proposals(3_600.0))
+    assert engine.rebalancer.proposals(3_600.0)
     return taken
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import asyncssh
 
-from wire.frames import GpuFacts, Hello, Leave, NodeFacts, Ping, Pong, pack, unpack
+from wire.agent.frames import GpuFacts, Hello, Leave, NodeFacts, Ping, Pong, pack, unpack
 
 BYTES = 120
 """Where struct tcp_info has bytes_acked and bytes_received."""
@@ -60,7 +60,7 @@ class Farm:
 
 
 class Doorman(asyncssh.SSHServer):
-    """Lets everybody with the key in."""
+    """Accepts every client with the key."""
 
     def __init__(self, farm: Farm, key: asyncssh.SSHKey) -> None:
         self._farm, self._key = farm, key

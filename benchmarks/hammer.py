@@ -6,9 +6,9 @@ import json
 import sys
 import threading
 
-from wire.client import Client
 from wire.codec import decode
-from wire.spec import JobSpec
+from wire.http.client import Client
+from wire.job.spec import JobSpec
 
 
 def main(url: str, threads: int, each: int, spec: JobSpec) -> None:

@@ -10,11 +10,11 @@ from benchmarks.table import heading, row
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Format, Wish, generate, lines
-from controller.sim.logs import read_log
-from controller.sim.run import Policy, Task, planned_by, policy_of
+from controller.sim.logs.job_log import read_log
+from controller.sim.logs.swf import SwfOptions
+from controller.sim.run import Policy, RunTask, policy_of, with_estimate
 from controller.sim.run import run as simulated
-from controller.sim.swf import Reading
-from controller.sim.workload import Work
+from controller.sim.trace_job import TraceJob
 
 SEEDS = range(1, 9)
 
@@ -28,7 +28,7 @@ def run() -> None:
         by_limit = policy_of(name, Config())
         limits = figures(by_limit, cluster, weeks)
         for what, found in (
-            ("predicted", figures(planned_by(by_limit, "predicted"), cluster, weeks)),
+            ("predicted", figures(with_estimate(by_limit, "predicted"), cluster, weeks)),
             ("clairvoyant", figures(by_limit, cluster, weeks, clairvoyant=True)),
         ):
             for figure, place in (("bounded slowdown", 0), ("mean wait", 1)):
@@ -39,17 +39,17 @@ def run() -> None:
                 row(f"{name}, {what} against limits: {figure}", told)
 
 
-def work_of(cluster: Cluster, seed: int) -> list[Work]:
+def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
     """A week of a seed's people."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "week.csv"
         path.write_text("".join(lines(generate(Wish(cluster, seed, days=7, load=0.8)), Format.CSV)))
-        return read_log(path).work(cluster, Reading())[0]
+        return read_log(path).work(cluster, SwfOptions())[0]
 
 
 def figures(
-    policy: Policy, cluster: Cluster, weeks: list[list[Work]], *, clairvoyant: bool = False
+    policy: Policy, cluster: Cluster, weeks: list[list[TraceJob]], *, clairvoyant: bool = False
 ) -> list[tuple[float, float]]:
     """Mean bounded slowdown and mean wait of each."""
-    found = [simulated(Task(policy, cluster, week, clairvoyant=clairvoyant)).figures for week in weeks]
+    found = [simulated(RunTask(policy, cluster, week, clairvoyant=clairvoyant)).figures for week in weeks]
     return [(each.avebsld, each.mean_wait_s) for each in found]

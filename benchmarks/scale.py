@@ -19,8 +19,8 @@ import asyncssh
 
 from benchmarks.system import System
 from benchmarks.table import heading, row
-from wire.client import Unreachable
-from wire.words import NodeState
+from wire.http.client import Unreachable
+from wire.names import NodeState
 
 HOSTS = 500
 REST_S = 20.0

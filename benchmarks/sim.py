@@ -8,9 +8,9 @@ import random
 from benchmarks.table import heading, row
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of, pool_of
-from controller.sim.run import Task, policy_of
+from controller.sim.run import RunTask, policy_of
 from controller.sim.run import run as simulated
-from controller.sim.workload import Work
+from controller.sim.trace_job import TraceJob
 
 PROCESSORS = 100
 ESTIMATES = (300, 900, 3_600, 7_200, 14_400, 43_200, 86_400)
@@ -39,10 +39,10 @@ def log(jobs: int, seed: int = 1) -> list[tuple[float, float, int, float]]:
     return made
 
 
-def work_of(lines: list[tuple[float, float, int, float]], cluster: Cluster) -> list[Work]:
+def work_of(lines: list[tuple[float, float, int, float]], cluster: Cluster) -> list[TraceJob]:
     """The log as jobs for this cluster."""
     return [
-        Work(number, submit, cluster.spec(size, estimate), ran)
+        TraceJob(number, submit, cluster.spec(size, estimate), ran)
         for number, (submit, ran, size, estimate) in enumerate(lines, 1)
     ]
 
@@ -58,6 +58,6 @@ def run() -> None:
         ("conservative", "100 nodes", (7_000, 14_000, 28_000)),
     ):
         for jobs in counts:
-            task = Task(policy_of(policy, Config()), shapes[shape], work_of(log(jobs), shapes[shape]))
+            task = RunTask(policy_of(policy, Config()), shapes[shape], work_of(log(jobs), shapes[shape]))
             bar = "6 s" if policy == "easy" and jobs == 28_000 else ""
             row(f"{jobs:,} jobs on {shape}, {policy}", f"{simulated(task).cpu_s:.2f} s", bar)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from benchmarks.core import timed
 from benchmarks.table import heading, row, spread
-from wire.client import Client, Unreachable
 from wire.codec import dumps, encode
-from wire.spec import JobSpec
-from wire.words import NodeState
+from wire.http.client import Client, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import NodeState
 
 TRUE = JobSpec(command=("/bin/true",))
 CONFIG = """
@@ -98,7 +98,7 @@ def hammer(made: System, clients: int, each: int, spec: JobSpec) -> float:
 
 
 def follow_starts(made: System, count: int, starts: dict[int, float], ready: threading.Event) -> None:
-    """Note when each job is heard of as started."""
+    """Record when each job is reported as started."""
     with contextlib.closing(made.client()) as client:
         for batch in client.stream(client.health().seq, rows=False):
             ready.set()

@@ -1,1 +1,1 @@
-"""Placing work on GPU hosts: the command line."""
+"""The command line of Corral."""

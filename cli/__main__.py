@@ -1,4 +1,4 @@
-"""python -m cli: the same as corral."""
+"""Runs the command line as `python -m cli`."""
 
 import sys
 

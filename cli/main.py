@@ -1,4 +1,4 @@
-"""The command line's front door, and the one place where exceptions become sentences and exit codes."""
+"""Runs one command. The only place that turns exceptions into sentences and exit codes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import exits
-from cli.commands import SETTINGS, Front, examples
-from cli.messages import refusal, say
-from cli.reading import lighten
+from cli import exit_codes
+from cli.output.stderr import print_error, print_refusal
+from cli.registry import SETTINGS, RootGroup, examples
+from cli.spec.fast_options import use_fast_readers
 from wire import VERSION
 
 app = typer.Typer(
-    cls=Front,
+    cls=RootGroup,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings=SETTINGS,
@@ -32,16 +32,24 @@ def _version(wanted: bool) -> None:
 
 @app.callback(
     epilog=examples(
-        "corral demo                                   a cluster at work, in a minute",
+        "corral demo                                   run a simulated cluster for a minute",
         "corral submit --gpus 1 -- python train.py     queue a job",
-        "corral queue                                  what waits and runs",
+        "corral queue                                  list waiting and running jobs",
         "corral job logs -f last                       follow the newest job",
     )
 )
 def front(
     url: Annotated[
         str,
-        typer.Option("--url", metavar="URL", help="unix:///path or http://host:port (with CORRAL_TOKEN)."),
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="URL of the controller: unix:///path, ssh://[user@]host, https://host or http://host:port.",
+        ),
+    ] = "",
+    context: Annotated[
+        str,
+        typer.Option("--context", metavar="NAME", help="Name of a controller from 'corral config list'."),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -49,28 +57,33 @@ def front(
 ) -> None:
     """Corral schedules jobs on GPU hosts."""
     if url:
-        # Also for what this process starts: completion, the terminal UI.
+        # In the environment, because child processes (completion, the terminal UI) need it, too.
         os.environ["CORRAL_URL"] = url
+    elif context:
+        os.environ.pop("CORRAL_URL", None)
+        os.environ["CORRAL_CONTEXT"] = context
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code."""
+def main(
+    arguments: Sequence[str] | None = None, application: typer.Typer = app, program: str = "corral"
+) -> int:
+    """Run one command of `application` and return the exit code; `program` is its name in messages."""
     _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(words)
+        code = _run(words or (["--help"] if application is app else []), application, program)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except OSError as error:
-        # Nobody reads our output, or there is no room for it. At exit Python would try and complain again.
+        # The reader has closed the pipe, or the disk is full. /dev/null: Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
+        return exit_codes.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
 
 
 def _open_streams() -> None:
-    # Started with `>&-` there is none; and what a terminal cannot show must not end the program.
+    # A process started with `>&-` has no stdout. "replace", because an unprintable character is no error.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
@@ -79,12 +92,12 @@ def _open_streams() -> None:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
-def _run(words: list[str]) -> int:
-    command = lighten(get_command(app))
+def _run(words: list[str], application: typer.Typer, program: str) -> int:
+    command = use_fast_readers(get_command(application))
     if "_CORRAL_COMPLETE" in os.environ:
-        command.main(words, prog_name="corral")
+        command.main(words, prog_name=program)
     try:
-        with command.make_context("corral", words or ["--help"]) as context:
+        with command.make_context(program, words) as context:
             return command.invoke(context) or 0
     except typer.Exit as asked:
         return asked.exit_code
@@ -97,28 +110,28 @@ def _run(words: list[str]) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Say what went wrong, why, and what to do; return the exit code."""
-    from wire.transport import Refused, Unreachable
+    """Print what went wrong and what to do; return the exit code."""
+    from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, typer.TyperException):
         return _usage(error)
-    if isinstance(error, exits.Mistake):
-        return say(error.message, error.hint, error.code)
+    if isinstance(error, exit_codes.CommandError):
+        return print_error(error.message, error.hint, error.code)
     if isinstance(error, Refused):
-        return refusal(error.problem)
+        return print_refusal(error.problem)
     if isinstance(error, Unreachable):
-        return say(str(error), error.hint, exits.UNREACHABLE)
+        return print_error(str(error), error.hint, exit_codes.UNREACHABLE)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return say(f"{where}{error.strerror or error}", "", exits.FAILED)
-    return say(
+        return print_error(f"{where}{error.strerror or error}", "", exit_codes.FAILED)
+    return print_error(
         f"this is a bug in corral: {type(error).__name__}: {error}",
         "Please report it; CORRAL_DEBUG=1 in the environment shows where it happened.",
-        exits.FAILED,
+        exit_codes.FAILED,
     )
 
 
 def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "corral"
-    return say(error.format_message(), f"Try '{path} --help'.", exits.USAGE)
+    return print_error(error.format_message(), f"Try '{path} --help'.", exit_codes.USAGE)

@@ -1,25 +1,27 @@
-"""The composition root: configuration, store, engine, links and API put together."""
+"""Starts the controller: configuration, store, daemon, links and API."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import resource
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from controller.config import ConfigRefused, NodeSection, load
-from controller.core.inputs import AddNode
+from controller import former_cluster
+from controller.config import Config, ConfigRefused, load
 from controller.daemon import Daemon
-from controller.nodes.arguments import AgentOptions
+from controller.nodes import configured_links
 from controller.nodes.link import NodeLink
-from controller.nodes.local import LocalLink
 from controller.registry import build_pipeline
-from controller.store.failures import StoreFailure
+from controller.reload import ConfigReload
+from controller.store.errors import StoreFailure
 from controller.store.store import Store
-from wire import places
-from wire.affinity import taint_of
+from wire.http import addresses
 from wire.text import counted
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -27,8 +29,11 @@ EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 log = logging.getLogger("corral")
 
 
-def main(config: str | None = None) -> int:
-    """Run the controller until SIGTERM or SIGINT; returns the exit code."""
+def main(config: str | None = None, *, new_cluster: bool = False) -> int:
+    """Run the controller until SIGTERM or SIGINT; returns the exit code.
+
+    `new_cluster`: an empty store is meant, and what another cluster has left on this host is given up.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports every start as if it were news
     try:
@@ -40,11 +45,14 @@ def main(config: str | None = None) -> int:
         return EXIT_CONFIG
     try:
         # The default lies deep in a fresh home; a place of one's own must be there already.
-        if chosen.state_dir == places.state_dir():
+        if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _allow_connections(chosen.api.max_connections)
         store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
-        return asyncio.run(_serve(Daemon(chosen, pipeline, store)))
+        _look_for_former(chosen, store, new_cluster)
+        daemon = Daemon(chosen, pipeline, store)
+        gc.freeze()  # what was loaded is not garbage: no collection needs to go through it
+        return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
         return EXIT_FAILED
@@ -53,8 +61,23 @@ def main(config: str | None = None) -> int:
         return EXIT_FAILED
 
 
+def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
+    """Refuse an empty store beside jobs of a former cluster, or remove those with --new-cluster."""
+    spools = [config.spool(name) for name, node in config.nodes.items() if node.host is None]
+    if not store.empty:
+        return
+    if new_cluster:
+        for line in former_cluster.give_up(spools, store.id):
+            log.warning("of the former cluster: %s", line)
+        return
+    found = former_cluster.find(spools, store.id)
+    if found:
+        store.close()
+        raise found.refusal(store.where)
+
+
 def _allow_connections(wanted: int) -> None:
-    """Every connection is a file descriptor, and so is much else: ask for enough of them."""
+    """Raise the limit of file descriptors: each connection needs one, and files and agents need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -63,20 +86,21 @@ def _allow_connections(wanted: int) -> None:
 
 
 async def _serve(daemon: Daemon) -> int:
-    from controller.api.app import serve
+    from controller.api.server.app import serve
 
-    loop, nodes = asyncio.get_running_loop(), daemon.config.nodes
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stop)
-    for name, node in nodes.items():
-        daemon.tell(AddNode(name, node.labels, taints=tuple(map(taint_of, node.taints))))
+    reload = ConfigReload(daemon)
+    loop.add_signal_handler(signal.SIGHUP, partial(_hang_up, reload, had_terminal=_has_terminal()))
+    reload.begin()
     links = _links(daemon)
-    server = await serve(daemon)
+    server = await serve(daemon, reload)
     landing = asyncio.create_task(daemon.run())
     try:
-        await daemon.import_keys()
+        await daemon.import_host_keys()
         for link in links:
-            daemon.link(link)
+            daemon.agents.open(link)
         log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)
         await landing
     finally:
@@ -88,12 +112,8 @@ async def _serve(daemon: Daemon) -> int:
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """To the nodes of the configuration, and to those that operators have added."""
-    config = daemon.config
-    found = {
-        name: daemon.hosts.link(name, node.host) if node.host is not None else _local(daemon, name, node)
-        for name, node in config.nodes.items()
-    }
+    """The links to the nodes of the configuration and to those that operators have added."""
+    found = {link.name: link for link in configured_links.links(daemon.config, daemon.hosts, daemon.cluster)}
     added = {node.name: node.host for node in daemon.state.nodes if node.host is not None}
     for name, host in added.items():
         if name not in found:
@@ -101,21 +121,20 @@ def _links(daemon: Daemon) -> list[NodeLink]:
     return list(found.values())
 
 
-def _local(daemon: Daemon, name: str, node: NodeSection) -> NodeLink:
-    config, ping_s = daemon.config, daemon.config.scheduler.beat_s
-    options = AgentOptions(
-        node.gpus,
-        node.cpus,
-        node.memory,
-        run_as_self=node.run_as_self,
-        jobs=config.jobs.policy,
-        scratch=node.scratch,
-        scratch_dir=node.scratch_dir,
-        cluster=daemon.cluster,
-    )
-    return LocalLink(
-        name, config.spool(name), python=node.python, agent=options, ping_s=ping_s, silence_s=3 * ping_s
-    )
+def _hang_up(reload: ConfigReload, *, had_terminal: bool) -> None:
+    """On SIGHUP read the configuration again, or stop if the controller's terminal was closed."""
+    if had_terminal and not _has_terminal():
+        log.info("the terminal has gone: stopping")
+        reload.daemon.stop()
+    else:
+        reload.soon()
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stdin is not None and os.isatty(0)
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":
@@ -123,4 +142,8 @@ if __name__ == "__main__":
 
     parser = argparse.ArgumentParser(prog="python -m controller", description=__doc__)
     parser.add_argument("--config", help="scheduler.toml to use")
-    sys.exit(main(parser.parse_args().config))
+    parser.add_argument(
+        "--new-cluster", action="store_true", help="begin with an empty store, whatever is left here"
+    )
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.config, new_cluster=arguments.new_cluster))

@@ -1,4 +1,4 @@
-"""Plugins by name: found through entry points, filled with their options, joined to a pipeline."""
+"""Builds the pipeline of scheduler.toml: finds plugins by entry point and creates them with their options."""
 
 from __future__ import annotations
 
@@ -14,44 +14,49 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from controller.brought import Brought, Unreadable, brought
 from controller.config import (
     Config,
     ConfigProblem,
     ConfigRefused,
     FairShareSection,
     Key,
+    LimitSection,
     PreemptionSection,
     ProfileSection,
     SchedulerSection,
     Source,
+    load_with_problems,
     nearest,
     problem_at,
     problem_of,
 )
-from controller.core.admission import DEFAULT_QUEUE
-from controller.core.estimates import Estimating
-from controller.core.events import Overcommit
-from controller.core.gates import WaitRules
-from controller.core.guarding import guarded
-from controller.core.health import Action, Care
-from controller.core.idling import Idling, Reclaim
-from controller.core.losses import Losses
-from controller.core.outlets import Hook
-from controller.core.plugin import Backfill, Deadlines, Guards, Pipeline, Weighted
-from controller.core.profiles import DEFAULT_PROFILE, Profile
-from controller.core.proposals import RebalanceRules
-from controller.core.quotas import QueueRule, Rules, Unlimited
-from controller.core.ranked import ranked
-from controller.core.shares import Sharing
-from controller.core.watch import Watch
-from controller.plugins.preemption.reclaim import ReclaimLent
-from wire.conditions import OnNodeLost
+from controller.core.cluster.gpu_health import READING_ACTIONS, GpuHealthPolicy, HealthAction, ReadingLimits
+from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.estimates.runtime_prediction import PredictionConfig
+from controller.core.fairshare.share_tree import FairshareConfig
+from controller.core.framework.circuit_breaker import CircuitBreaker
+from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
+from controller.core.framework.order_chain import chain_orders
+from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
+from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
+from controller.core.lifecycle.node_loss import NodeLossPolicy
+from controller.core.model.events import Overcommit
+from controller.core.model.wait_state import WaitRules
+from controller.core.pipeline.hooks import Hook
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.quota.ceilings import Ceiling, Ceilings
+from controller.core.quota.quotas import QueueRule, QuotaConfig, Unlimited
+from controller.core.rebalance.proposals import RebalanceRules
+from controller.plugin_files import FilePlugin, PluginFileError, plugins_in
+from controller.plugins.isolation import isolated
+from controller.plugins.preemption.reclaim import QuotaReclaimStrategy
+from wire.job.start_conditions import OnNodeLost
 
 METHODS = {
     "filter": ("keep", "concerns", "explain"),
     "scorer": ("score",),
     "order": ("rank",),
+    "backfill": ("candidate_key",),
     "picker": ("pick",),
     "quota": ("quota", "names"),
     "preemption": ("standing", "reach"),
@@ -61,51 +66,75 @@ METHODS = {
 """Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
 
 ALSO = {"picker": ("corral.placement",)}
-"""Groups of another name for a kind."""
+"""Further entry-point groups of a kind."""
 
-OURS = "controller.plugins."
-"""Tested here; plugins from anywhere else are asked at arm's length."""
+BUILT_IN = "controller.plugins."
+"""Plugins of other packages are isolated: an exception in one does not reach the engine."""
 
-FIELDS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
-"""Keys whose fields in a pipeline have other names."""
+BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
+"""Keys of scheduler.toml that are options of a kind of backfill, if it has an option of that name."""
 
 REQUIRED = ("available", "capacity", "gpu")
-"""Filters that no configuration may leave out."""
+"""Filters that must not be left out."""
+ON_ERROR = ("wait", "pass")
+"""What jobs do while a filter that concerns them fails; the first is the default."""
 
 
-class Maker:
-    """Makes what the file asks for, and collects what is wrong with it."""
+class PipelineBuilder:
+    """Creates the plugins of a configuration and collects all mistakes."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.watch = Watch()
+        self.breaker = CircuitBreaker()
         self.hooks: list[Hook] = []
         self.problems = _check_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """A plugin, at arm's length if it is not ours; nothing of use if there is a problem with it."""
+        """A plugin, isolated if it is not built in; None after recording a problem."""
+        passes, options = self._on_error(kind, name, options, key)
         try:
             found = make_plugin(kind, name, options, key, self.config.source, self.config.plugin_files)
         except ConfigRefused as refused:
             self.problems.extend(refused.problems)
             return None
         if callable(getattr(found, "on_placed", None)):
-            self.hooks.append(guarded("hook", found, self.watch))
-        return found if type(found).__module__.startswith(OURS) else guarded(kind, found, self.watch)
+            self.hooks.append(isolated("hook", found, self.breaker))
+        if type(found).__module__.startswith(BUILT_IN):
+            return found
+        return isolated(kind, found, self.breaker, passes=passes)
+
+    def _on_error(
+        self, kind: str, name: str, options: Mapping[str, Any], key: Key
+    ) -> tuple[bool, Mapping[str, Any]]:
+        """Whether jobs are placed without a failing filter (`on_error`), and the other options."""
+        if kind != "filter" or "on_error" not in options:
+            return False, options
+        given = options["on_error"]
+        if given not in ON_ERROR:
+            message = (
+                f"the filter {name!r} has on_error = {given!r}; write {' or '.join(map(repr, ON_ERROR))}"
+            )
+            self.problems.append(problem_at(self.config.source, (*key, "on_error"), message))
+        return given == "pass", {each: value for each, value in options.items() if each != "on_error"}
+
+    def _options(self, kind: str, name: str) -> list[str]:
+        """The names of a plugin's options; empty if it cannot be loaded, which `make` reports."""
+        points = known_plugins(kind, self.config.plugin_files).get(name, ())
+        loaded = _load(points[0], METHODS[kind]) if points else ""
+        return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """What the keys of one table that are `said` there mean for a pipeline."""
-        policy: dict[str, Any] = {
-            "backfill": Backfill(section.backfill),
-            "backfill_delay_s": section.backfill_delay_s,
-            "backfill_depth": section.backfill_depth,
-        }
-        policy = {FIELDS.get(name, name): value for name, value in policy.items() if name in said}
+        """The pipeline fields of those keys of a table that are in `said`."""
+        policy: dict[str, Any] = {}
+        if any(key in said for key in ("backfill", *BACKFILL_OPTIONS)):
+            known = self._options("backfill", section.backfill)
+            options = {name: getattr(section, key) for key, name in BACKFILL_OPTIONS.items() if name in known}
+            policy["backfill"] = self.make("backfill", section.backfill, options, *above, "backfill")
         if "order" in said or "then" in said:
             then = section.then
             second = self.make("order", then.name, then.options, *above, "then") if then else None
             first = self.make("order", section.order.name, section.order.options, *above, "order")
-            policy["order"] = ranked(first, second)
+            policy["order"] = chain_orders(first, second)
         if "filters" in said:
             self.problems += _check_filters(
                 [each.name for each in section.filters], (*above, "filters"), self.config.source
@@ -116,7 +145,7 @@ class Maker:
             )
         if "scorers" in said:
             policy["scorers"] = tuple(
-                Weighted(self.make("scorer", name, each.options, *above, "scorers", name), each.weight)
+                WeightedScorer(self.make("scorer", name, each.options, *above, "scorers", name), each.weight)
                 for name, each in section.scorers.items()
             )
         if "picker" in said:
@@ -126,24 +155,24 @@ class Maker:
         return policy
 
     def preemption(self, section: PreemptionSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """The same for a table about preemption."""
-        policy: dict[str, Any] = {"guards": Guards(**section.model_dump(exclude={"strategies"}))}
+        """The pipeline fields of a preemption table."""
+        policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in said:
             made = tuple(
                 self.make("preemption", each.name, each.options, *above, "preemption", "strategies", index)
                 for index, each in enumerate(section.strategies)
             )
             reclaims = self.config.quota.reclaim == "preempt"
-            policy["strategies"] = made + ((ReclaimLent(),) if reclaims else ())
+            policy["strategies"] = made + ((QuotaReclaimStrategy(),) if reclaims else ())
         return policy
 
     def profiles(self, pipeline: Pipeline) -> tuple[Profile, ...]:
-        """Those of the file, in its order; behind them the default one, whatever it says there."""
+        """The profiles of the file, in its order, and last the default profile."""
         sections = self.config.profiles
         if not sections:
             return ()
         if self.config.rebalance.mode != "off":
-            message = "jobs are not moved where several schedulers decide"
+            message = "rebalancing does not work together with [profiles]"
             key = ("rebalance", "mode")
             self.problems.append(problem_at(self.config.source, key, message, "Leave it out, or [profiles]."))
         default = sections.get(DEFAULT_PROFILE, ProfileSection())
@@ -156,7 +185,7 @@ class Maker:
         source, above = self.config.source, ("profiles", name)
         for kind in ("queues", "projects", "users") if name == DEFAULT_PROFILE else ():
             if getattr(section, kind):
-                message = "the default profile is for whoever has no other"
+                message = "the default profile is for all jobs without another profile"
                 self.problems.append(problem_at(source, (*above, kind), message, "Leave it out."))
         known = {*self.config.queues, DEFAULT_QUEUE}
         for index, queue in enumerate(section.queues if self.config.queues else ()):
@@ -178,22 +207,22 @@ class Maker:
 
 def build_pipeline(config: Config) -> Pipeline:
     """The pipeline that scheduler.toml describes. Raises ConfigRefused with all problems at once."""
-    section, maker = config.scheduler, Maker(config)
-    rules = Rules()
+    section, maker = config.scheduler, PipelineBuilder(config)
+    rules = QuotaConfig()
     try:
-        rules = build_rules(config, maker.watch)
+        rules = build_rules(config, maker.breaker)
     except ConfigRefused as refused:
         maker.problems.extend(refused.problems)
     pipeline = Pipeline(
         **maker.policy(section, SchedulerSection.model_fields, "scheduler"),
         **maker.preemption(config.preemption, PreemptionSection.model_fields),
-        deadlines=Deadlines(config.backfill.deadlines),
-        estimating=Estimating(
+        deadlines=DeadlinePolicy(config.backfill.deadlines),
+        estimating=PredictionConfig(
             config.backfill.estimate == "predicted", config.backfill.quantile, config.backfill.least_runs
         ),
         sharing=_sharing(config.fair_share),
-        watch=maker.watch,
-        losses=Losses(
+        breaker=maker.breaker,
+        losses=NodeLossPolicy(
             OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
         ),
         overcommit=Overcommit(config.overcommit.cpu, config.overcommit.memory),
@@ -205,7 +234,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_by=section.waiting.promote_by,
             promote_most=section.waiting.promote_most,
         ),
-        idling=Idling(config.gpus.idle_after_s, Reclaim(config.gpus.idle), config.gpus.idle_grace_s),
+        idling=IdlePolicy(config.gpus.idle_after_s, IdleAction(config.gpus.idle), config.gpus.idle_grace_s),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
         metrics=tuple(
@@ -216,13 +245,41 @@ def build_pipeline(config: Config) -> Pipeline:
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
-    maker.problems += _check_heeded(config)
+    maker.problems += _check_unfiltered_settings(config) + _check_open_projects(config)
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
 
 
-def build_rules(config: Config, watch: Watch | None = None) -> Rules:
+def check_config(
+    path: Path | None, text: str | None = None, *, allowed: Sequence[Path] | None = None
+) -> Config:
+    """The configuration of a file, or of a text in its place. Raises ConfigRefused with all problems at once.
+
+    Values are checked first, then plugins and what one table says of another: these are checked with the
+    defaults in the place of values that are wrong, so one run names everything. Plugin files are code, which
+    a running controller does not load: it names those that it has as `allowed`.
+    """
+    config, problems = load_with_problems(path, text)
+    found = list(problems)
+    for index, each in enumerate(config.plugin_files if allowed is not None else ()):
+        if allowed is not None and each not in allowed:
+            message = f"{each} is not loaded: plugin files are read only when the controller starts"
+            key = ("plugins", "files", index)
+            found.append(problem_at(config.source, key, message, "Restart the controller with it."))
+    if len(found) > len(problems):
+        raise ConfigRefused(found)
+    known_keys = {problem.key for problem in problems}
+    try:
+        build_pipeline(config)
+    except ConfigRefused as refused:
+        found += [each for each in refused.problems if each.key not in known_keys]
+    if found:
+        raise ConfigRefused(found)
+    return config
+
+
+def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaConfig:
     """The queues and quotas that scheduler.toml describes."""
     section = config.quota
     provider = make_plugin(
@@ -237,17 +294,40 @@ def build_rules(config: Config, watch: Watch | None = None) -> Rules:
             tuple(each.users),
             tuple(each.projects),
             dict(each.select),
+            each.defaults,
         )
         for name, each in config.queues.items()
     }
     limits = provider if section.options else Unlimited()
-    if not type(provider).__module__.startswith(OURS):
-        limits = guarded("quota", provider, watch or Watch())
-    return Rules(queues, limits, section.window_s, dict(config.licences))
+    if not type(provider).__module__.startswith(BUILT_IN):
+        limits = isolated("quota", provider, watch or CircuitBreaker())
+    licences, ceilings = dict(config.licences), _ceilings(config)
+    return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings)
 
 
-def _sharing(section: FairShareSection) -> Sharing:
-    return Sharing(
+def _ceilings(config: Config) -> Ceilings:
+    """[access.limits] and [projects]."""
+    section = config.access.limits
+
+    def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
+        return {name: _ceiling(each) for name, each in found.items()}
+
+    return Ceilings(
+        _ceiling(section),
+        _ceiling(section.operators),
+        tables(section.users),
+        tables(section.projects),
+        tables(section.queues),
+        {name: frozenset(each.members) for name, each in config.projects.items() if each.members},
+    )
+
+
+def _ceiling(section: LimitSection) -> Ceiling:
+    return Ceiling(section.priority, section.not_preemptible, section.min_runtime_s)
+
+
+def _sharing(section: FairShareSection) -> FairshareConfig:
+    return FairshareConfig(
         section.half_life_s,
         section.window_s,
         section.billing,
@@ -261,28 +341,33 @@ def _sharing(section: FairShareSection) -> Sharing:
     )
 
 
-def care_of(config: Config) -> Care:
+def care_of(config: Config) -> GpuHealthPolicy:
     """How sick GPUs are treated, as [gpus] says."""
     section = config.gpus
-    xids = {int(code): Action(action) for code, action in section.xid.items()}
-    return Care(section.check_s, section.check_most_s, section.checks, xids, tuple(section.reset))
+    xids = {int(code): HealthAction(action) for code, action in section.xid.items()}
+    rules = section.rules
+    actions = {kind: HealthAction(getattr(rules, kind.value)) for kind in READING_ACTIONS}
+    limits = ReadingLimits(rules.corrected_per_hour, rules.slowdown_s, rules.memory_s)
+    return GpuHealthPolicy(
+        section.check_s, section.check_most_s, section.checks, xids, actions, limits, tuple(section.reset)
+    )
 
 
 def _check_filters(names: list[str], key: Key, source: Source) -> list[ConfigProblem]:
     problems = [
-        problem_at(source, (*key, index), f"the filter {name!r} is there twice", "Take one away.")
+        problem_at(source, (*key, index), f"the filter {name!r} is listed twice", "Remove one.")
         for index, name in enumerate(names)
         if name in names[:index]
     ]
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        message = f"jobs would be given what is not there without {', '.join(missing)}"
-        problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} in front."))
+        message = f"the required filter {', '.join(missing)} is missing: jobs could get nodes without room"
+        problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} first in the list."))
     return problems
 
 
-def _check_heeded(config: Config) -> list[ConfigProblem]:
-    """What the rest of the file says about nodes, and no filter would look at."""
+def _check_unfiltered_settings(config: Config) -> list[ConfigProblem]:
+    """Settings about nodes that have no effect, because the filter for them is missing."""
     names = {each.name for each in config.scheduler.filters}
     said: list[tuple[str, Key]] = [
         ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select
@@ -297,24 +382,57 @@ def _check_heeded(config: Config) -> list[ConfigProblem]:
     ]
 
 
+def _check_open_projects(config: Config) -> list[ConfigProblem]:
+    """Projects that all users may use and that have a higher limit than users have."""
+    usual, members = config.access.limits, {name for name, each in config.projects.items() if each.members}
+    problems = []
+    for name, each in config.access.limits.projects.items():
+        raised = [
+            key
+            for key in LimitSection.model_fields
+            if (most := getattr(each, key)) is not None
+            and (bound := getattr(usual, key)) is not None
+            and most > bound
+        ]
+        if raised and name not in members:
+            message = f"every user may submit to project {name!r}, and would have this limit"
+            hint = f"Name its members: [projects.{name}] members = [...]."
+            key = ("access", "limits", "projects", name, raised[0])
+            problems.append(problem_at(config.source, key, message, hint))
+    return problems
+
+
+def open_projects(config: Config) -> list[str]:
+    """The projects of the file without members, to which all users may submit."""
+    named = {
+        *config.projects,
+        *config.access.limits.projects,
+        *(config.quota.options.get("projects") or {}),
+        *(project for projects in config.fair_share.organisations.values() for project in projects),
+        *(project for queue in config.queues.values() for project in queue.projects),
+        *(project for profile in config.profiles.values() for project in profile.projects),
+    } - {"*"}
+    return sorted(name for name in named if name not in config.projects or not config.projects[name].members)
+
+
 def _check_files(config: Config) -> list[ConfigProblem]:
-    """Files that bring no plugins."""
+    """The plugin files that cannot be used."""
     problems = []
     for index, path in enumerate(config.plugin_files):
         try:
-            brought(path, tuple(METHODS.items()))
-        except Unreadable as error:
+            plugins_in(path, tuple(METHODS.items()))
+        except PluginFileError as error:
             key: Key = ("plugins", "files", index)
             problems.append(problem_at(config.source, key, f"{path} {error}", "See examples/cheap_power.py."))
     return problems
 
 
-def known(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | Brought]]:
-    """The plugins of a kind by name, those of files among them."""
-    found: dict[str, Sequence[EntryPoint | Brought]] = {**installed(kind)}
+def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
+    """The plugins of a kind by name, including those in files."""
+    found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
     for path in files:
-        with suppress(Unreadable):  # told already, once for the whole file
-            for each in brought(path, tuple(METHODS.items()))[kind]:
+        with suppress(PluginFileError):  # _check_files has reported it
+            for each in plugins_in(path, tuple(METHODS.items()))[kind]:
                 found[each.name] = [*found.get(each.name, ()), each]
     return found
 
@@ -327,18 +445,21 @@ def make_plugin(
     source: Source,
     files: Sequence[Path] = (),
 ) -> Any:
-    """One plugin with its options; `key` is where scheduler.toml asks for it."""
+    """Create a plugin with its options. `key` is its place in scheduler.toml, for messages."""
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
 
-    there = known(kind, files)
+    there = known_plugins(kind, files)
     points = there.get(name)
     if points is None:
-        raise refuse(f"there is no {kind} {name!r}", nearest(name, there))
+        missing = "" if there else "No plugin of this kind is installed: install Corral again."
+        raise refuse(f"there is no {kind} {name!r}", missing or nearest(name, there))
     if len(points) > 1:
         places = " and ".join(point.value for point in points)
-        raise refuse(f"two bring a {kind} {name!r}: {places}", "Take one away, or give it another name.")
+        raise refuse(
+            f"two plugins provide the {kind} {name!r}: {places}", "Remove one, or give it another name."
+        )
     loaded = _load(points[0], METHODS[kind])
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
@@ -357,18 +478,18 @@ def make_plugin(
 
 
 def _options_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
-    """The options that the table of this one may have."""
+    """The valid options at this place."""
     for part in path[:-1]:
         hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
         kind = hints.get(str(part)) or next(iter(get_args(kind)[-1:]), None)
     return [each.name for each in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
-def _load(point: EntryPoint | Brought, methods: tuple[str, ...]) -> type[Any] | str:
-    """The class of a plugin, or why there is none."""
+def _load(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:
+    """The class of a plugin, or why it cannot be used."""
     try:
         loaded = point.load()
-    except Exception as error:  # the code of strangers: anything may come out of it
+    except Exception as error:  # because foreign code may raise anything
         return f"cannot be loaded ({type(error).__name__}: {error})"
     if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
         return "is not a dataclass"
@@ -382,8 +503,8 @@ def _load(point: EntryPoint | Brought, methods: tuple[str, ...]) -> type[Any] | 
 
 
 @functools.cache
-def installed(kind: str) -> dict[str, list[EntryPoint]]:
-    """The plugins of a kind by name; more than one under a name is somebody's mistake."""
+def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
+    """The installed plugins of a kind by name. Two under one name are a mistake that make_plugin reports."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):
         for point in entry_points(group=group):

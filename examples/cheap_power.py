@@ -21,8 +21,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class CheapPower:
     label: str = "tariff"
     cheap: tuple[str, ...] = ("night",)
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:  # noqa: ARG002 - every job pays for power
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:  # noqa: ARG002 - every job pays for power
         """Without any such label all nodes are alike: then nobody need ask."""
         return any(self.label in labels for labels in nodes.labels)
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:  # noqa: ARG002
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:  # noqa: ARG002
         """One number from 0 to 1 per row."""
         every = np.array([labels.get(self.label) in self.cheap for labels in nodes.labels], dtype=np.float64)
         return every[rows]

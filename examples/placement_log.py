@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.outlets import Placed
+from controller.core.pipeline.hooks import Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A controller in a namespace, hosts around it that its operator added, and jobs that write when they live.
+"""A controller and hosts in network namespaces whose links are cut, and jobs that record when they run.
 
-All of them share one clock, so that attempts that ran at once would show.
-`python -m tests.cables --seconds 60 --seed 7` cuts the cables at random under load and tells what it saw.
+All share one clock, so that attempts that overlap are detected.
+`python -m tests.cables --seconds 60 --seed 7` cuts links at random under load and reports.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.networks import PYTHON, FarHost, Network, lacking, network
 from tests.systems import System, system
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeRequest
-from wire.client import Client
-from wire.conditions import OnNodeLost, Restart
-from wire.hosts import HostSpec
-from wire.spec import JobSpec
-from wire.words import JobState, NodeState
+from wire.cluster.hosts import HostSpec
+from wire.http.client import Client
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import OnNodeLost, Restart
+from wire.names import JobState, NodeState
 
 HOSTS = 2
 LIVES = """
@@ -50,7 +50,7 @@ class Cluster:
     ) -> None:
         self.network = made
         self.system = controller
-        self.system.program = ("tests.inside", made.head, program)
+        self.system.program = ("tests.in_network_namespace", made.head, program)
         self.system.sections["nodes"] = {}
         self.system.sections["scheduler"] = {
             "lease_s": lease_s,
@@ -86,7 +86,7 @@ class Cluster:
     def spec(
         self, policy: OnNodeLost | None, gpus: float = 2, count: int = 100_000, code: int = 7
     ) -> JobSpec:
-        """A job that lives for so many beats, or until the gate is open."""
+        """The command of a job that runs for this many beats, or until the gate file exists."""
         script = LIVES.format(gate=self.gate, beats=self.beats, count=count, code=code)
         # A host may be cut off any number of times while a job is on it.
         endless = Restart(limit=None)
@@ -95,13 +95,13 @@ class Cluster:
         )
 
     def submit(self, policy: OnNodeLost | None = OnNodeLost.REQUEUE) -> tuple[int, FarHost]:
-        """A running job, and where it is."""
+        """A running job and its nodes."""
         with self.system.client() as client:
             job = client.submit(self.spec(policy)).ids[0]
         return job, self.hosts[self.running(job).held[0].node]
 
     def running(self, job: int, attempt: int = 1) -> JobView:
-        """Once this attempt runs."""
+        """Wait until this attempt runs."""
         return self.until(job, lambda view: view.state is JobState.RUNNING and view.attempt == attempt)
 
     def until(self, job: int, true: Callable[[JobView], bool]) -> JobView:
@@ -123,7 +123,7 @@ class Cluster:
         self.system.until(look, f"{node.name} is {states}")
 
     def finish(self, job: int) -> JobView:
-        """Let it end, and see its own exit code arrive once."""
+        """Let the job end; check that its exit code arrives once."""
         self.gate.touch()
         view = self.until(job, lambda view: view.state.terminal)
         assert (view.state, view.exit_code) == (JobState.FAILED, 7)
@@ -135,7 +135,7 @@ class Cluster:
         return view
 
     def lives(self, job: int) -> dict[int, list[tuple[float, str]]]:
-        """When each attempt was alive, by the one clock of all, and what it said."""
+        """When each attempt ran, by the common clock, and its outcome."""
         found: dict[int, list[tuple[float, str]]] = {}
         path = Path(f"{self.beats}.{job}")
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -144,21 +144,21 @@ class Cluster:
         return found
 
     def never_at_once(self, job: int) -> bool:
-        """Was each attempt over before the next began?"""
+        """Whether each attempt ended before the next began."""
         lives = [value for _, value in sorted(self.lives(job).items())]
         return all(one[-1][0] < next_[0][0] for one, next_ in pairwise(lives))
 
 
 @contextmanager
 def cluster(lease_s: float, program: str = "controller") -> Iterator[Cluster]:
-    """For one test."""
+    """A cluster for one test."""
     with network() as made, system() as controller:
         yield Cluster(made, controller, lease_s, program)
 
 
 @dataclass
 class Report:
-    """What was tried, and what was broken."""
+    """The faults, and the broken guarantees."""
 
     seed: int
     cuts: dict[str, int] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Report:
 
 
 def trouble(made: Cluster, seed: int, seconds: float) -> Report:
-    """Cut and mend at random while jobs come; then mend all, and look whether every promise was kept."""
+    """Cut and repair links at random while jobs arrive; then repair all and check the guarantees."""
     dice, report = random.Random(seed), Report(seed)
     codes: dict[int, tuple[int, OnNodeLost]] = {}
     deadline = time.monotonic() + seconds
@@ -215,7 +215,7 @@ def _broken(made: Cluster, view: JobView, code: int, policy: OnNodeLost) -> Iter
 
 
 def main() -> int:
-    """Run and print; the exit code says whether all promises were kept."""
+    """Run and print; exit code 0 if all guarantees held."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="to repeat a run; random if left out")
     parser.add_argument("--seconds", type=float, default=60.0)

@@ -1,4 +1,4 @@
-"""A host whose clock is off, or is set while it works: its Python is told another time (tests/clock.c)."""
+"""Hosts whose clock is wrong or is set while jobs run: their Python reads another time (tests/clock.c)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOURCE = Path(__file__).parent / "clock.c"
 
 
 class Clock:
-    """`python` is the interpreter of such a host; whatever that starts with itself sees the same clock."""
+    """`python` is the interpreter of such a host; its child processes see the same clock."""
 
     def __init__(self, place: Path, real: str) -> None:
         compiler, bash = shutil.which("gcc") or shutil.which("cc"), shutil.which("bash")
@@ -34,7 +34,7 @@ class Clock:
         self.set(0)
 
     def set(self, seconds: int) -> None:
-        """So far from the true time, from now on."""
+        """Set the difference to the real time in seconds."""
         fresh = self._offset.with_suffix(".new")
         fresh.write_text(f"{seconds}\n")
         fresh.chmod(0o644)

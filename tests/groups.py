@@ -1,4 +1,4 @@
-"""Control groups that agents of tests leave behind when they are killed."""
+"""Removes control groups that killed agents of tests leave behind."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from agent import cgroups
+from agent.isolation import cgroup_detection
 
 
 def remove(node: str, spool: Path) -> None:
-    """Take away the groups of this agent; whoever is still in one keeps it."""
-    found = cgroups.find("auto", cgroups.tag_of(node, spool.absolute()))
-    for parent in filter(None, [found.whole, *found.parents.values()]):
+    """Remove the groups of this agent that are empty."""
+    found = cgroup_detection.detect("auto", cgroup_detection.cgroup_tag(node, spool.absolute()))
+    for parent in filter(None, [found.v2_parent, *found.parents.values()]):
         for place, _, _ in os.walk(parent, topdown=False):
             with suppress(OSError):
                 os.rmdir(place)

@@ -72,7 +72,7 @@ def _look(pid: int, mark: bytes) -> list[Process]:
 def _kind(pid: int, words: tuple[str, ...]) -> str:
     if "--spool" in words:
         return "agent"
-    if any("agent.nursery" in word for word in words):
+    if any("agent.supervisor.fork_server" in word for word in words):
         # The nursery listens to the agent; the supervisors that it forks do not.
         return "nursery" if os.readlink(f"/proc/{pid}/fd/0").startswith("socket:") else "supervisor"
     return "job"

@@ -17,7 +17,7 @@ from pathlib import Path
 _PREPARED = multiprocessing.get_context("forkserver")
 _PREPARED.set_forkserver_preload(
     [
-        "controller.api.app",
+        "controller.api.server.app",
         "controller.config",
         "controller.daemon",
         "controller.nodes.local",

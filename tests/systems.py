@@ -1,4 +1,5 @@
-"""A whole Corral in a directory of its own: real controller, agents and jobs, to be killed and restarted."""
+"""A complete Corral in a directory of its own: real controller, agents and jobs that a test kills and
+restarts."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from typing import Any
 
 import tomli_w
 
-from agent import record
+from agent.attempts import attempt_record
 from tests import groups, processes
 from tests.controller.store.scratch import scratch
 from tests.processes import Process
 from tests.programs import Program
 from wire.api.jobs import JobView
-from wire.client import Client, Unreachable
-from wire.words import JobState, NodeState
+from wire.http.client import Client, Unreachable
+from wire.names import JobState, NodeState
 
 PATIENCE_S = 120.0
-"""Nothing here takes so long on a machine that does anything at all."""
+"""The longest wait of a test in seconds."""
 NODE = {"gpus": "simulated:8xH100", "cpus": 64, "memory": "512G", "run_as_self": True}
 
 
@@ -54,7 +55,7 @@ class System:
 
     @property
     def controller(self) -> Program:
-        """The controller that was started last."""
+        """The latest controller."""
         assert self._controller is not None
         return self._controller
 
@@ -70,7 +71,7 @@ class System:
         return self
 
     def launch(self) -> Program:
-        """Start the controller, whatever becomes of it."""
+        """Start the controller without waiting."""
         self.config.write_text(tomli_w.dumps(self.sections))
         self._controller = Program([*self.program, "--config", str(self.config)], self.log)
         return self._controller
@@ -86,7 +87,7 @@ class System:
         return self.controller.wait(PATIENCE_S)
 
     def await_answer(self) -> None:
-        """Until the controller answers."""
+        """Wait until the controller answers."""
 
         def answers() -> bool:
             code = self.controller.poll()
@@ -99,7 +100,7 @@ class System:
         self.until(answers, "the controller answers")
 
     def await_nodes(self, *names: str) -> None:
-        """Until these nodes are up."""
+        """Wait until these nodes are up."""
 
         def up() -> bool:
             with self.client() as client:
@@ -111,10 +112,10 @@ class System:
         """The end of the controller's log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 
-    # --- the others ---
+    # --- other processes ---
 
     def processes(self, *kinds: str) -> list[Process]:
-        """What is alive, of these kinds or of all: agent, nursery, supervisor, job."""
+        """Living processes of these kinds or all: agent, nursery, supervisor, job."""
         return [each for each in processes.of(self.place) if not kinds or each.kind in kinds]
 
     def agent(self, node: str) -> Process:
@@ -123,16 +124,16 @@ class System:
         return found
 
     def supervisors(self) -> list[Process]:
-        """Who holds the record of an attempt; a job just coming to life only looks like one of them."""
+        """The supervisor of an attempt, found by the lock on its record."""
         found = []
         for path in self.state.glob("nodes/*/attempts/*/record"):
-            with suppress(OSError):  # it has just ended
-                holder = record.holder(str(path))
+            with suppress(OSError):  # because it has just ended
+                holder = attempt_record.lock_holder(str(path))
                 found += [processes.process(holder)] if holder is not None else []
         return found
 
     def corral(self, *words: str) -> str:
-        """What a command of ours prints; it must go well."""
+        """The output of a corral command, which must succeed."""
         environment = {**os.environ, "CORRAL_URL": f"unix://{self.socket}"}
         command = [sys.executable, "-P", "-m", "cli", *words]
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
@@ -140,16 +141,16 @@ class System:
     # --- jobs ---
 
     def client(self) -> Client:
-        """A connection of one's own."""
+        """A client with a connection of its own."""
         return Client(f"unix://{self.socket}")
 
     def jobs(self) -> dict[int, JobView]:
-        """Every job there is."""
+        """All jobs."""
         with self.client() as client:
             return {job.id: job for job in _all(client)[0]}
 
     def await_jobs(self, ids: Iterable[int], *states: JobState) -> dict[int, JobView]:
-        """Follow the stream until each of these jobs was seen in one of the states (none: ended)."""
+        """Follow the event stream until each of these jobs has been in one of the states (default: ended)."""
         missing, seen = set(ids), {}
         deadline = time.monotonic() + PATIENCE_S
         with self.client() as client:
@@ -165,7 +166,7 @@ class System:
         raise AssertionError(f"jobs never were {states or 'ended'}: {self._as_it_is(missing)}\n{self.said()}")
 
     def _as_it_is(self, ids: set[int]) -> str:
-        """What has become of these jobs by now, and the nodes."""
+        """The present states of these jobs and of the nodes, for an error message."""
         with self.client() as client:
             nodes = [f"{node.name} {node.state.value}" for node in client.nodes().nodes]
         views = [view for job, view in sorted(self.jobs().items()) if job in ids]
@@ -173,7 +174,7 @@ class System:
         return "\n".join([", ".join(nodes), *jobs])
 
     def until(self, true: Callable[[], Any], what: str) -> None:
-        """Wait for a condition that nobody announces."""
+        """Poll a condition until it is true."""
         deadline = time.monotonic() + PATIENCE_S
         while not true():
             if time.monotonic() > deadline:
@@ -181,11 +182,11 @@ class System:
             time.sleep(0.02)
 
     def await_nothing(self, *kinds: str) -> None:
-        """Until no process of these kinds is left."""
+        """Wait until no process of these kinds is left."""
         self.until(lambda: not self.processes(*kinds), f"no {kinds} is left")
 
     def end(self) -> None:
-        """Kill whatever is left, by its number; agents come back as long as there is a controller."""
+        """Kill all remaining processes by pid, the controller first, because it restarts agents."""
         if self._controller is not None:
             self.kill()
         deadline = time.monotonic() + PATIENCE_S
@@ -211,7 +212,7 @@ def system(*nodes: str, **more: Any) -> Iterator[System]:
 
 
 def _as_they_change(client: Client) -> Iterator[Sequence[JobView]]:
-    """All jobs, then those that each commit changed; nothing now and then."""
+    """All jobs, then the jobs of each commit; empty when the stream is silent."""
     jobs, seq = _all(client)
     yield jobs
     for batch in client.stream(after=seq):
@@ -219,7 +220,7 @@ def _as_they_change(client: Client) -> Iterator[Sequence[JobView]]:
 
 
 def _all(client: Client) -> tuple[list[JobView], int]:
-    page = client.jobs(history=True)  # what has ended long ago is forgotten by now
+    page = client.jobs(history=True)  # because jobs that ended long ago may have been deleted
     jobs, seq = [*page.jobs], page.seq
     while page.next is not None:
         page = client.jobs(history=True, after=page.next)

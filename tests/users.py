@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pytest
 
 PATIENCE_S = 20.0
 
@@ -31,3 +36,28 @@ def remove(name: str, uid: int) -> None:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
     subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
+
+
+def make(name: str) -> int:
+    """A user without a password and without a home; its uid."""
+    subprocess.run(["useradd", "-M", "-p", "*", "-s", "/bin/sh", name], check=True, capture_output=True)
+    return pwd.getpwnam(name).pw_uid
+
+
+@contextmanager
+def made(*words: str) -> Iterator[list[pwd.struct_passwd]]:
+    """Users for one test, gone afterwards with all that runs as them. Skips where they cannot be made."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make users")
+    missing = [program for program in ("useradd", "userdel") if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"{missing[0]} is not installed")
+    names = [f"corral-{word}-{os.getpid()}" for word in words]
+    uids: dict[str, int] = {}
+    try:
+        for name in names:
+            uids[name] = make(name)
+        yield [pwd.getpwnam(name) for name in names]
+    finally:
+        for name, uid in uids.items():
+            remove(name, uid)

@@ -1,6 +1,6 @@
-"""Every action there is, once: keys, footer, palette and help are made from this list.
+"""The table of all actions. Key bindings, footer, command palette and help are made from it.
 
-Lower-case keys only look; capitals change something (`G`, the end of a list, is vim's and stays).
+Lower-case keys only show something; capital letters change something (except `G`, which goes to the end).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LOGS: Final = frozenset({JOB})
 
 
 @dataclass(frozen=True)
-class Action:
-    """Something that can be done, where, and how else one would do it.
+class ScreenAction:
+    """An action of the user and the views that have it.
 
-    `command` is the same thing for a shell; words in braces stand for what it is about.
-    `footer` is its place in the footer (0: not there).
+    `command` is the same action as a shell command; words in braces stand for its subject.
+    `footer` is its position in the footer (0: not shown).
     """
 
     name: str
@@ -43,27 +43,38 @@ class Action:
     footer: int = 0
 
     def in_view(self, view: str) -> bool:
-        """Whether it makes sense there."""
+        """Whether the view has this action."""
         return view in self.views
 
 
 LOOKING: Final = (
-    Action("open", ("enter", "l", "right"), "open", "Open what is under the cursor", LISTS, footer=1),
-    Action(
-        "filter", ("slash",), "filter", "Narrow it: word, !word, field:value, gpus:>=4", FILTERED, footer=2
+    ScreenAction("open", ("enter", "l", "right"), "open", "Open what is under the cursor", LISTS, footer=1),
+    ScreenAction(
+        "filter",
+        ("slash",),
+        "filter",
+        "Show only matching rows: word, !word, field:value, gpus:>=4",
+        FILTERED,
+        footer=2,
     ),
-    Action("sort", ("s",), "sort", "Choose what to sort by; the same again turns it round", LISTS, footer=3),
-    Action("mark", ("space",), "mark", "Mark the job, to act on several at once", MARKED, footer=4),
-    Action("range", ("v",), "range", "Mark everything from the last mark to the cursor", MARKED),
-    Action("all", ("asterisk",), "all", "Mark everything shown, or unmark it", MARKED),
-    Action("output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1),
-    Action("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=3),
-    Action("wrap", ("w",), "wrap", "Wrap long lines of the log", LOGS, footer=4),
-    Action("error", ("e",), "next error", "Jump to the next line that speaks of an error", LOGS, footer=5),
+    ScreenAction(
+        "sort", ("s",), "sort", "Choose what to sort by; the same again reverses it", LISTS, footer=3
+    ),
+    ScreenAction("mark", ("space",), "mark", "Mark the job, to act on several at once", MARKED, footer=4),
+    ScreenAction("range", ("v",), "range", "Mark everything from the last mark to the cursor", MARKED),
+    ScreenAction("all", ("asterisk",), "all", "Mark everything shown, or unmark it", MARKED),
+    ScreenAction(
+        "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
+    ),
+    ScreenAction("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=3),
+    ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log", LOGS, footer=4),
+    ScreenAction(
+        "error", ("e",), "next error", "Jump to the next line that contains an error", LOGS, footer=5
+    ),
 )
 
 CHANGING: Final = (
-    Action(
+    ScreenAction(
         "submit",
         ("N",),
         "new job",
@@ -74,7 +85,7 @@ CHANGING: Final = (
         command="corral submit …",
         footer=8,
     ),
-    Action(
+    ScreenAction(
         "cancel",
         ("C",),
         "cancel",
@@ -85,7 +96,7 @@ CHANGING: Final = (
         command="corral job cancel {jobs}",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "hold",
         ("H",),
         "hold",
@@ -95,7 +106,7 @@ CHANGING: Final = (
         command="corral job hold {jobs}",
         footer=6,
     ),
-    Action(
+    ScreenAction(
         "release",
         ("R",),
         "release",
@@ -105,7 +116,7 @@ CHANGING: Final = (
         command="corral job release {jobs}",
         footer=7,
     ),
-    Action(
+    ScreenAction(
         "preempt",
         ("P",),
         "preempt",
@@ -115,7 +126,7 @@ CHANGING: Final = (
         confirms=True,
         command="corral job preempt {jobs}",
     ),
-    Action(
+    ScreenAction(
         "drain",
         ("D",),
         "drain",
@@ -126,7 +137,7 @@ CHANGING: Final = (
         command="corral nodes drain {nodes} --why {why}",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "resume",
         ("U",),
         "resume",
@@ -136,7 +147,7 @@ CHANGING: Final = (
         command="corral nodes resume {nodes}",
         footer=6,
     ),
-    Action(
+    ScreenAction(
         "edit_share",
         ("E",),
         "edit share",
@@ -147,7 +158,7 @@ CHANGING: Final = (
         command="corral shares set {share} {weight}",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "new_quota",
         ("N",),
         "new quota",
@@ -158,7 +169,7 @@ CHANGING: Final = (
         command="corral quota set …",
         footer=6,
     ),
-    Action(
+    ScreenAction(
         "edit_quota",
         ("E",),
         "edit quota",
@@ -169,7 +180,7 @@ CHANGING: Final = (
         command="corral quota set {scope} {name} gpus={gpus}",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "unset_quota",
         ("U",),
         "unset",
@@ -180,7 +191,7 @@ CHANGING: Final = (
         command="corral quota unset {scope} {name}",
         footer=7,
     ),
-    Action(
+    ScreenAction(
         "new_reservation",
         ("N",),
         "reserve",
@@ -191,7 +202,7 @@ CHANGING: Final = (
         command="corral reserve create …",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "cancel_reservation",
         ("C",),
         "cancel",
@@ -202,7 +213,7 @@ CHANGING: Final = (
         command="corral reserve cancel {reservation}",
         footer=6,
     ),
-    Action(
+    ScreenAction(
         "move",
         ("M",),
         "move",
@@ -213,7 +224,7 @@ CHANGING: Final = (
         command="corral rebalance run {proposal}",
         footer=5,
     ),
-    Action(
+    ScreenAction(
         "move_all",
         ("A",),
         "all moves",
@@ -227,36 +238,42 @@ CHANGING: Final = (
 )
 
 MOVING: Final = (
-    Action("queue", ("1",), "queue", "All jobs", command="corral queue"),
-    Action("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
-    Action("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
-    Action("shares", ("4",), "shares", "Who is to have how much, and who had it", command="corral shares"),
-    Action("quotas", ("5",), "quotas", "What everybody may hold, and does", command="corral quota"),
-    Action(
+    ScreenAction("queue", ("1",), "queue", "All jobs", command="corral queue"),
+    ScreenAction("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
+    ScreenAction("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
+    ScreenAction(
+        "shares", ("4",), "shares", "Shares of the cluster, and what was used", command="corral shares"
+    ),
+    ScreenAction("quotas", ("5",), "quotas", "Quotas and their use", command="corral quota"),
+    ScreenAction(
         "reservations", ("6",), "reservations", "Nodes that are kept, now and later", command="corral reserve"
     ),
-    Action(
+    ScreenAction(
         "rebalance", ("7",), "rebalance", "Jobs that could be moved, and were", command="corral rebalance"
     ),
-    Action("next", ("tab",), "next view", "The next of the views"),
-    Action("previous", ("shift+tab",), "previous view", "The view before"),
-    Action("back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"),
-    Action("down", ("j", "down"), "down", "One line down"),
-    Action("up", ("k", "up"), "up", "One line up"),
-    Action("page_down", ("ctrl+d", "ctrl+f", "pagedown"), "page down", "A page down"),
-    Action("page_up", ("ctrl+u", "ctrl+b", "pageup"), "page up", "A page up"),
-    Action("top", ("g", "home"), "top", "The first line"),
-    Action("end", ("G", "end"), "end", "The last line"),
+    ScreenAction("next", ("tab",), "next view", "The next of the views"),
+    ScreenAction("previous", ("shift+tab",), "previous view", "The view before"),
+    ScreenAction(
+        "back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"
+    ),
+    ScreenAction("down", ("j", "down"), "down", "One line down"),
+    ScreenAction("up", ("k", "up"), "up", "One line up"),
+    ScreenAction("page_down", ("ctrl+d", "ctrl+f", "pagedown"), "page down", "A page down"),
+    ScreenAction("page_up", ("ctrl+u", "ctrl+b", "pageup"), "page up", "A page up"),
+    ScreenAction("top", ("g", "home"), "top", "The first line"),
+    ScreenAction("end", ("G", "end"), "end", "The last line"),
 )
 
 PROGRAM: Final = (
-    Action("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=9),
-    Action("theme", ("t",), "theme", "Other colours: red-green safe, light"),
-    Action(
+    ScreenAction("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=9),
+    ScreenAction("theme", ("t",), "theme", "Other colours: red-green safe, light"),
+    ScreenAction(
         "palette", ("colon", "ctrl+p"), "menu", "All that can be done here; a number opens a job", footer=10
     ),
-    Action("help", ("question_mark", "f1"), "help", "All keys of this view, and what they do", footer=11),
-    Action("quit", ("q", "ctrl+c"), "quit", "Leave; nothing stops running", footer=12),
+    ScreenAction(
+        "help", ("question_mark", "f1"), "help", "All keys of this view, and what they do", footer=11
+    ),
+    ScreenAction("quit", ("q", "ctrl+c"), "quit", "Leave; all jobs go on running", footer=12),
 )
 
 ACTIONS: Final = (*LOOKING, *CHANGING, *MOVING, *PROGRAM)
@@ -281,26 +298,26 @@ _SHOWN: Final = {
 
 
 def words_of(command: str) -> set[str]:
-    """The words of a command that stand for what it is about."""
+    """The words in braces of a command."""
     return {name for _, name, _, _ in Formatter().parse(command) if name}
 
 
-def shown_command(action: Action) -> str:
-    """The command of an action, whatever it may be about: corral job cancel JOBS."""
+def shown_command(action: ScreenAction) -> str:
+    """The command of an action with placeholders in capitals, e.g. corral job cancel JOBS."""
     return action.command.format(**{word: word.upper() for word in words_of(action.command)})
 
 
 def shown_key(key: str) -> str:
-    """A key as people know it."""
+    """The name of a key as shown to users."""
     return _SHOWN.get(key, key.replace("ctrl+", "^"))
 
 
-def actions_of(view: str, read_only: bool) -> list[Action]:
-    """The actions of a view; what changes something is not even shown to who may only look."""
+def actions_of(view: str, read_only: bool) -> list[ScreenAction]:
+    """The actions of a view, without those that change something if the user may only look."""
     return [action for action in ACTIONS if action.in_view(view) and not (read_only and action.changes)]
 
 
-def footer_of(view: str, read_only: bool) -> list[Action]:
-    """The actions whose keys the footer shows, in its order."""
+def footer_of(view: str, read_only: bool) -> list[ScreenAction]:
+    """The actions in the footer, in its order."""
     shown = [action for action in actions_of(view, read_only) if action.footer]
     return sorted(shown, key=lambda action: action.footer)

@@ -1,59 +1,378 @@
-"""Opening the terminal UI, and leaving it."""
+"""The Textual application: the frame around the views, and the dispatch of actions."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
+import re
+import tempfile
 import threading
-from typing import Final
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import resources
+from typing import ClassVar
 
-from rich.console import Console
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.filter import LineFilter
 
-from tui import memory
-from tui.ascii import ascii_only
-from tui.corral import Corral
-from tui.feed import LiveFeed
-from tui.theme import choose
-from wire.client import Client, Refused, Unreachable
+from tui.actions import BY_NAME, ScreenAction
+from tui.changes.job_orders import JobOrders
+from tui.changes.menus import Menus
+from tui.changes.tenant_edits import TenantEdits
+from tui.data.cluster_feed import Changes, ClusterFeed
+from tui.data.key_queue import OrderedKeysApp
+from tui.data.model import ClusterModel
+from tui.data.request_workers import RequestWorkers
+from tui.dialogs.dialog import Dialog
+from tui.look import clipboard
+from tui.look.ascii import AsciiOnly
+from tui.look.paint import Paint
+from tui.look.theme import SIXTEEN, THEMES, styles
+from tui.views.events import EventsView
+from tui.views.job_details import JobDetailsView
+from tui.views.moves import MovesView
+from tui.views.node_details import NodeDetailsView
+from tui.views.nodes import NodesView
+from tui.views.queue import QueueView
+from tui.views.quotas import QuotasView
+from tui.views.reservations import ReservationsView
+from tui.views.shares import SharesView
+from tui.views.view import View
+from tui.widgets.filter_line import FilterLine
+from tui.widgets.frame import FooterLine, HeaderLine, StatusLine, TrailLine
+from wire.http.client import Client
+from wire.text import printable
 
-FIRST_ANSWER_S: Final = 5.0
+PACE_S = 0.05
+"""The screen is updated at most twenty times a second."""
+
+SAID_S = 6.0
+MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
+FIRST_ANSWER_S = 5.0
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
-def run(url: str = "", read_only: bool = False) -> int:
-    """Show the cluster until the user leaves; 0, or 7 if there is no controller to begin with."""
-    # Textual reads the one and writes to the other; what is printed afterwards goes to the third.
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
-        return _complain(
-            "the terminal UI needs a terminal", "'corral queue' prints the same to anything.", EXIT_USAGE
+class CorralApp(OrderedKeysApp):
+    """The application. It shows the model and sends orders to the controller.
+
+    1. A thread of the feed collects changes (cluster_feed) and wakes the screen.
+    2. `take` applies them to the model at most every PACE_S and tells the view.
+    3. A key is looked up in `tui.actions`; `act` checks whether it is allowed and calls its method.
+    4. Requests to the controller run in RequestWorkers; their answers come back on the screen's thread."""
+
+    CSS = resources.files("tui").joinpath("theme.tcss").read_text(encoding="utf-8")
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "corral"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "act('quit')", show=False)]
+
+    def __init__(
+        self,
+        feed: ClusterFeed,
+        connect: Callable[[], Client],
+        *,
+        read_only: bool = False,
+        look: str = "dusk",
+        ascii_only: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(ansi_color=True if look == SIXTEEN.colours.name else None)
+        for known in THEMES.values():
+            self.register_theme(known.colours)
+        self.paint = Paint(styles(THEMES[look]))
+        self.theme = look
+        self._ascii = AsciiOnly() if ascii_only else None
+        self.feed, self.connect, self.read_only = feed, connect, read_only
+        self.model = ClusterModel(clock)
+        self.desk = RequestWorkers(connect, self.deliver)
+        self.trials = RequestWorkers(connect, self.deliver, threads=1)
+        self.orders, self.edits = JobOrders(self), TenantEdits(self)
+        self.menus = Menus(self)
+        self.roots: tuple[View, ...] = (
+            QueueView(self.model.jobs),
+            NodesView(self.model.nodes),
+            EventsView(self.model.events),
+            SharesView(self.model.shares),
+            QuotasView(self.model.quotas),
+            ReservationsView(self.model.reservations),
+            MovesView(self.model.steps),
         )
-    try:
-        first = Client(url, timeout_s=FIRST_ANSWER_S)
-        first.health()
-        first.close()
-    except Unreachable as error:
-        return _complain(str(error), error.hint, EXIT_UNREACHABLE)
-    except Refused as error:
-        return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
-    kept = memory.load()
-    app = Corral(
-        LiveFeed(lambda: Client(url)),
-        lambda: Client(url),
-        read_only=read_only,
-        look=choose(os.environ, Console().color_system, str(kept.get("theme", ""))),
-        ascii_only=ascii_only(os.environ),
-    )
-    threading.excepthook = app.thread_broke
-    memory.arrange(app.roots, kept)
-    signal.signal(signal.SIGTERM, lambda *_: app.deliver(lambda: app.exit(128 + signal.SIGTERM)))
-    code = app.run()
-    memory.keep(app.roots, app.theme)
-    return app.return_code or (code if code is not None else 0)
+        self.trail: list[View] = [self.roots[0]]
+        self._header = HeaderLine()
+        self._trail_line = TrailLine(self.roots, lambda: self.trail)
+        self._status = StatusLine(lambda: self.view)
+        self._keys = FooterLine(lambda: self.view)
+        self._filter = FilterLine()
+        self._taken_at = 0.0
+        self._was_stale = True
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Filters of Textual, with ASCII translation last."""
+        return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
 
-def _complain(what: str, hint: str, code: int) -> int:
-    print(f"corral: {what}", file=sys.stderr)
-    if hint:
-        print(f"  {hint}", file=sys.stderr)
-    return code
+    def compose(self) -> ComposeResult:
+        """Header, trail, view, status line, footer."""
+        yield self._header
+        yield self._trail_line
+        with Container(id="body"):
+            yield from self.roots
+        yield self._filter
+        yield self._status
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Start the feed."""
+        self._show()
+        self.desk.open()
+        self.trials.open()
+        self.feed.start(lambda: self.deliver(self._woken))
+        self.set_interval(1.0, self._tick)
+
+    def on_unmount(self) -> None:
+        """Stop the feed and the request workers."""
+        self.feed.stop()
+        self.desk.close()
+        self.trials.close()
+        for view in self.trail[1:]:
+            view.close()
+
+    # -- the feed -----------------------------------------------------------------------
+
+    def deliver(self, function: Callable[[], None]) -> None:
+        """Run a function on the screen's thread; dropped if the screen is closed."""
+
+        def run() -> None:
+            if self.screen_stack:
+                function()
+
+        self.call_later(run)
+
+    def _woken(self) -> None:
+        wait = PACE_S - (time.monotonic() - self._taken_at)
+        if wait <= 0:
+            self.take()
+        else:
+            self.set_timer(wait, self.take)
+
+    def take(self) -> None:
+        """Show the changes that the feed has collected."""
+        if not self.screen_stack:
+            return
+        self._taken_at = time.monotonic()
+        changes = self.feed.take()
+        self.model.apply(changes)
+        self.view.changed(changes)
+        self._said_changed()
+
+    def _tick(self) -> None:
+        self.view.tick()
+        self._status.tick()
+        if self.model.stale or self._was_stale:
+            self._said_changed()
+
+    def _said_changed(self) -> None:
+        self.refresh_lines()
+        if self.model.stale != self._was_stale:
+            self._was_stale = self.model.stale
+            self._keys.refresh()
+        if isinstance(self.screen, Dialog):
+            self.screen.changed()
+
+    # -- AppInterface --------------------------------------------------------
+
+    @property
+    def view(self) -> View:
+        """The current view."""
+        return self.trail[-1]
+
+    def say(self, text: str, part: str = "text") -> None:
+        """Show a message on the status line for a few seconds."""
+        self._status.say(text, part, SAID_S)
+
+    def copy(self, text: str) -> None:
+        """Copy text to the clipboard of the terminal."""
+        self.copy_to_clipboard(text)
+        clipboard.tell_tmux(text)
+        self.say(f"copied: {text}", "good")
+
+    def refresh_lines(self) -> None:
+        """Repaint the lines around the view."""
+        for line in (self._header, self._trail_line, self._status):
+            line.refresh_changed()
+
+    def refresh_view(self) -> None:
+        """Repaint the view and the lines around it."""
+        self.view.changed(Changes(fresh=True))
+        self.refresh_lines()
+
+    def allowed(self, action: ScreenAction) -> str:
+        """Why the action cannot be done now; empty if it can."""
+        if not action.in_view(self.view.NAME):
+            return f"not in {self.view.NAME}"
+        if action.changes and self.read_only:
+            return "this screen is read-only"
+        if action.changes and self.model.stale:
+            return "the connection is lost: changes have to wait"
+        return ""
+
+    def act(self, name: str) -> None:
+        """Do the action, or say why it cannot be done."""
+        action = BY_NAME[name]
+        wrong = self.allowed(action)
+        if wrong:
+            self.say(wrong, "warn")
+            return
+        duty = self.duty(action)
+        if duty is not None:
+            duty()
+
+    def duty(self, action: ScreenAction) -> Callable[[], None] | None:
+        """The method that does the action: of the view, the application, JobOrders, TenantEdits or Menus,
+        in this order."""
+        for root in self.roots:
+            if action.name == root.NAME:
+                return partial(self._go, root)
+        name = f"act_{action.name}"
+        for who, what in (
+            (self.view, name),
+            (self, name),
+            (self.orders, action.name),
+            (self.edits, action.name),
+            (self.menus, action.name),
+        ):
+            duty: Callable[[], None] | None = getattr(who, what, None)
+            if duty is not None:
+                return duty
+        return None
+
+    def action_act(self, name: str) -> None:
+        """The Textual action behind every key binding."""
+        self.act(name)
+
+    # -- navigation -------------------------------------------------------------------
+
+    def _show(self) -> None:
+        for view in (*self.roots, *self.trail):
+            view.display = view is self.view
+        self.view.changed(Changes(fresh=True))
+        if not self._focus_view():
+            self.call_after_refresh(self._focus_view)
+        self._keys.refresh()
+        self.refresh_lines()
+
+    def _focus_view(self) -> bool:
+        """Focus at once, because the next key may already be queued."""
+        pane = self.view.pane
+        if pane.is_attached and pane.is_mounted:
+            pane.screen.set_focus(pane)
+        return pane.screen.focused is pane if pane.is_attached else False
+
+    def ready(self) -> bool:
+        """A dialog is ready once it has the focus, a view once it is mounted."""
+        if isinstance(self.screen, Dialog):
+            return self.screen.focused is not None
+        return self._filter.display or self._focus_view()
+
+    def _go(self, root: View) -> None:
+        self._filter.display = False
+        for view in self.trail[1:]:
+            view.close()
+            view.remove()
+        self.trail = [root]
+        self._show()
+
+    def _enter(self, view: View) -> None:
+        self.trail.append(view)
+        self.query_one("#body").mount(view)
+        self.call_after_refresh(self._show)
+
+    def open_job(self, job: int) -> None:
+        """Show one job."""
+        self._enter(JobDetailsView(job))
+
+    def open_node(self, name: str) -> None:
+        """Show one node."""
+        self._enter(NodeDetailsView(name))
+
+    def show_jobs(self, wanted: str) -> None:
+        """All jobs that pass this filter."""
+        self.roots[0].narrow(wanted)
+        self._go(self.roots[0])
+
+    def act_next(self) -> None:
+        """Go to the next view."""
+        self._turn(1)
+
+    def act_previous(self) -> None:
+        """Go to the previous view."""
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
+
+    def act_back(self) -> None:
+        """Undo one step: the filter, the marks or the view."""
+        if self.view.undo():
+            self.refresh_lines()
+        elif len(self.trail) > 1:
+            left = self.trail.pop()
+            left.close()
+            left.remove()
+            self._show()
+
+    def act_quit(self) -> None:
+        """Quit the terminal UI; jobs go on running."""
+        self.exit(0)
+
+    # -- overlays ------------------------------------------------------------------
+
+    def act_filter(self) -> None:
+        """Open the filter line."""
+        view = self.view
+
+        def done() -> None:
+            self._status.display = True
+            self._focus_view()
+            self.refresh_lines()
+
+        self._status.display = False
+        self._filter.open(view.filter_text, view.narrow, done)
+
+    def wear(self, look: str) -> None:
+        """Change the theme."""
+        self.theme = look
+        self.paint = Paint(styles(THEMES[look]))
+        for screen in self.screen_stack:
+            for widget in screen.walk_children():
+                widget.refresh()
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """A screenshot as SVG without web fonts, so that it loads nothing from other hosts."""
+        svg = super().export_screenshot(title=title, simplify=simplify)
+        bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
+        return bare.replace("Fira Code", MONOSPACE)
+
+    # -- when something breaks ----------------------------------------------------------
+
+    def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
+        """Show an exception of a thread as an error of the application."""
+        error = broken.exc_value
+        if isinstance(error, Exception):
+            self.deliver(lambda: self._handle_exception(error))
+
+    def _fatal_error(self) -> None:
+        """End the application; the traceback goes to a file instead of over the screen."""
+        error = self._exception
+        handle, path = tempfile.mkstemp(prefix="corral-tui-", suffix=".txt")
+        with os.fdopen(handle, "w") as report:
+            report.writelines(traceback.format_exception(error))
+        self._exit_renderables.append(
+            Text(
+                f"corral tui: this is a bug: {type(error).__name__}: {printable(str(error))}\n"
+                f"The cluster goes on. Please report it with {path}"
+            )
+        )
+        self._close_messages_no_wait()

@@ -1,4 +1,4 @@
-"""Names from users are data: what must never reach a terminal is taken out here."""
+"""Text for terminals: safe names, durations, sizes and counts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Optional
 _HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
-def plain(text: str, limit: int = 200) -> str:
-    """The text on one line, without control, escape or direction-changing characters."""
+def printable(text: str, limit: int = 200) -> str:
+    """The text on one line, without control, escape or direction-changing characters, cut to `limit`."""
     clean = _HOSTILE.sub("\ufffd", text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def duration(seconds: Optional[float]) -> str:
-    """42s, 3m05s, 2h10m, 4d02h: short and of even precision."""
+    """Seconds as 42s, 3m05s, 2h10m or 4d02h; "-" for None."""
     if seconds is None:
         return "-"
     whole = max(0, int(seconds))
@@ -29,7 +29,7 @@ def duration(seconds: Optional[float]) -> str:
 
 
 def memory(mib: int) -> str:
-    """512M, 1.5G, 2T: memory as people write it."""
+    """MiB as 512M, 1.5G or 2T."""
     if mib < 1024:
         return f"{mib}M"
     if mib < 1024 * 1024:
@@ -38,5 +38,5 @@ def memory(mib: int) -> str:
 
 
 def counted(number: float, thing: str) -> str:
-    """1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
+    """A number with its noun: 1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
     return f"{number:,.12g} {thing}{'' if number == 1 else 's'}"

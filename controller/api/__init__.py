@@ -1,1 +1,1 @@
-"""HTTP on a unix socket."""
+"""The HTTP API."""

@@ -1,17 +1,20 @@
-"""scheduler.toml: what it may say, how it is read, and what is wrong with it in words for people."""
+"""scheduler.toml: its tables, how it is read, and the messages about mistakes."""
 
-from controller.config.load import load, load_text, problem_at, problem_of, render
-from controller.config.parts import Plugin, WeightedPlugin
+from controller.config.ceilings import LimitSection
+from controller.config.differences import differences, digest, in_effect, policy_config, policy_text
+from controller.config.errors import ConfigProblem, ConfigRefused, nearest
+from controller.config.fields import Plugin, WeightedPlugin
+from controller.config.key_positions import Key, Source
+from controller.config.load import load, load_text, load_with_problems, problem_at, problem_of, render
 from controller.config.profiles import ProfileSection
-from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
 from controller.config.sections import (
     Config,
     FairShareSection,
     NodeSection,
     PreemptionSection,
+    RetentionSection,
     SchedulerSection,
 )
-from controller.config.source import Key, Source
 
 __all__ = [
     "Config",
@@ -19,16 +22,24 @@ __all__ = [
     "ConfigRefused",
     "FairShareSection",
     "Key",
+    "LimitSection",
     "NodeSection",
     "Plugin",
     "PreemptionSection",
     "ProfileSection",
+    "RetentionSection",
     "SchedulerSection",
     "Source",
     "WeightedPlugin",
+    "differences",
+    "digest",
+    "in_effect",
     "load",
     "load_text",
+    "load_with_problems",
     "nearest",
+    "policy_config",
+    "policy_text",
     "problem_at",
     "problem_of",
     "render",

@@ -1,4 +1,4 @@
-"""From a file and the environment to a Config, or to a list of everything that is wrong."""
+"""Reads the file and the environment into a Config, or into a list of all mistakes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from controller.config.refusal import ConfigProblem, ConfigRefused, nearest
+from controller.config.errors import ConfigProblem, ConfigRefused, nearest
+from controller.config.key_positions import DELIMITER, PREFIX, Key, Source, locate
 from controller.config.sections import Config
-from controller.config.source import DELIMITER, PREFIX, Key, Source, locate
 
 MAX_SIZE = 1 << 20
 MAX_LINE = 1 << 14
@@ -41,13 +41,56 @@ _TYPES = {
 }
 
 
+def load_with_problems(
+    path: Path | None, text: str | None = None
+) -> tuple[Config, tuple[ConfigProblem, ...]]:
+    """The configuration with defaults in the place of wrong values, and the mistakes.
+
+    With a text that is read instead of the file. Raises ConfigRefused where the file cannot be read at all.
+    """
+    if text is not None:
+        name = "scheduler.toml" if path is None else str(path)
+        source, data = _parsed(text.encode("utf-8", "surrogatepass"), name)
+    else:
+        source, data = (Source(), {}) if path is None else _read(path)
+    try:
+        return _understood(source, data), ()
+    except ConfigRefused as refused:
+        return _salvaged(source, data, refused), refused.problems
+
+
+def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
+    """The valid part: each wrong key is left out, then its table, until the rest is valid."""
+    wrong = [problem.path for problem in refused.problems]
+    for depth in range(MAX_DEPTH, 0, -1):
+        for key in wrong:
+            _leave_out(data, key[:depth])
+        try:
+            return _understood(source, data)
+        except ConfigRefused as again:
+            wrong += [problem.path for problem in again.problems]
+    config = Config.model_construct()
+    config._source = source
+    return config
+
+
+def _leave_out(data: Any, key: Key) -> None:
+    for part in key[:-1]:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return
+    if key and isinstance(data, dict):
+        data.pop(key[-1], None)
+
+
 def load(path: Path | None) -> Config:
     """Read the file, if any, and the environment. Raises ConfigRefused with all problems at once."""
     return _understood(*((Source(), {}) if path is None else _read(path)))
 
 
 def load_text(text: str, name: str) -> Config:
-    """The same for a file that is not here."""
+    """As `load`, for the text of a file that is not on this host."""
     return _understood(*_parsed(text.encode("utf-8", "surrogatepass"), name))
 
 
@@ -120,7 +163,7 @@ def _parsed(raw: bytes, name: str) -> tuple[Source, dict[str, Any]]:
         raise refuse("holds a number with more digits than can be read") from None
     if _deeper_than(data, MAX_DEPTH):
         raise refuse("is nested too deeply", f"{MAX_DEPTH} levels are allowed.")
-    source = Source(name, locate(text))
+    source = Source(name, locate(text), raw.decode())
     strange = _strange_numbers(data, source)
     if strange:
         raise ConfigRefused(strange)
@@ -157,7 +200,7 @@ def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]
 
 
 def _strange_variables() -> list[ConfigProblem]:
-    """A misspelt table in a variable would be passed over in silence."""
+    """The CORRAL_ variables that name no table, because pydantic would ignore them."""
     found = []
     for variable in os.environ:
         prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :].lower()
@@ -169,7 +212,7 @@ def _strange_variables() -> list[ConfigProblem]:
 
 
 def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
-    """Numbers that compare with nothing, wherever they stand, plugin options included."""
+    """The values that are NaN or infinite, plugin options included."""
     found = []
     waiting: list[tuple[Key, Any]] = [((), data)]
     while waiting:
@@ -184,12 +227,12 @@ def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem
 
 
 def problem_at(source: Source, key: Key, message: str, hint: str = "") -> ConfigProblem:
-    """A problem with the value of a key, wherever that was set."""
-    return ConfigProblem(message, _dotted(key), source.origin(key), hint, source.line(key))
+    """A problem with the value of a key, with the place where it was set."""
+    return ConfigProblem(message, dotted(key), source.origin(key), hint, source.line(key), key)
 
 
 def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
-    """What pydantic found below a key, in words for people; `known` are the names that may stand there."""
+    """An error of pydantic as a problem. `known` are the names that are valid there."""
     key = (*above, *(part for part in error["loc"] if part != "[key]"))
     kind = error["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -202,7 +245,7 @@ def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[
     return problem_at(source, key, message)
 
 
-def _dotted(key: Key) -> str:
+def dotted(key: Key) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" for part in key)[1:]
 
 
@@ -211,7 +254,7 @@ def _quoted(name: str) -> str:
 
 
 def _names_beside(key: Key) -> list[str]:
-    """The keys that the table of this key may have."""
+    """The valid keys of this key's table."""
     kind: Any = Config
     for part in key[:-1]:
         if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -1,14 +1,14 @@
-"""[profiles.NAME]: a policy for some of the jobs on some of the nodes, told as what is other than above."""
+"""[profiles.NAME]: a scheduling policy for some jobs on some nodes, as differences from [scheduler]."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from controller.config.parts import Name, NodeName, Plugin, Section, WeightedPlugin
-from controller.config.strategies import Strategy, filled
-from wire.affinity import Operator, Term, term_of, term_problems
+from controller.config.fields import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.strategies import Strategy, with_strategy
+from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
 """Who names one of these means both."""
@@ -25,13 +25,13 @@ _POLICY = (
 
 
 def _term(text: str) -> str:
-    for message in term_problems(term_of(text)):
+    for message in term_problems(parse_term(text)):
         raise ValueError(message)
     return text
 
 
 class ProfilePreemption(Section):
-    """What is other than in [preemption]."""
+    """Differences from [preemption]."""
 
     strategies: list[Plugin] | None = None
     grace_s: float | None = Field(None, ge=0, le=86_400)
@@ -48,7 +48,7 @@ class ProfilePreemption(Section):
 
 
 class ProfileSection(Section):
-    """Which jobs and nodes it is for, and what is other than in [scheduler]."""
+    """Its jobs and nodes, and the differences from [scheduler]."""
 
     queues: list[Name] = []
     projects: list[Name] = []
@@ -58,7 +58,7 @@ class ProfileSection(Section):
     affinity: list[Annotated[str, AfterValidator(_term)]] = []
     order: Plugin | None = None
     then: Plugin | None = None
-    backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] | None = None
+    backfill: str | None = None
     backfill_delay_s: float | None = Field(None, ge=0, le=31_536_000)
     backfill_depth: int | None = Field(None, ge=1, le=1_000_000)
     filters: list[Plugin] | None = None
@@ -70,7 +70,7 @@ class ProfileSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, section: Any) -> Any:
-        return filled(section) if isinstance(section, dict) and "strategy" in section else section
+        return with_strategy(section) if isinstance(section, dict) and "strategy" in section else section
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -85,4 +85,4 @@ class ProfileSection(Section):
         """What a node must meet."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
-        return (*named, *labels, *map(term_of, self.affinity))
+        return (*named, *labels, *map(parse_term, self.affinity))

@@ -1,4 +1,4 @@
-"""Every table of scheduler.toml and what it means when it is left out."""
+"""The tables of scheduler.toml with their default values."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from controller.config.parts import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.ceilings import LimitsSection, ProjectSection
+from controller.config.fields import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.key_positions import DELIMITER, PREFIX, Source
 from controller.config.profiles import ProfileSection
-from controller.config.source import DELIMITER, PREFIX, Source
-from controller.config.strategies import STRATEGIES, Strategy, filled
-from wire import hosts, places
-from wire.affinity import taint_of
+from controller.config.strategies import STRATEGIES, Strategy, with_strategy
+from controller.core.model.request import JobDefaults
+from wire import gpudescription
+from wire.agent.job_policy import JobPolicy
+from wire.cluster import hosts
+from wire.cluster.hosts import HostSpec
 from wire.codec import decode
-from wire.hosts import HostSpec
-from wire.images import mount_problem
-from wire.licences import MOST, NAME
-from wire.policy import JobPolicy
+from wire.http import addresses
+from wire.job.affinity import parse_taint
+from wire.job.images import mount_problem
+from wire.job.licences import MAX_PER_LICENCE, NAME
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
@@ -53,12 +57,12 @@ def _address(text: str) -> str:
 
 def _ssh(text: str) -> str:
     if text:
-        hosts.read_address(text)
+        hosts.parse_ssh_address(text)
     return text
 
 
 def _taint(text: str) -> str:
-    taint_of(text)
+    parse_taint(text)
     return text
 
 
@@ -87,49 +91,69 @@ def _licence(name: str) -> str:
 
 Resource = Annotated[str, AfterValidator(_resource)]
 LicenceName = Annotated[str, AfterValidator(_licence)]
-LicenceCount = Annotated[int, Field(ge=0, le=MOST)]
+LicenceCount = Annotated[int, Field(ge=0, le=MAX_PER_LICENCE)]
 Billing = Annotated[float, Field(ge=0, le=1e12)]
 Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class ClusterSection(Section):
-    """What this cluster is called, and what its machines have in common."""
+    """The name of the cluster, and what its hosts share."""
 
     name: Name = "corral"
     shared: list[PlainPath] = []
 
 
 class ControllerSection(Section):
-    """Where the controller lives."""
+    """Paths and limits of the controller."""
 
     state_dir: AbsolutePath = ""
     socket: AbsolutePath = ""
     keep_ended: int = Field(10_000, ge=0, le=1_000_000)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class StoreSection(Section):
-    """Where journal and rows are kept."""
+    """The database of journal and rows."""
 
     url: str = ""
 
 
+class RetentionSection(Section):
+    """How long the store keeps ended jobs and journal entries; 0 means no limit."""
+
+    jobs_days: float = Field(365.0, ge=0, le=36_500)
+    jobs: int = Field(500_000, ge=0, le=1_000_000_000)
+    journal_days: float = Field(365.0, ge=0, le=36_500)
+    journal_entries: int = Field(2_000_000, ge=0, le=1_000_000_000)
+
+
 class ApiSection(Section):
-    """What the HTTP API accepts."""
+    """Address and limits of the HTTP API."""
 
     listen: Annotated[str, AfterValidator(_address)] = ""
     max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
     max_connections: int = Field(1_000, ge=1, le=100_000)
 
 
+class QuestionsSection(Section):
+    """Limits for `corral explain`, `corral what-if` and previews."""
+
+    at_once: int = Field(0, ge=0, le=64)
+    budget_s: float = Field(2.0, ge=0.1, le=60)
+    longest_s: float = Field(10.0, ge=0.1, le=600)
+    memory_mib: int = Field(1_024, ge=64, le=1 << 20)
+
+
 class AccessSection(Section):
-    """Who may do what; root and the controller's own user may do everything."""
+    """Operators, and what other users may do. Root and the controller's user may do everything."""
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"
+    limits: LimitsSection = LimitsSection()
 
 
 class FairShareSection(Section):
-    """How use is counted, and who may have how much of it."""
+    """Accounting of use, and shares."""
 
     half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -158,7 +182,7 @@ FILTERS = ("available", "capacity", "gpu", "image", "selector", "affinity", "tai
 
 
 class WaitingSection(Section):
-    """What applies to jobs that wait for something."""
+    """Rules for jobs that wait for a dependency, data or a begin time."""
 
     hopeless: Literal["cancel", "hold"] = "cancel"
     data_roots: list[PlainPath] = []
@@ -169,11 +193,11 @@ class WaitingSection(Section):
 
 
 class SchedulerSection(Section):
-    """How the controller decides: one order, filters in the order they are asked, weighted scorers."""
+    """The scheduling policy: order, backfill, filters, scorers, and what follows when a node is lost."""
 
     order: Plugin = Plugin(name="priority")
     then: Plugin | None = None
-    backfill: Literal["none", "easy", "easy-sjbf", "conservative", "aggressive", "greedy"] = "easy"
+    backfill: str = "easy"
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
     on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"
@@ -191,33 +215,62 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """How often agents are asked whether they are there: several times in a lease."""
+        """Seconds between two pings to an agent: at least six in a lease."""
         return min(self.heartbeat_s, self.lease_s / 6)
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, section: Any) -> Any:
-        return filled(section)
+        return with_strategy(section)
 
 
 class BackfillSection(Section):
-    """How long jobs are taken to run where plans count on their end, and what deadlines may count on."""
+    """The run times that backfill and estimates assume, and the protection of deadlines."""
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
     least_runs: int = Field(5, ge=1, le=32)
     deadlines: Literal["none", "guard", "lift"] = "none"
+    score_starts_s: float = Field(300.0, ge=0, le=86_400)
 
 
 class OvercommitSection(Section):
-    """How many times over what nodes have is given out."""
+    """How much more than a node has may be given to jobs."""
 
     cpu: float = Field(1.0, ge=0.1, le=100)
     memory: float = Field(1.0, ge=0.1, le=100)
 
 
-class QueueSection(Section):
-    """One queue: what it demands of its jobs and gives them."""
+Cpus = Annotated[float, Field(gt=0, le=10_000)]
+Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
+
+
+class SizesSection(Section):
+    """CPU and memory of jobs that ask for none. What is left out is computed from the nodes."""
+
+    cpus: Cpus | None = None
+    memory: Memory | None = None
+    cpus_per_gpu: Cpus | None = None
+    memory_per_gpu: Memory | None = None
+
+    @property
+    def defaults(self) -> JobDefaults:
+        """The same in the units of the engine."""
+        return JobDefaults(
+            _milli(self.cpus), _mib(self.memory), _milli(self.cpus_per_gpu), _mib(self.memory_per_gpu)
+        )
+
+
+def _milli(cpus: float | None) -> int | None:
+    return None if cpus is None else max(1, round(cpus * 1_000))
+
+
+def _mib(memory: str | None) -> int | None:
+    return None if memory is None else hosts.memory_mib(memory)
+
+
+class QueueSection(SizesSection):
+    """One queue: its limits and the defaults of its jobs."""
 
     priority: int = Field(0, ge=-1_000, le=1_000)
     max_running: int | None = Field(None, ge=0, le=1_000_000)
@@ -236,7 +289,7 @@ class QueueSection(Section):
 
 
 class QuotaSection(BaseModel):
-    """Where quotas come from, with that plugin's options beside it."""
+    """The plugin that gives quotas, with its options."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -246,12 +299,12 @@ class QuotaSection(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the provider's fields are set to."""
+        """The options of the plugin."""
         return self.model_extra or {}
 
 
 class PreemptionSection(Section):
-    """For whom running jobs may be ended, and what protects them all the same. Nobody's, by default."""
+    """Which jobs may preempt others, and how running jobs are protected. Off by default."""
 
     strategies: list[Plugin] = []
     grace_s: float = Field(60.0, ge=0, le=86_400)
@@ -263,7 +316,7 @@ class PreemptionSection(Section):
 
 
 class RebalanceSection(Section):
-    """Whether running jobs may be moved to other places, and at what price. They are not, by default."""
+    """Whether running jobs are moved to other nodes, and at what cost. Off by default."""
 
     mode: Literal["off", "propose", "auto"] = "off"
     interval_s: float = Field(300.0, ge=1, le=604_800)
@@ -297,15 +350,15 @@ def _mount(text: str) -> str:
 
 
 class ContainersSection(Section):
-    """How images are run."""
+    """How container images are run."""
 
     command: list[str] = []
     options: list[str] = []
     mounts: list[Annotated[str, AfterValidator(_mount)]] = []
 
 
-class JobsSection(Section):
-    """How agents run jobs, whatever these ask."""
+class JobsSection(SizesSection):
+    """How agents run jobs."""
 
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
@@ -314,14 +367,19 @@ class JobsSection(Section):
     epilog: Hook = []
     hook_s: float = Field(60.0, gt=0, le=86_400)
     log_mib: int = Field(1_024, ge=0, le=1 << 30)
+    log_running_mib: int = Field(8_192, ge=0, le=1 << 30)
+    log_user_mib: int = Field(20_480, ge=0, le=1 << 30)
+    log_node_mib: int = Field(102_400, ge=0, le=1 << 30)
+    log_days: float = Field(365.0, ge=0, le=36_500)
+    log_attempts: int = Field(10_000, ge=1, le=1_000_000)
     scratch_overuse: Literal["end", "flag"] = "end"
     checkpoint_look_s: float = Field(30.0, ge=0.1, le=86_400)
     containers: ContainersSection = ContainersSection()
 
     @property
     def policy(self) -> JobPolicy:
-        """As agents are told."""
-        return decode(JobPolicy, self.model_dump())
+        """The same in the form that agents get."""
+        return decode(JobPolicy, self.model_dump(exclude=set(SizesSection.model_fields)))
 
 
 def _xids(table: dict[str, str]) -> dict[str, str]:
@@ -331,8 +389,25 @@ def _xids(table: dict[str, str]) -> dict[str, str]:
     return table
 
 
+Remedy = Literal["ignore", "suspect", "cordon", "reset", "reboot"]
+
+
+class GpuRulesSection(Section):
+    """The actions on GPU readings, and their thresholds."""
+
+    ecc_uncorrected: Remedy = "cordon"
+    ecc_corrected: Remedy = "suspect"
+    corrected_per_hour: int = Field(1_000, ge=1, le=1_000_000_000)
+    row_remap: Remedy = "reset"
+    nvlink: Remedy = "cordon"
+    slowdown: Remedy = "suspect"
+    slowdown_s: float = Field(60.0, gt=0, le=86_400)
+    memory: Remedy = "suspect"
+    memory_s: float = Field(60.0, gt=0, le=86_400)
+
+
 class GpusSection(Section):
-    """How sick GPUs are treated."""
+    """Checks and actions for GPUs in trouble, and for idle GPUs."""
 
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)
@@ -341,27 +416,28 @@ class GpusSection(Section):
     idle_after_s: float = Field(1_800.0, ge=0, le=31_536_000)
     idle: Literal["flag", "requeue", "cancel"] = "flag"
     idle_grace_s: float = Field(600.0, ge=0, le=31_536_000)
+    rules: GpuRulesSection = GpuRulesSection()
     xid: Annotated[
         dict[str, Literal["ignore", "blame", "suspect", "cordon", "reset", "reboot"]], AfterValidator(_xids)
     ] = {}
 
 
 class NodeSection(Section):
-    """One host. What is left out is what the host itself reports."""
+    """One host. What is left out is what the host reports."""
 
     link: Literal["local", "ssh"] = "local"
     ssh: Annotated[str, AfterValidator(_ssh)] = ""
     identity: AbsolutePath = ""
     address: str = ""
-    gpus: Annotated[str, AfterValidator(hosts.gpus)] = "auto"
+    gpus: Annotated[str, AfterValidator(gpudescription.checked_description)] = "auto"
     cpus: int | None = Field(None, ge=1, le=10_000)
-    memory: Annotated[str, AfterValidator(hosts.memory)] | None = None
+    memory: Annotated[str, AfterValidator(hosts.checked_memory)] | None = None
     labels: dict[str, str] = {}
     taints: list[Annotated[str, AfterValidator(_taint)]] = []
     run_as_self: bool = False
     python: AbsolutePath = ""
     spool: AbsolutePath = ""
-    scratch: Annotated[str, AfterValidator(hosts.memory)] | None = None
+    scratch: Annotated[str, AfterValidator(hosts.checked_memory)] | None = None
     scratch_dir: AbsolutePath = ""
 
     @property
@@ -387,7 +463,7 @@ class NodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, value: Any) -> Any:
-        """An address says enough: `ssh = "gpu01"` is a link by SSH."""
+        """An `ssh` address implies a link by SSH."""
         if isinstance(value, dict) and value.get("ssh") and "link" not in value:
             return {**value, "link": "ssh"}
         return value
@@ -405,7 +481,7 @@ class NodeSection(Section):
 
 
 class PluginsSection(Section):
-    """Plugins that no package brings, and those that tell the world outside."""
+    """Plugin files, hooks and metrics."""
 
     files: list[Name] = []
     hooks: list[Plugin] = []
@@ -413,7 +489,7 @@ class PluginsSection(Section):
 
 
 class _Environment(EnvSettingsSource):
-    """Lists and tables as JSON. What is not JSON stays text, refused later by its variable's name."""
+    """Reads lists and tables as JSON. Other text stays text and is refused with the variable's name."""
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
         try:
@@ -423,7 +499,7 @@ class _Environment(EnvSettingsSource):
 
 
 class Config(BaseSettings):
-    """The whole file with the environment's `CORRAL_<TABLE>__<KEY>` laid over it."""
+    """The whole file, overridden by environment variables `CORRAL_<TABLE>__<KEY>`."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -437,8 +513,11 @@ class Config(BaseSettings):
     cluster: ClusterSection = ClusterSection()
     controller: ControllerSection = ControllerSection()
     store: StoreSection = StoreSection()
+    retention: RetentionSection = RetentionSection()
     api: ApiSection = ApiSection()
     access: AccessSection = AccessSection()
+    questions: QuestionsSection = QuestionsSection()
+    projects: dict[Name, ProjectSection] = {}
     plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
     backfill: BackfillSection = BackfillSection()
@@ -464,12 +543,12 @@ class Config(BaseSettings):
     @property
     def state_dir(self) -> Path:
         """Journal, token and local spools; 0700."""
-        return _path(self.controller.state_dir) or places.state_dir()
+        return _path(self.controller.state_dir) or addresses.state_dir()
 
     @property
     def socket(self) -> Path:
         """Where local clients find the controller."""
-        return _path(self.controller.socket) or places.socket_path()
+        return _path(self.controller.socket) or addresses.socket_path()
 
     @property
     def store_url(self) -> str:

@@ -1,4 +1,4 @@
-"""Choices of a node by name: which scorers with which weights, and which GPU of the node gives a share."""
+"""Named strategies: each stands for scorers with weights and a picker."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Strategy = Literal[
     "weighted",
 ]
 
-WISHES = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
+PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
 """What jobs and nodes say themselves weighs in each of them, and nothing where nobody says anything."""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
-    "thrift": ({"thrift": 100, **WISHES}, "thrift"),
-    "best-fit": ({"fit": 100, **WISHES}, "tightest"),
-    "least-loaded": ({"load": 100, **WISHES}, "spread"),
-    "balanced": ({"balanced": 100, **WISHES}, "tightest"),
-    "round-robin": ({"round-robin": 100, **WISHES}, "spread"),
-    "pack": ({"pack": 100, **WISHES}, "tightest"),
-    "spread": ({"spread": 100, **WISHES}, "spread"),
-    "fragmentation": ({"fragmentation": 100, **WISHES}, "tightest"),
+    "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),
+    "best-fit": ({"fit": 100, **PREFERENCE_WEIGHTS}, "tightest"),
+    "least-loaded": ({"load": 100, **PREFERENCE_WEIGHTS}, "spread"),
+    "balanced": ({"balanced": 100, **PREFERENCE_WEIGHTS}, "tightest"),
+    "round-robin": ({"round-robin": 100, **PREFERENCE_WEIGHTS}, "spread"),
+    "pack": ({"pack": 100, **PREFERENCE_WEIGHTS}, "tightest"),
+    "spread": ({"spread": 100, **PREFERENCE_WEIGHTS}, "spread"),
+    "fragmentation": ({"fragmentation": 100, **PREFERENCE_WEIGHTS}, "tightest"),
     "weighted": (
         {
             "fit": 30,
@@ -45,8 +45,8 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
 }
 
 
-def filled(section: Any) -> Any:
-    """The section with what its strategy means; what is written beside it stands."""
+def with_strategy(section: Any) -> Any:
+    """The section with the scorers and picker of its strategy, unless they are written."""
     if not isinstance(section, Mapping):
         return section
     scorers, picker = STRATEGIES.get(section.get("strategy", "thrift"), STRATEGIES["thrift"])

@@ -1,4 +1,4 @@
-"""One function: state, input and time in; facts, orders and an answer out."""
+"""The engine: one function from state, input and time to events, effects and a reply."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from controller.core import events, inputs, reserving
-from controller.core.apply import apply
-from controller.core.clerk import Clerk
-from controller.core.doctor import Doctor
-from controller.core.effects import Effect, SendToNode, StartAttempt
-from controller.core.ender import Ender
-from controller.core.events import Event, PreemptionPlanned
-from controller.core.explain import explain
-from controller.core.idling import Overseer
-from controller.core.inputs import DONE, Decision, Input, Reply
-from controller.core.jobs import Job
-from controller.core.keeper import Keeper
-from controller.core.launch import Launch, addresses, starts_of
-from controller.core.listener import Listener
-from controller.core.plugin import Pipeline
-from controller.core.preemption import UNGUARDED, NotAbove, Preemption
-from controller.core.rebalancing import Rebalancing
-from controller.core.schedulers import Schedulers
-from controller.core.state import State
-from controller.core.warden import Warden
+from controller.core.backfill.cycle import CycleEvent
+from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.commands.agent_reports import AgentReports
+from controller.core.commands.context import Context
+from controller.core.commands.job_edits import changed_fields
+from controller.core.commands.operator_commands import OperatorCommands
+from controller.core.commands.reservation_commands import ReservationCommands
+from controller.core.commands.user_commands import UserCommands
+from controller.core.explain.why_pending import explain
+from controller.core.lifecycle.gang_barrier import node_addresses
+from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
+from controller.core.lifecycle.idle_gpus import IdleGpuHandler
+from controller.core.lifecycle.stop import Stopper
+from controller.core.lifecycle.timers import Timers
+from controller.core.model import events, inputs
+from controller.core.model.effects import Effect, SendToNode, StartAttempt
+from controller.core.model.events import Event, PreemptionPlanned
+from controller.core.model.inputs import DONE, Decision, Input, Reply
+from controller.core.model.job import Job
+from controller.core.model.start_orders import AttemptStart, start_frames
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.pipeline.reconfigure import state_under
+from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
+from controller.core.rebalance.rebalancer import Rebalancer
+from controller.core.state.apply import apply
+from controller.core.state.state import State
 from wire.api.reasons import Why
-from wire.words import JobState, Reason
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
-_STIRRING = (
+_CHANGES_PREEMPTION_COST = (
     events.AttemptStarted,
     events.CheckpointSaved,
     events.MembersStarted,
@@ -37,139 +44,186 @@ _STIRRING = (
     events.JobGrew,
     events.JobEdited,
 )
-"""What changes how much a job would lose without changing what it holds."""
+"""Events that change how much work a job would lose by preemption, without changing what it holds."""
 
 
 class Engine:
-    """Decides. Holds the state it decides on and nothing that could not be worked out again from it."""
+    """Decides about every input, and keeps the state that it decides on.
 
-    ender: type[Ender] = Ender
-    listener: type[Listener] = Listener
-    """Who does this work; trials put others in their places, to see that they would notice."""
+    Algorithm of `handle`
+    1. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
+       event and `_order` for each effect.
+    2. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
+    3. When the handler is done, act on what the events started: failed plugins are recorded, jobs whose
+       dependencies were decided are released.
+    4. Return the events, the effects and the reply. The caller writes the events to disk before it carries
+       out effects and sends the reply.
+
+    Invariant: state and configuration alone determine every decision. The engine can be built again from them
+    at any time, which happens after a restart and after a change of the configuration.
+
+    Cost: that of the handler. A Tick runs a scheduling pass (backfill/profile_cycles.py).
+
+    Example: `Submit` gives JobQueued(7) and the reply Accepted((7,)). The next `Tick` gives JobPlaced(7) and
+    the effect StartAttempt for gpu01.
+    """
+
+    stopper_type: type[Stopper] = Stopper
+    agent_reports_type: type[AgentReports] = AgentReports
+    """Tests replace these with classes that break a rule, to prove that the fault simulation notices."""
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:
-        self.pipeline = pipeline
-        self.state = state
-        state.divide(pipeline.profiles)
-        state.adopt(pipeline.rules)
-        self.schedulers = Schedulers(state, pipeline)
-        self.cycle = self.schedulers.last
-        self.placer = self.cycle.placer
         self._events: list[Event] = []
         self._effects: list[Effect] = []
-        self._ender = self.ender(state, self.schedulers, self._record, self._order)
-        self.doctor = Doctor(state, pipeline.care, self._record, self._order)
-        self.overseer = Overseer(state, pipeline.idling, self._record, self._order, self._ender.stop)
-        self.keeper = Keeper(state, pipeline.waiting, self._record, self._ender.stop)
-        self.rebalancing = Rebalancing(state, self.placer, self.cycle, self._record, self._ender.stop)
-        clerk = Clerk(state, pipeline, self.schedulers, self.keeper, self._ender, self._record)
-        warden = Warden(state, pipeline, self._ender, self._record)
-        listener = self.listener(
-            state,
-            pipeline,
-            self.schedulers,
-            self.keeper,
-            self.doctor,
-            self.overseer,
-            self._ender,
-            self._record,
-            self._order,
+        self._build(pipeline, state)
+
+    def _build(self, pipeline: Pipeline, state: State) -> None:
+        """Build everything that decides, from the pipeline and the state alone."""
+        self.pipeline = pipeline
+        self.state = state
+        state.set_profiles(pipeline.profiles)
+        state.set_quota_config(pipeline.rules)
+        record, order = self._record, self._order
+        self.profile_cycles = cycles = ProfileCycles(state, pipeline)
+        self.cycle = cycles.last
+        self.placer = self.cycle.placer
+        self._stopper = stopper = self.stopper_type(state, cycles, record, order)
+        self.gpu_health = GpuHealthHandler(state, pipeline.care, record, order)
+        self.idle_gpus = IdleGpuHandler(state, pipeline.idling, record, order, stopper.stop)
+        self.timers = Timers(state, pipeline.waiting, record, stopper.stop)
+        self.rebalancer = Rebalancer(state, self.placer, self.cycle, pipeline.rebalance, record, stopper.stop)
+        context = Context(
+            state, pipeline, cycles, self.timers, self.gpu_health, self.idle_gpus, stopper, record, order
         )
-        self._handlers: dict[type[Any], Callable[[Any, float], Reply]] = {
-            inputs.Submit: clerk.submit,
-            inputs.Cancel: clerk.cancel,
-            inputs.Edit: clerk.edit,
-            inputs.Hold: clerk.hold,
-            inputs.Release: clerk.release,
-            inputs.Preempt: clerk.preempt,
-            inputs.AddNode: warden.add_node,
-            inputs.PinKey: warden.pin_key,
-            inputs.RemoveNode: warden.remove_node,
-            inputs.MarkNode: warden.mark_node,
-            inputs.Drain: warden.drain,
-            inputs.Resume: warden.resume,
-            inputs.SetQuota: warden.set_quota,
-            inputs.UnsetQuota: warden.unset_quota,
-            inputs.Reserve: warden.reserve,
-            inputs.CancelReservation: warden.cancel_reservation,
-            inputs.Rebalance: self.rebalancing.run,
-            inputs.AgentSaidHello: listener.said_hello,
-            inputs.AgentReported: listener.reported,
-            inputs.MembersReported: listener.members_reported,
-            inputs.GpuReported: self.doctor.reported,
-            inputs.DataFound: listener.data_found,
-            inputs.GpusIdle: listener.gpus_idle,
-            inputs.GpusBusy: listener.gpus_busy,
-            inputs.GpuTroubled: self.doctor.troubled,
-            inputs.GpuLooked: self.doctor.looked,
-            inputs.GpuWasReset: self.doctor.was_reset,
-            inputs.StrangerSeen: listener.stranger_seen,
-            inputs.StrangerGone: listener.stranger_gone,
-            inputs.CordonGpu: self.doctor.cordon,
-            inputs.ResumeGpu: self.doctor.resume,
-            inputs.LinkWentDown: listener.link_went_down,
-            inputs.NoteStart: clerk.note_start,
-            inputs.NodeSilent: listener.node_silent,
-            inputs.DeclareLost: listener.declare_lost,
-            inputs.ControllerStarted: listener.controller_started,
-            inputs.SetShare: warden.set_share,
-            inputs.Tick: self._tick,
+        self._user_commands = users = UserCommands(context)
+        self._reservations = reservations = ReservationCommands(context)
+        self._agent_reports = agents = self.agent_reports_type(context)
+        operators = OperatorCommands(context)
+        # A handler that returns None has accepted its input.
+        self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
+            inputs.Submit: users.submit,
+            inputs.Cancel: users.cancel,
+            inputs.Edit: users.edit,
+            inputs.Hold: users.hold,
+            inputs.Release: users.release,
+            inputs.Preempt: users.preempt,
+            inputs.Requeue: users.requeue,
+            inputs.NoteStart: users.note_start,
+            inputs.AddNode: operators.add_node,
+            inputs.PinKey: operators.pin_key,
+            inputs.SealJournal: operators.seal_journal,
+            inputs.RemoveNode: operators.remove_node,
+            inputs.MarkNode: operators.mark_node,
+            inputs.Drain: operators.drain,
+            inputs.Resume: operators.resume,
+            inputs.SetQuota: operators.set_quota,
+            inputs.UnsetQuota: operators.unset_quota,
+            inputs.SetShare: operators.set_share,
+            inputs.Reserve: reservations.reserve,
+            inputs.CancelReservation: reservations.cancel,
+            inputs.Rebalance: self.rebalancer.run,
+            inputs.AgentSaidHello: self._on_agent_hello,
+            inputs.AgentReported: agents.on_attempt_report,
+            inputs.MembersReported: agents.on_members_report,
+            inputs.DataFound: agents.on_data_found,
+            inputs.OffQueueProcessSeen: agents.on_off_queue_process_seen,
+            inputs.OffQueueProcessGone: agents.on_off_queue_process_gone,
+            inputs.LinkWentDown: agents.on_link_down,
+            inputs.NodeSilent: agents.on_node_silent,
+            inputs.DeclareLost: agents.on_declare_lost,
+            inputs.ControllerStarted: agents.on_controller_started,
+            inputs.GpusIdle: self.idle_gpus.on_idle,
+            inputs.GpusBusy: self.idle_gpus.on_busy,
+            inputs.GpuReported: self.gpu_health.on_report,
+            inputs.GpuTroubled: self.gpu_health.on_fault,
+            inputs.GpuChecked: self.gpu_health.on_check,
+            inputs.GpuWasReset: self.gpu_health.on_reset,
+            inputs.CordonGpu: self.gpu_health.cordon,
+            inputs.ResumeGpu: self.gpu_health.resume,
+            inputs.ApplyConfig: self._on_apply_config,
+            inputs.Tick: self._on_tick,
         }
 
     def handle(self, given: Input, now: float) -> Decision:
-        """Decide one input. The state already holds the events that come back."""
-        reply = self._handlers[type(given)](given, now)
-        for fault in self.pipeline.watch.told():
+        """Decide one input. The state already contains the events that are returned."""
+        reply = self._handlers[type(given)](given, now) or DONE
+        for fault in self.pipeline.breaker.take_faults():
             self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
-        if self.keeper.restless:
-            self.keeper.settle(now)
+        if self.timers.unsettled:
+            self.timers.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
         self._effects.clear()
         return decision
 
-    def explain(self, job: Job, now: float) -> Why:
-        """Why the job is where it is."""
-        cycle = self.schedulers.of(job)
-        return explain(self.state, cycle.placer, cycle, job, now)
-
-    def predicted(self, job: Job) -> float | None:
-        """How long the job is likely to run, as was thought when it got its place, or as is thought now."""
-        if job.state is JobState.QUEUED:
-            return self.state.estimates.predict(job, self.pipeline.estimating)
-        return job.predicted_s
-
     def _record(self, event: Event) -> None:
         apply(self.state, event)
-        if isinstance(event, _STIRRING):
-            self.schedulers.stir(event.job)
+        if isinstance(event, _CHANGES_PREEMPTION_COST):
+            self.profile_cycles.stir(event.job)
         if isinstance(event, events.JobRelaxed):
-            self.schedulers.forget(event.job)
+            self.profile_cycles.forget(event.job)
         self._events.append(event)
-        self.keeper.notice(event)
+        self.timers.on_event(event)
 
     def _order(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def look(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
-        """Who would have to end for a waiting job to start now, and whether they will be in its turn."""
-        if self.state.licences.short(job.ask.licences):
-            return None, False
-        cycle = self.schedulers.of(job)
-        elsewhere, plan = cycle.promised_elsewhere(job, now), None
-        if cycle.placer.pipeline.strategies:
-            plan = cycle.preemption.plan(job, now, elsewhere)
-        if plan is not None:
-            return plan, True
-        anybody = Preemption(self.state, cycle.placer, (NotAbove(),), UNGUARDED)
-        return anybody.plan(job, now, elsewhere), False
+    def _on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
+        reply = self._agent_reports.on_agent_hello(given, now)
+        self._user_commands.settle_defaults(now)
+        return reply
 
-    @property
-    def next_at(self) -> float:
-        """When the next cycle is needed although nothing happens."""
-        return min(self.keeper.next_at, self.state.reservations.next_at, self.schedulers.again_at)
+    def _on_apply_config(self, given: inputs.ApplyConfig, now: float) -> None:
+        """Decide by another pipeline, as a restart with it would. Running jobs go on.
 
-    def _make_room(self, job: Job, plan: events.PreemptionPlanned, now: float) -> None:
+        1. Record the change.
+        2. Copy the state under the new pipeline, and build everything that decides again.
+        """
+        old, new = self.pipeline, given.pipeline
+        overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
+        self._record(
+            events.ConfigApplied(now, given.digest, given.by, given.changed, given.policy, overcommit)
+        )
+        if new is not None:
+            self._build(new, state_under(self.state, new, self.state.jobs.values(), self.state.estimates))
+
+    def _on_tick(self, _given: inputs.Tick, now: float) -> None:
+        """Do what is due, then run a scheduling pass.
+
+        1. Clear remembered answers of plugins that failed in the last pass and are asked again.
+        2. Begin and end reservations.
+        3. Open the gates that are due: begin times, backoff, dependencies.
+        4. Run a pass of each profile; each of its events is recorded before the pass goes on.
+        5. End jobs whose deadline or patience is over. If one ended, jobs that depend on it may start: run
+           another pass.
+        """
+        self.pipeline.breaker.cycle += 1
+        if self.pipeline.breaker.retrying:
+            self.profile_cycles.ask_again()  # 1
+        self._reservations.begin_and_end_due(now)  # 2
+        self.timers.open_due(now)  # 3
+        self.timers.settle(now)
+        carry_out = partial(self._carry_out, now=now)
+        self.profile_cycles.run(now, carry_out)  # 4
+        if self.timers.end_due(now):  # 5
+            self.timers.settle(now)
+            self.profile_cycles.run(now, carry_out)
+
+    def _carry_out(self, event: CycleEvent, now: float) -> None:
+        """Record an event of a scheduling pass, and order what follows from it."""
+        self._record(event)
+        job = self.state.jobs[event.job]
+        if isinstance(event, events.JobPlaced):
+            self._order(StartAttempt(AttemptStart(job, partial(node_addresses, self.state))))
+        elif isinstance(event, events.JobGrew):
+            starts = start_frames(job, node_addresses(self.state, job))
+            for allocation in event.allocations:
+                self._order(SendToNode(allocation.node, starts[allocation.node]))
+        elif isinstance(event, events.PreemptionPlanned):
+            self._stop_victims(job, event, now)
+
+    def _stop_victims(self, job: Job, plan: PreemptionPlanned, now: float) -> None:
+        """Stop the victims of a preemption; of an elastic victim only the members on the named nodes."""
         by = f"job {job.label}"
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
@@ -178,33 +232,49 @@ class Engine:
                     events.JobShrunk(other.id, now, other.attempt, victim.nodes, by, victim.gpu_hours)
                 )
                 for node in victim.nodes:
-                    self._ender.send_leave(other, node)
+                    self._stopper.send_leave(other, node)
             else:
-                self._ender.stop(other, Reason.PREEMPTED, by, now, plan.by)
+                self._stopper.stop(other, Reason.PREEMPTED, by, now, plan.by)
 
-    def _grew(self, job: Job, grown: events.JobGrew) -> None:
-        starts = starts_of(job, addresses(self.state, job))
-        for allocation in grown.allocations:
-            self._order(SendToNode(allocation.node, starts[allocation.node]))
+    @property
+    def next_at(self) -> float:
+        """The next moment at which a Tick is needed although no other input comes."""
+        return min(self.timers.next_at, self.state.reservations.next_at, self.profile_cycles.again_at)
 
-    def _tick(self, _given: inputs.Tick, now: float) -> Reply:
-        self.pipeline.watch.turn += 1
-        reserving.turn_due(self.state, now, self._record)
-        self.keeper.open_due(now)
-        self.keeper.settle(now)
-        self._start_what_fits(now)
-        if self.keeper.end_due(now):  # who waited for one of these to end may start at once
-            self.keeper.settle(now)
-            self._start_what_fits(now)
-        return DONE
+    # --- questions: none of these changes the state ---
 
-    def _start_what_fits(self, now: float) -> None:
-        for step in self.schedulers.run(now):
-            self._record(step)
-            job = self.state.jobs[step.job]
-            if isinstance(step, events.JobPlaced):
-                self._order(StartAttempt(Launch(job, partial(addresses, self.state))))
-            elif isinstance(step, events.JobGrew):
-                self._grew(job, step)
-            elif isinstance(step, events.PreemptionPlanned):
-                self._make_room(job, step, now)
+    def preview(self, given: inputs.Submit, now: float) -> JobSpec | inputs.Refusal:
+        """The spec that a submit would queue, with its defaults filled in."""
+        return self._user_commands.preview(given, now)
+
+    def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:
+        """The spec of a waiting job after an edit to this spec, with its default sizes calculated again."""
+        return self._user_commands.with_defaults(job, spec, frozenset(changed_fields(job.spec, spec)))
+
+    def explain(self, job: Job, now: float) -> Why:
+        """Why the job is in its state."""
+        cycle = self.profile_cycles.of(job)
+        return explain(self.state, cycle.placer, cycle, job, now)
+
+    def predicted(self, job: Job) -> float | None:
+        """The predicted run time in seconds: as of its placement, or as of now for a queued job."""
+        if job.state is JobState.QUEUED:
+            return self.state.estimates.predict(job, self.pipeline.estimating)
+        return job.predicted_s
+
+    def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
+        """The preemption that would let a waiting job start now, and whether the policy allows it.
+
+        If the policy allows none, the plan that ignores guards and limits, to say what would be needed; None
+        if that does not exist either.
+        """
+        if self.state.licences.insufficient(job.ask.licences):
+            return None, False
+        cycle = self.profile_cycles.of(job)
+        reserved, plan = cycle.reserved_for_others(job, now), None
+        if cycle.placer.pipeline.strategies:
+            plan = cycle.preemption.plan(job, now, reserved)
+        if plan is not None:
+            return plan, True
+        unguarded = Preemptor(self.state, cycle.placer, (NotAbovePriority(),), NO_GUARDS)
+        return unguarded.plan(job, now, reserved), False

@@ -1,57 +1,52 @@
-"""What the daemon knows of a way to an agent, whatever carries it."""
+"""The interface of a link to an agent, whatever carries it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from wire.frames import AgentFrame, ControllerFrame, OpenShell
+from wire.agent.frames import AgentFrame, ControllerFrame
 
 if TYPE_CHECKING:
-    from controller.nodes.shells import Shell
+    from controller.nodes.session import AgentSession
 
 
 @dataclass(frozen=True)
 class LinkLost:
-    """The agent cannot be reached any more; it is tried again until the link is closed."""
+    """The connection to the agent is lost. The link tries again until it is closed."""
 
     why: str
 
 
-Deliver = Callable[[str, AgentFrame | LinkLost], str]
-"""Called on the event loop with the node's name; after every loss the next frame is a Hello.
+FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
+"""Called on the event loop with the node's name and a frame. The first frame after a loss is a Hello.
 
-What it answers a Hello with is why this agent cannot be listened to; empty if it can.
+Returns why this agent cannot be used, which ends the connection, or "" if it can.
 """
 
 
 class NodeAway(Exception):
-    """There is no connection to this node at the moment."""
+    """There is no connection to this node now."""
 
 
 class LogMissing(Exception):
-    """The agent has no such log; says in words why."""
+    """The agent has no such log. The message says why."""
 
 
 class NodeLink(Protocol):
-    """The way to one agent."""
+    """The link to the agent of one node."""
 
     name: str
 
-    def open(self, deliver: Deliver) -> None:
-        """Connect, and connect again with backoff whenever that is lost."""
+    def open(self, handler: FrameHandler) -> None:
+        """Connect, and connect again with backoff whenever the connection is lost."""
 
     def send(self, frame: ControllerFrame) -> None:
-        """Never blocks; dropped while not connected, for the Hello that follows reconciles."""
+        """Queue a frame; never blocks. Dropped without a connection, because the next Hello reconciles."""
 
-    def read_log(
-        self, job: int, attempt: int, stream: str, offset: int, follow: bool
-    ) -> AsyncGenerator[bytes, None]:
-        """A log piece by piece; raises NodeAway or LogMissing. Close it to stop reading."""
-
-    def open_shell(self, order: OpenShell) -> Shell:
-        """Run a command in the allocation of an attempt; raises NodeAway."""
+    def session(self) -> AgentSession:
+        """The session on the present connection, to read logs and run commands; raises NodeAway."""
 
     async def close(self) -> None:
-        """Let the agent go; its attempts go on."""
+        """Disconnect the agent. Its attempts go on."""

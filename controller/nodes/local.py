@@ -1,4 +1,4 @@
-"""A link to an agent on this machine, run as a subprocess: one-machine clusters and the demo."""
+"""A link to an agent on this machine, run as a subprocess."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import contextlib
 import sys
 from pathlib import Path
 
-from controller.nodes.arguments import AgentOptions
+from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
-from wire.text import plain
+from wire.text import printable
 
 _READ = 1 << 20
 _HOME = str(Path(__file__).absolute().parent.parent.parent)
 _CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import main; sys.exit(main())"
-"""As `python -m agent`, but whatever stands in the working directory is not imported."""
+"""As `python -m agent`, but without importing from the working directory."""
 
 
 class LocalLink(ReconnectingLink):
@@ -34,8 +34,8 @@ class LocalLink(ReconnectingLink):
         self._python = python or sys.executable
         self._arguments = (agent or AgentOptions()).arguments(name, str(spool.absolute()))
 
-    async def connect(self) -> LocalLine:
-        """Start the agent in a session of its own: a Ctrl-C in this terminal is not for it."""
+    async def connect(self) -> AgentPipes:
+        """Start the agent in a session of its own, so that Ctrl-C in the terminal does not reach it."""
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,
@@ -54,10 +54,10 @@ class LocalLink(ReconnectingLink):
             raise CannotConnect(
                 f"the agent cannot be started with {self._python}: {error.strerror}"
             ) from None
-        return LocalLine(process)
+        return AgentPipes(process)
 
 
-class LocalLine:
+class AgentPipes:
     """The pipes of an agent's process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -70,7 +70,7 @@ class LocalLine:
         self._words = asyncio.get_running_loop().create_task(_last_words(process.stderr))
 
     async def read(self) -> bytes:
-        """What the agent wrote."""
+        """Bytes from the agent; empty when it is gone."""
         return await self._out.read(_READ)
 
     def write(self, data: bytes) -> None:
@@ -78,11 +78,11 @@ class LocalLine:
         self._in.write(data)
 
     def unread(self) -> int:
-        """Bytes that do not fit in the pipe."""
+        """The number of queued bytes that the agent has not taken."""
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the pipes and see the process out; what it said last explains most endings."""
+        """Close the pipes and wait for the process, or kill it. Returns its last line of stderr."""
         if not self._in.transport.is_closing():  # it is when the agent died first, and abort() would fail
             self._in.close()
         try:
@@ -95,9 +95,9 @@ class LocalLine:
 
 
 async def _last_words(stderr: asyncio.StreamReader) -> str:
-    """The last line somebody wrote; read to the end, for a full pipe would stop the agent."""
+    """The last line of stderr. Reads to the end, because a full pipe would block the agent."""
     last = b""
     while data := await stderr.read(_READ):
         lines = [line for line in (last + data)[-2_000:].split(b"\n") if line.strip()]
         last = lines[-1] if lines else b""
-    return plain(last.decode("utf-8", "replace"), 500).removeprefix("agent: ")
+    return printable(last.decode("utf-8", "replace"), 500).removeprefix("agent: ")

@@ -1,4 +1,4 @@
-"""Everything that may be wrong with a host, asked before it joins: a line each, with what to do about it."""
+"""Checks a host before it joins: one line per check, with what to do if it fails."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Sequence
 
 import asyncssh
 
-from controller.nodes.boarding import CannotBoard, board
-from controller.nodes.bundle import bundle
-from controller.nodes.knownhosts import fingerprint, written
+from controller.nodes.agent.bootstrap import BootstrapFailed, start_agent
+from controller.nodes.agent.zipapp import bundle
 from controller.nodes.reconnecting import CannotConnect
-from controller.nodes.refusals import HostKeyChanged, HostKeyUnknown, NotLetIn, sentence
-from controller.nodes.sharing import markers
-from controller.nodes.ssh import SshHost
-from controller.nodes.sshconnector import SshConnector
+from controller.nodes.shared_directories import marker_files
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.errors import AuthenticationFailed, HostKeyChanged, HostKeyUnknown, describe_error
+from controller.nodes.ssh.known_hosts import fingerprint, key_line
+from controller.nodes.ssh.link import SshHost
 from wire.api.nodes import Check, Preflight
-from wire.text import duration, plain
+from wire.text import duration, printable
 
 SKEW_S = 5.0
 _RUN_S = 60.0
-"""A driver without persistence mode takes long to say which GPUs there are."""
+"""Seconds for all checks: a driver without persistence mode takes long to list its GPUs."""
 
 
 async def preflight(
     name: str, host: SshHost, connector: SshConnector, trusted: str = "", shared: Sequence[str] = ()
 ) -> Preflight:
-    """Ask a host everything; `trusted` is a key to take for its own instead of the pinned one.
+    """Check a host. `trusted` is a host key to accept instead of the pinned one.
 
     `shared` are directories that should be the same there as here.
     """
@@ -44,7 +44,7 @@ async def preflight(
                 checks.append(_reachable(connection))
                 checks.append(Check("host key", "ok", fingerprint(key)))
                 checks.append(Check("login", "ok", f"as {connection.get_extra_info('username')}"))
-                with markers(shared) as (marked, lacking):
+                with marker_files(shared) as (marked, lacking):
                     asked, boot_id = await _ask(name, host, connection, marked)
                     checks += [*asked, *lacking]
     except HostKeyUnknown as unknown:
@@ -63,35 +63,37 @@ async def preflight(
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
         # Where the conversation broke off is where it failed: before the key, or at the login.
-        place = "login" if isinstance(error, NotLetIn) else "connection" if checks else "reachable"
+        place = (
+            "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
+        )
         checks.append(Check(place, "failed", str(error), _remedy(error, host)))
     except (asyncssh.Error, OSError) as error:
-        checks.append(Check("connection", "failed", sentence(error), "Try again."))
+        checks.append(Check("connection", "failed", describe_error(error), "Try again."))
     ready = all(check.verdict in ("ok", "note") for check in checks)
-    shown = written(key) if key is not None else ""
+    shown = key_line(key) if key is not None else ""
     told = fingerprint(key) if key else ""
     return Preflight(name, str(host.address), ready, tuple(checks), shown, told, boot_id)
 
 
 def _remedy(error: CannotConnect, host: SshHost) -> str:
-    if isinstance(error, NotLetIn):
+    if isinstance(error, AuthenticationFailed):
         return error.remedy
     return f"On the controller's machine, as its user: does 'ssh {host.address.words()}' reach it?"
 
 
 def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
     version = connection.get_extra_info("server_version")
-    return Check("reachable", "ok", plain(str(version), 80))
+    return Check("reachable", "ok", printable(str(version), 80))
 
 
 async def _ask(
     name: str, host: SshHost, connection: asyncssh.SSHClientConnection, marked: Sequence[str]
 ) -> tuple[list[Check], str]:
-    """What can be found out once we are in, up to what makes the rest impossible, and the boot it was."""
+    """The checks after the login, up to the first that makes the others impossible, and the boot id."""
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
-        boarded = await board(connection, host.python, host.spool, made)
-    except CannotBoard as error:
+        boarded = await start_agent(connection, host.python, host.spool, made)
+    except BootstrapFailed as error:
         remedy = error.remedy.replace("HOST", host.address.words())
         return [Check(error.check, "failed", str(error), remedy)], ""
     arguments = host.agent.arguments(name, host.spool_of(name, boarded.home))
@@ -104,17 +106,17 @@ async def _ask(
     try:
         told = json.loads(said)
         checks = [
-            Check(*(plain(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
+            Check(*(printable(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
             for each in told["checks"]
         ]
-        return [*checks, _time(float(told["now"]), asked_at)], plain(str(told["boot_id"]))
+        return [*checks, _time(float(told["now"]), asked_at)], printable(str(told["boot_id"]))
     except (ValueError, KeyError, TypeError):
         words = await boarded.words.end(1.0) or "it says nothing"
         return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")], ""
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """Their clock was read somewhere between our question and now."""
+    """The check of the host's clock, which was read between the request and now."""
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0
     if apart <= SKEW_S:

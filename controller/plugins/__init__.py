@@ -1,1 +1,1 @@
-"""Built-in filters, scorers and orders, loaded like anybody else's."""
+"""The built-in plugins, loaded through entry points like the plugins of a site."""

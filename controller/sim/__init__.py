@@ -1,1 +1,1 @@
-"""Virtual time and virtual nodes around the very same engine."""
+"""The scheduling engine in virtual time, with virtual nodes: log simulation, replay and reports."""

@@ -1,4 +1,4 @@
-"""A clock of one's own: what is to happen, in the order in which it will."""
+"""Virtual clock: a heap of callbacks in the order of their times."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from collections.abc import Callable
 from typing import Any
 
 Rank = float
-Happening = Callable[[], Any]
+Callback = Callable[[], Any]
 
 
 class Clock:
-    """Virtual time. At the same moment the lower rank comes first, then what was arranged first."""
+    """Virtual time in seconds. Callbacks at the same moment run by rank (lower first), then in the order of
+    scheduling."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
-        self._heap: list[tuple[float, Rank, int, Happening]] = []
+        self._heap: list[tuple[float, Rank, int, Callback]] = []
         self._sequence = 0
 
-    def at(self, when: float, happening: Happening, rank: Rank = 0) -> None:
-        """Let something happen then; what should have happened already happens next."""
+    def at(self, when: float, callback: Callback, rank: Rank = 0) -> None:
+        """Schedule a callback; a time in the past means now."""
         self._sequence += 1
-        heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, happening))
+        heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, callback))
 
-    def after(self, seconds: float, happening: Happening) -> None:
-        """Let something happen so much later."""
-        self.at(self.now + seconds, happening)
+    def after(self, seconds: float, callback: Callback) -> None:
+        """Schedule a callback this many seconds from now."""
+        self.at(self.now + seconds, callback)
 
     @property
     def next_at(self) -> float:
-        """When the next thing happens."""
+        """Time of the next callback; infinity if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
-        """The next thing happens; False when there is none."""
+        """Run the next callback; False if there is none."""
         if not self._heap:
             return False
-        self.now, _, _, happening = heapq.heappop(self._heap)
-        happening()
+        self.now, _, _, callback = heapq.heappop(self._heap)
+        callback()
         return True

@@ -1,59 +1,59 @@
-"""The nodes a log is run on: as scheduler.toml says, so many of one kind, or one pool of processors."""
+"""The nodes on which a log is simulated: nodes of scheduler.toml, equal nodes, or one pool of processors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.config import Config
-from controller.sim.refusal import SimulationRefused
-from wire import mig
-from wire.frames import GpuFacts, NodeFacts
-from wire.spec import JobSpec
+from controller.sim.errors import SimulationRefused
+from wire.agent.frames import GpuFacts, NodeFacts
+from wire.gpudescription import GpuGroup, parse_simulated
+from wire.job import mig
+from wire.job.spec import JobSpec
 
 CORE = 1000
 """CPU-milli of a processor."""
 WIDEST = 10_000_000
-"""CPU-milli that a job may ask of one node: in a wider pool a processor counts as less than a core."""
+"""CPU-milli that a job may request on one node. In a larger pool a processor counts as less than a core."""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
-"""GPUs that reach each other over NVLink."""
-_GROUP = re.compile(r"(\d{1,3})x([\w-]{1,40})(?::([\w.*/+]{1,80}))?")
+"""GPUs per NVLink island."""
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes by name. `core_milli` is what a processor of a log counts there."""
+    """Nodes by name. `core_milli` is the CPU-milli that one processor of a log counts as."""
 
     nodes: Mapping[str, NodeFacts]
     core_milli: int = CORE
 
     @property
     def cores(self) -> int:
-        """Processors that a log's job may have on one node: those of the smallest."""
+        """Processors of the smallest node: the most that a job of a log may have on one node."""
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
     def width(self) -> int:
-        """Processors of the widest job."""
+        """Processors of the largest job that fits."""
         return self.cores * len(self.nodes)
 
     @property
     def gpus(self) -> int:
-        """All GPUs."""
+        """Number of GPUs in the cluster."""
         return sum(len(facts.gpus) for facts in self.nodes.values())
 
     @property
     def cpu_milli(self) -> int:
-        """All CPUs."""
+        """CPU-milli of the cluster."""
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:
-        """A job of so many processors: on the fewest nodes, the same number on each, rounded up."""
+        """A job with `size` processors: on the fewest nodes, equally many on each, rounded up."""
         nodes = -(-size // self.cores)
         return JobSpec(
             command=("true",),
@@ -61,6 +61,7 @@ class Cluster:
             memory_mib=1,
             nodes=nodes,
             time_limit_s=estimate_s,
+            grace_s=0.0,  # because jobs of a trace end at their limit
         )
 
     def __str__(self) -> str:
@@ -71,35 +72,35 @@ class Cluster:
 
 
 def pool_of(processors: int) -> Cluster:
-    """Interchangeable processors: one node, so that nothing is ever split, and memory for everybody."""
+    """Interchangeable processors: one node, so that no job is split, with memory without a limit."""
     core = max(1, min(CORE, WIDEST // processors))
     return Cluster({"pool": NodeFacts(processors * core, BOUNDLESS_MIB)}, core)
 
 
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:
-    """So many nodes of one kind."""
+    """`count` equal nodes."""
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
-    return Cluster({name: _facts(name, cpus, memory_mib, ((gpus, model, ""),)) for name in names})
+    return Cluster({name: _facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})
 
 
-def configured(config: Config) -> Cluster:
-    """The nodes of scheduler.toml; what a host reports by itself must be written there."""
+def cluster_of_config(config: Config) -> Cluster:
+    """The nodes of scheduler.toml. Raises SimulationRefused where the file leaves a size to the host to
+    report."""
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):
             if value is None:
                 raise SimulationRefused(
-                    f"node {name}: only the host itself knows its {key}",
+                    f"node {name}: its {key} is not in the configuration; only the host itself reports it",
                     f"Write {key} into [nodes.{name}], or give the cluster by --nodes or --pool.",
                 )
         if node.gpus in ("auto", "nvml"):
             raise SimulationRefused(
-                f"node {name}: gpus = {node.gpus!r} is known only to the host itself",
+                f"node {name}: gpus = {node.gpus!r} is detected by the agent on the host",
                 'Write gpus = "simulated:8xH100" or "none", or give the cluster by --nodes and --gpus.',
             )
-        found = _GROUP.findall(node.gpus.partition(":")[2])
-        groups = tuple((int(count), model, slices) for count, model, slices in found)
+        groups = () if node.gpus == "none" else parse_simulated(node.gpus)
         nodes[name] = _facts(name, node.cpus or 0, memory_mib(node.memory or ""), groups, node.labels)
     if not nodes:
         raise SimulationRefused(
@@ -109,7 +110,7 @@ def configured(config: Config) -> Cluster:
 
 
 def memory_mib(text: str) -> int:
-    """512M, 64G, 2T: memory in MiB; a ValueError says what would be right."""
+    """MiB of a text such as 512M, 64G or 2T. Raises ValueError with the correct form."""
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 64G or 2T")
@@ -120,29 +121,29 @@ def _facts(
     name: str,
     cpus: int,
     memory_mib: int,
-    groups: tuple[tuple[int, str, str], ...],
+    groups: Sequence[GpuGroup],
     labels: Mapping[str, str] | None = None,
 ) -> NodeFacts:
-    """A host with two sockets: half of each group of GPUs at either, NVLink within eight neighbours."""
+    """A host with two sockets: half of each group of GPUs at each socket, NVLink within islands of eight."""
     gpus: list[GpuFacts] = []
-    for count, model, slices in groups:
+    for group in groups:
         first = len(gpus)
-        for place in range(count):
+        for place in range(group.count):
             island = place // ISLAND * ISLAND
-            others = range(island, min(count, island + ISLAND))
+            others = range(island, min(group.count, island + ISLAND))
             gpu = GpuFacts(
                 index=len(gpus),
                 uuid=f"GPU-{name}-{len(gpus)}",
-                model=model,
+                model=group.model,
                 memory_mib=GPU_MEMORY_MIB,
-                numa=place * 2 // count,
+                numa=place * 2 // group.count,
                 links=tuple(first + other for other in others if other != place),
             )
-            gpus += _divided(gpu, mig.instances(slices)) if slices else [gpu]
+            gpus += _divided(gpu, group.slices) if group.slices else [gpu]
     return NodeFacts(cpus * CORE, memory_mib, tuple(gpus), 2, labels or {})
 
 
-def _divided(gpu: GpuFacts, slices: list[str]) -> list[GpuFacts]:
+def _divided(gpu: GpuFacts, slices: Sequence[str]) -> list[GpuFacts]:
     return [
         replace(
             gpu,

@@ -1,4 +1,4 @@
-"""What a run is worth: the figures that policies are compared by, each of them defined here."""
+"""Figures by which policies are compared. Each is defined here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.sim.cluster import Cluster
-from controller.sim.results import Life, mean, quantile
+from controller.sim.job_results import SimulatedJob, mean, quantile
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of all jobs that ran to an end. Times are seconds, parts lie between 0 and 1."""
+    """Over all jobs that ran to an end. Times are in seconds, fractions between 0 and 1."""
 
     jobs: int
     avebsld: float
-    """Mean bounded slowdown: max(1, (wait + run) / max(run, 10)); all jobs count the same."""
+    """Mean bounded slowdown: max(1, (wait + run) / max(run, 10)). All jobs have the same weight."""
     max_bsld: float
     mean_wait_s: float
     p50_wait_s: float
@@ -25,36 +25,36 @@ class Figures:
     """From submit to end."""
     max_flow_s: float
     utilisation: float
-    """GPU-seconds of work done, of all there were from the first submit to the last end; CPU-seconds where
-    there are no GPUs, or where no job held one."""
+    """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. CPU-seconds
+    if the cluster has no GPUs or no job held one."""
     fragmentation: float
-    """Of the same capacity while at least one job waited, the part that did no work: too scattered or too
-    small for those who waited, or kept free for them."""
+    """Idle fraction of the same capacity while at least one job waited: too scattered or too small for the
+    waiting jobs, or reserved for them."""
     makespan_s: float
     """From the first submit to the last end."""
     fairness: float
-    """Jain's index over the users' mean bounded slowdowns: 1 if all are slowed alike, 1/n if one of n
-    bears it all."""
+    """Jain's index over the users' mean bounded slowdowns: 1 if all users are slowed equally, 1/n if one of n
+    users bears all of it."""
     preemptions: int
-    """Attempts ended before their time so that others could start, or because their node was lost."""
+    """Attempts ended early so that other jobs could start, or because their node was lost."""
     gpu_hours_lost: float
-    """Held by attempts that came to nothing."""
+    """GPU-hours held by attempts whose work was lost."""
     moves: int = 0
-    """Of the preemptions, those after which the job went on elsewhere: rebalancing."""
+    """Preemptions after which rebalancing continued the job on other nodes."""
 
 
-def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
-    """Work them out."""
-    waits = [life.wait_s for life in lives]
-    flows = [life.wait_s + life.run_s for life in lives]
-    slowdowns = [life.slowdown for life in lives]
-    gpus = cluster.gpus if any(life.gpus for life in lives) else 0
+def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
+    """The figures of these jobs on this cluster."""
+    waits = [record.wait_s for record in records]
+    flows = [record.wait_s + record.run_s for record in records]
+    slowdowns = [record.slowdown for record in records]
+    gpus = cluster.gpus if any(record.gpus for record in records) else 0
     capacity = gpus or cluster.cpu_milli
-    held = [life.gpus if gpus else sum(each.cpu_milli for each in life.allocations) for life in lives]
-    work = sum(amount * life.run_s for life, amount in zip(lives, held, strict=True))
-    first, last = span(lives)
+    held = [record.gpus if gpus else sum(each.cpu_milli for each in record.allocations) for record in records]
+    work = sum(amount * record.run_s for record, amount in zip(records, held, strict=True))
+    first, last = span(records)
     return Figures(
-        jobs=len(lives),
+        jobs=len(records),
         avebsld=mean(slowdowns),
         max_bsld=max(slowdowns, default=0.0),
         mean_wait_s=mean(waits),
@@ -63,29 +63,29 @@ def figures_of(lives: Sequence[Life], cluster: Cluster) -> Figures:
         mean_flow_s=mean(flows),
         max_flow_s=max(flows, default=0.0),
         utilisation=_part(work, capacity * (last - first)),
-        fragmentation=_idle_while_wanted(lives, held, capacity),
+        fragmentation=_idle_while_wanted(records, held, capacity),
         makespan_s=last - first,
-        fairness=_jain(lives),
-        preemptions=sum(life.requeues for life in lives),
-        gpu_hours_lost=sum(life.lost_gpu_s for life in lives) / 3_600,
-        moves=sum(life.moves for life in lives),
+        fairness=_jain(records),
+        preemptions=sum(record.requeues for record in records),
+        gpu_hours_lost=sum(record.lost_gpu_s for record in records) / 3_600,
+        moves=sum(record.moves for record in records),
     )
 
 
-def span(lives: Sequence[Life]) -> tuple[float, float]:
-    """The first submit and the last end."""
-    if not lives:
+def span(records: Sequence[SimulatedJob]) -> tuple[float, float]:
+    """Time of the first submit and of the last end; zeros without jobs."""
+    if not records:
         return 0.0, 0.0
-    return min(life.submit_s for life in lives), max(
-        life.submit_s + life.wait_s + life.run_s for life in lives
+    return min(record.submit_s for record in records), max(
+        record.submit_s + record.wait_s + record.run_s for record in records
     )
 
 
-def _idle_while_wanted(lives: Sequence[Life], held: Sequence[float], capacity: float) -> float:
+def _idle_while_wanted(records: Sequence[SimulatedJob], held: Sequence[float], capacity: float) -> float:
     changes: list[tuple[float, int, float]] = []
-    for life, amount in zip(lives, held, strict=True):
-        start = life.submit_s + life.wait_s
-        changes += [(life.submit_s, 1, 0.0), (start, -1, amount), (start + life.run_s, 0, -amount)]
+    for record, amount in zip(records, held, strict=True):
+        start = record.submit_s + record.wait_s
+        changes += [(record.submit_s, 1, 0.0), (start, -1, amount), (start + record.run_s, 0, -amount)]
     changes.sort()
     wanted = idle = used = before = 0.0
     waiting = 0
@@ -97,10 +97,10 @@ def _idle_while_wanted(lives: Sequence[Life], held: Sequence[float], capacity: f
     return _part(idle, wanted)
 
 
-def _jain(lives: Sequence[Life]) -> float:
+def _jain(records: Sequence[SimulatedJob]) -> float:
     by_user = defaultdict(list)
-    for life in lives:
-        by_user[life.user].append(life.slowdown)
+    for record in records:
+        by_user[record.user].append(record.slowdown)
     shares = [mean(slowdowns) for slowdowns in by_user.values()]
     return _part(sum(shares) ** 2, len(shares) * sum(share**2 for share in shares))
 

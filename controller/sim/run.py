@@ -1,4 +1,4 @@
-"""One run of a log under one policy, from the first submit to the last end."""
+"""Simulates a log under one policy or several, from the first submit to the last end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import enum
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,24 +15,25 @@ from typing import Any
 
 from controller.config import Config, Plugin, load, nearest
 from controller.core.engine import Engine
-from controller.core.plugin import Pipeline
-from controller.core.profiles import DEFAULT_PROFILE
-from controller.core.state import State
+from controller.core.framework.profiles import DEFAULT_PROFILE
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster
+from controller.sim.errors import SimulationRefused
+from controller.sim.job_results import SimulatedJob, SimulatedJobs
+from controller.sim.logs.sc15_order import Sc15Simulation
 from controller.sim.metrics import Figures, figures_of
-from controller.sim.refusal import SimulationRefused
-from controller.sim.results import Life, Lives
-from controller.sim.sc15 import OneByOne
+from controller.sim.parallel import run_in_processes
 from controller.sim.simulation import Simulation
-from controller.sim.workload import Work
+from controller.sim.trace_job import TraceJob
 
 Progress = Callable[[int], None]
-"""Told from time to time how many jobs have ended."""
+"""Called from time to time with the number of jobs that have ended."""
 _OFTEN = 500
 _ALL = 1_000_000
 PREDICTED = "+predicted"
-"""Behind a policy's name: its plans count on predictions, not on limits."""
+"""Suffix of a policy name: backfill plans with predicted run times instead of time limits."""
 _ORDERS = {"sjf": "shortest"}
 _POLICIES = {
     "fcfs": ("fifo", "none"),
@@ -46,28 +47,28 @@ _POLICIES = {
 
 
 class SameSecond(enum.StrEnum):
-    """What happens within one second."""
+    """The order of what happens within one second."""
 
     HOUSE = "house"
-    """Jobs end, jobs arrive, then one cycle."""
+    """Jobs end, jobs arrive, then one scheduling pass."""
     SC15 = "sc15"
-    """Jobs arrive, jobs end, and every event has a cycle of its own."""
+    """Jobs arrive, jobs end, and a scheduling pass follows every event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How jobs are scheduled, under the name it has in the results."""
+    """A scheduler configuration and its name in the results."""
 
     name: str
     config: Config
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """A policy by its name or its file; what a name leaves open is as in `config`."""
+    """The policy of this name or file. What a name does not determine is as in `config`."""
     if name.endswith(PREDICTED):
-        return planned_by(policy_of(name.removesuffix(PREDICTED), config), "predicted")
+        return with_estimate(policy_of(name.removesuffix(PREDICTED), config), "predicted")
     if name in _POLICIES:
-        return Policy(name, varied(config, *_POLICIES[name]))
+        return Policy(name, with_order_and_backfill(config, *_POLICIES[name]))
     if name.endswith(".toml") or Path(name).is_file():
         return Policy(Path(name).stem, load(Path(name)))
     close = difflib.get_close_matches(name, _POLICIES, n=1)
@@ -76,21 +77,24 @@ def policy_of(name: str, config: Config) -> Policy:
     raise SimulationRefused(f"there is no policy {name!r}", known)
 
 
-def varied(config: Config, order: str, backfill: str) -> Config:
-    """The configuration with another order or backfill; nothing changes where they are empty."""
+def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config:
+    """The configuration with another order or backfill; an empty text changes nothing."""
     changes: dict[str, Any] = {}
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # Who names a policy means that of the textbooks, in which every waiting job counts.
+        # All waiting jobs are considered, because a policy named on the command line is that of the
+        # textbooks.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
-        config = config.of_profile(DEFAULT_PROFILE)  # it is for everybody
+        config = config.of_profile(
+            DEFAULT_PROFILE
+        )  # because the order holds for all jobs, whatever their profile
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
 
-def planned_by(policy: Policy, estimate: str) -> Policy:
-    """The same policy with plans that count on limits or on predictions."""
+def with_estimate(policy: Policy, estimate: str) -> Policy:
+    """The same policy, planning with time limits ("limit") or predicted run times ("predicted")."""
     config = policy.config
     if not estimate or estimate == config.backfill.estimate:
         return policy
@@ -100,7 +104,7 @@ def planned_by(policy: Policy, estimate: str) -> Policy:
 
 
 def profile_of(config: Config, name: str) -> Config:
-    """The configuration with one profile's policy for everybody, on all nodes."""
+    """The configuration with the policy of one profile for all jobs on all nodes."""
     if name != DEFAULT_PROFILE and name not in config.profiles:
         known = nearest(name, [*config.profiles, DEFAULT_PROFILE])
         raise SimulationRefused(f"there is no profile {name!r}", known)
@@ -108,7 +112,8 @@ def profile_of(config: Config, name: str) -> Config:
 
 
 def name_of(config: Config) -> str:
-    """The policy that a configuration amounts to for jobs of one priority, else its order and backfill."""
+    """The name of the policy that this configuration is for jobs of equal priority, else its order and
+    backfill."""
     if config.profiles:
         return "profiles"
     order, backfill = config.scheduler.order.name, config.scheduler.backfill
@@ -118,21 +123,21 @@ def name_of(config: Config) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Everything a run depends on; small enough to hand to another process."""
+class RunTask:
+    """Everything that a run depends on; it is pickled for another process."""
 
     policy: Policy
     cluster: Cluster
-    work: list[Work]
+    work: list[TraceJob]
     clairvoyant: bool = False
     same_second: SameSecond = SameSecond.HOUSE
-    keep_lives: bool = False
-    """Whether the outcome has every job's life: several times as much as its rows."""
+    keep_records: bool = False
+    """Whether the result has a SimulatedJob per job; several times the size of `rows`."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
-    """One job by the number the log gave it."""
+class JobTimes:
+    """Times of one job, with its number in the log, in seconds."""
 
     job: int
     submit: float
@@ -141,8 +146,8 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a run, and what it was; `cpu_s` is what the simulation itself took."""
+class RunResult:
+    """Settings and figures of a run; `cpu_s` is the CPU time of the simulation itself."""
 
     policy: str
     order: str
@@ -152,23 +157,23 @@ class Outcome:
     same_second: str
     cluster: str
     figures: Figures
-    rows: list[JobRow]
+    rows: list[JobTimes]
     refused: dict[str, int]
-    """Jobs that the engine did not accept, by what it said."""
+    """Number of rejected jobs by error message."""
     cpu_s: float
-    lives: list[Life]
-    """Of all jobs, if the task said to keep them."""
+    records: list[SimulatedJob]
+    """All jobs, if the task has `keep_records`."""
 
 
-def run(task: Task, progress: Progress | None = None) -> Outcome:
-    """Run it."""
+def run(task: RunTask, progress: Progress | None = None) -> RunResult:
+    """Simulate the task and compute its figures."""
     before = time.process_time()
     with _few_collections():
-        simulation, lives = simulate(task, progress)
+        simulation, records = simulate(task, progress)
     taken = time.process_time() - before
-    ran, section = lives.ran(), task.policy.config.scheduler
+    ran, section = records.ran(), task.policy.config.scheduler
     several = len(task.policy.config.profiles) > 0
-    return Outcome(
+    return RunResult(
         task.policy.name,
         "by profile" if several else section.order.name,
         "by profile" if several else section.backfill,
@@ -177,16 +182,16 @@ def run(task: Task, progress: Progress | None = None) -> Outcome:
         task.same_second.value,
         str(task.cluster),
         figures_of(ran, task.cluster),
-        [_row(life) for life in ran],
+        [_row(record) for record in ran],
         Counter(refusal.message for _, refusal in simulation.refused),
         taken,
-        [*lives.by_job.values()] if task.keep_lives else [],
+        [*records.by_job.values()] if task.keep_records else [],
     )
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """What a simulation makes either stays or goes by itself: looking for cycles in it finds next to none."""
+    """Collect garbage rarely, because a simulation makes many objects and hardly any reference cycles."""
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
@@ -195,37 +200,47 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def _row(life: Life) -> JobRow:
-    assert life.start_s is not None
-    assert life.end_s is not None
-    return JobRow(life.number, life.submit_s, life.start_s, life.end_s)
+def _row(job: SimulatedJob) -> JobTimes:
+    assert job.start_s is not None
+    assert job.end_s is not None
+    return JobTimes(job.number, job.submit_s, job.start_s, job.end_s)
 
 
-def simulate(task: Task, progress: Progress | None = None) -> tuple[Simulation, Lives]:
-    """The simulation after its last event, and every job's life."""
+def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs]:
+    """The simulation after its last event, and what happened to each job."""
     pipeline = build_pipeline(task.policy.config)
-    lives = Lives()
-    simulation = _simulation(task.same_second, pipeline, lives)
+    records = SimulatedJobs()
+    simulation = _simulation(task.same_second, pipeline, records)
     for name, facts in task.cluster.nodes.items():
         simulation.add_node(name, facts)
-    simulation.add_work(map(foreseen, task.work) if task.clairvoyant else task.work)
+    simulation.add_work(map(with_exact_estimate, task.work) if task.clairvoyant else task.work)
     state = simulation.engine.state
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
             progress(state.next_job - 1 - len(state.jobs))
-    for job, life in lives.by_job.items():
-        life.number = simulation.numbers[job].number
-    return simulation, lives
+    for number, record in records.by_job.items():
+        record.number = simulation.trace_jobs[number].number
+    return simulation, records
 
 
-def _simulation(same_second: SameSecond, pipeline: Pipeline, lives: Lives) -> Simulation:
-    kind = OneByOne if same_second is SameSecond.SC15 else Simulation
-    # What has ended is kept by `lives`; the engine need not remember it.
-    return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), lives.witness)
+def _simulation(same_second: SameSecond, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
+    kind = Sc15Simulation if same_second is SameSecond.SC15 else Simulation
+    # The engine keeps no ended jobs, because SimulatedJobs does.
+    return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), records.observe)
 
 
-def foreseen(work: Work) -> Work:
-    """The same job, its estimate being what it really takes."""
+def with_exact_estimate(work: TraceJob) -> TraceJob:
+    """The same job with its real run time as the estimate."""
     limit = work.spec.time_limit_s
     runtime = work.runtime_s if limit is None else min(work.runtime_s, limit)
     return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=runtime or 1.0))
+
+
+def run_policies(
+    tasks: Sequence[RunTask], progress: Progress | None = None, cores: int | None = None
+) -> list[RunResult]:
+    """Run several policies in processes of their own; results in the order of the tasks.
+
+    `progress` gets the number of jobs that have ended in all runs. Raises RunFailed.
+    """
+    return run_in_processes(run, {task.policy.name: task for task in tasks}, progress, cores)

@@ -1,98 +1,111 @@
-"""The engine driven through virtual time: effects become later inputs on a heap of (time, rank, sequence)."""
+"""The scheduling engine in virtual time: submits and agent reports are callbacks on a heap."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from controller.core import inputs
-from controller.core.effects import SendToNodes, StartAttempt
 from controller.core.engine import Engine
-from controller.core.events import Event
-from controller.core.inputs import Accepted, Decision, Input, Refusal, Tick
-from controller.core.jobs import NEVER
-from controller.core.rebalancing import AUTO
-from controller.sim.agents import Course, Key, Told, VirtualAgents, hello
-from controller.sim.workload import Work
-from wire.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
+from controller.core.model import inputs
+from controller.core.model.effects import SendToNodes, StartAttempt
+from controller.core.model.events import Event
+from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Tick
+from controller.core.model.job import NEVER
+from controller.core.rebalance.rebalancer import AUTO
+from controller.sim.trace_job import TraceJob
+from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents, hello_of
+from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
 
-NEWS, REQUEST, REBALANCE = 0, 1, 2
-"""At the same moment what nodes tell comes before what users ask, and one cycle follows all."""
+REPORT, REQUEST, REBALANCE = 0, 1, 2
+"""The order at one moment: reports of agents, then requests of users, then rebalancing."""
 
 TICK = Tick()
 
-Happening = Callable[[float], None]
+Callback = Callable[[float], None]
 
 
 class Simulation:
-    """A clock, virtual nodes and one engine. Everything that happens, happens through Engine.handle."""
+    """One engine, a virtual clock and virtual agents.
 
-    def __init__(self, engine: Engine, witness: Callable[[Event], None] | None = None) -> None:
+    Algorithm of a step
+    1. `now` becomes the time of the earliest callback, or of the next timer of the engine if that is earlier.
+    2. Every callback of this moment runs, ordered by (rank, order of scheduling): each hands one input to
+       the engine. Orders of the engine go to the virtual agents at once; what they report later is a new
+       callback.
+    3. One scheduling pass follows (`run_pass`).
+
+    Invariant: the state changes only through Engine.handle, as on a live cluster.
+    Cost: O(log n) per callback, with n scheduled callbacks, plus the engine itself.
+
+    Example: job 1 runs for 60 s on the only GPU and job 2 is submitted 10 s after it. The steps are at 0 s
+    (job 1 is submitted and placed), 10 s (job 2 is submitted and waits) and 60 s (job 1 ends, job 2 starts).
+    """
+
+    def __init__(self, engine: Engine, observe: Callable[[Event], None] | None = None) -> None:
         self.engine = engine
         self.now = 0.0
-        self.agents = VirtualAgents(lambda key: self.courses[key[0]], self._since)
-        self.courses: dict[int, Course] = {}
-        self.refused: list[tuple[Work, Refusal]] = []
-        self.numbers: dict[int, Work] = {}
-        """The work each job came from."""
-        self._witness = witness
-        self._heap: list[tuple[float, int, int, Happening]] = []
+        self.agents = VirtualAgents(lambda key: self.planned_runs[key[0]], self._started_at)
+        self.planned_runs: dict[int, PlannedRun] = {}
+        """How the next attempt of each job goes, by job id."""
+        self.refused: list[tuple[TraceJob, Refusal]] = []
+        self.trace_jobs: dict[int, TraceJob] = {}
+        """The job of the trace behind each job id."""
+        self._observe = observe
+        self._heap: list[tuple[float, int, int, Callback]] = []
         self._sequence = 0
         self._saved: set[Key] = set()
-        self._begun: dict[Key, float] = {}
+        self._first_start: dict[Key, float] = {}
         self._rules = engine.pipeline.rebalance
 
-    def at(self, when: float, rank: int, happening: Happening) -> None:
-        """Let something happen then."""
+    def schedule(self, when: float, rank: int, callback: Callback) -> None:
+        """Call back at this time; `rank` orders callbacks of the same moment."""
         self._sequence += 1
-        heapq.heappush(self._heap, (when, rank, self._sequence, happening))
+        heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
-        """A node that is there from the beginning."""
-        self.tell(inputs.AgentSaidHello(name, hello(name, facts)))
+        """Let the agent of a new node say hello now."""
+        self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
-    def add_work(self, work: Iterable[Work]) -> None:
-        """Jobs that come when their time has come."""
+    def add_work(self, work: Iterable[TraceJob]) -> None:
+        """Schedule the submits of these jobs."""
         first: float | None = None
         for each in work:
             first = each.submit_s if first is None else min(first, each.submit_s)
-            self.at(each.submit_s, REQUEST, lambda _now, each=each: self._submit(each))  # type: ignore[misc]
+            self.schedule(each.submit_s, REQUEST, lambda _now, each=each: self._submit(each))  # type: ignore[misc]
 
         if first is not None and self._rules.mode == "auto":
-            self.at(first + self._rules.interval_s, REBALANCE, self._rebalance)
+            self.schedule(first + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _rebalance(self, now: float) -> None:
-        """Whatever can be proposed is done, now and as long as anything else is to happen."""
         self.tell(inputs.Rebalance(AUTO))
-        if self._heap:
-            self.at(now + self._rules.interval_s, REBALANCE, self._rebalance)
+        if self._heap:  # because otherwise rebalancing alone would keep the simulation running for ever
+            self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
-    def _submit(self, work: Work) -> None:
+    def _submit(self, work: TraceJob) -> None:
         reply = self.tell(inputs.Submit(work.spec, work.user)).reply
         if isinstance(reply, Accepted):
             for job in reply.jobs:
-                self.numbers[job] = work
-                self.courses[job] = Course(work.runtime_s, work.code)
+                self.trace_jobs[job] = work
+                self.planned_runs[job] = PlannedRun(work.runtime_s, work.code)
         else:
             self.refused.append((work, reply))
 
-    def _since(self, key: Key, now: float) -> float:
-        """Who joins an elastic job later is done when the others are."""
-        work = self.numbers.get(key[0])
+    def _started_at(self, key: Key, now: float) -> float:
+        """When the attempt started; a member that joins an elastic job later ends with the others."""
+        work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
             return now
-        return self._begun.setdefault(key, now)
+        return self._first_start.setdefault(key, now)
 
     def tell(self, given: Input) -> Decision:
-        """Hand the engine an input now, and let the agents carry out what it orders."""
+        """Hand one input to the engine now and carry out its orders."""
         decision = self.engine.handle(given, self.now)
-        if self._witness is not None:
+        if self._observe is not None:
             for event in decision.events:
-                self._witness(event)
+                self._observe(event)
         for effect in decision.effects:
-            if isinstance(effect, StartAttempt):  # the orders themselves would be written for nobody
+            if isinstance(effect, StartAttempt):  # its frames are not built, because virtual agents need none
                 self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
             elif isinstance(effect, SendToNodes):
                 self._obey(effect.nodes, effect.frame)
@@ -101,62 +114,70 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """All other orders say nothing to virtual agents: members begin together, and GPUs never fall ill."""
+        """Carry out an order; orders about gang barriers and GPU health do not concern virtual agents."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):
-            self._hear((order.job, order.attempt), self.agents.stop(nodes, order, self.now))
+            self._report((order.job, order.attempt), self.agents.stop(nodes, order, self.now))
         elif isinstance(order, Settle):
             self.agents.settle((order.job, order.attempt), nodes)
 
     def _start(self, key: Key, nodes: Sequence[str], limit_s: float | None) -> None:
-        begun, seconds = self.agents.start(key, nodes, limit_s, self.now)
-        self._let_end(key, seconds, lambda now: self._hear(key, self.agents.end(key, nodes, now)))
-        self._hear(key, begun)
+        started, seconds = self.agents.start(key, nodes, limit_s, self.now)
+        self._schedule_end(key, seconds, lambda now: self._report(key, self.agents.end(key, nodes, now)))
+        self._report(key, started)
 
-    def _let_end(self, _key: Key, seconds: float, ending: Happening) -> None:
-        """The processes of an attempt return then, unless they are ended before."""
-        self.at(self.now + seconds, NEWS, ending)
+    def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
+        """Let the processes of an attempt end after this time, unless they are stopped before."""
+        self.schedule(self.now + seconds, REPORT, ending)
 
-    def _hear(self, key: Key, told: Told) -> None:
-        """What the members of an attempt have to say at this moment."""
-        if not told:
+    def _report(self, key: Key, reports: AttemptReports) -> None:
+        """Hand the engine what the agents report of one attempt at this moment."""
+        if not reports:
             return
-        node, status = next(iter(told.items()))
-        self._keep_saved(status)
+        node, status = next(iter(reports.items()))
+        self._subtract_saved_work(status)
         self.tell(
-            inputs.AgentReported(node, status) if len(told) == 1 else inputs.MembersReported(*key, told)
+            inputs.AgentReported(node, status) if len(reports) == 1 else inputs.MembersReported(*key, reports)
         )
 
-    def _keep_saved(self, status: AttemptStatus) -> None:
-        """What an attempt has done and saved, the next one need not do again."""
+    def _subtract_saved_work(self, status: AttemptStatus) -> None:
+        """Shorten the next attempt by what this one has saved in a checkpoint."""
         key = status.job, status.attempt
         if status.checkpoint is None or status.started_at is None or key in self._saved:
             return
-        self._saved.add(key)  # the members of a gang save the same work
-        course = self.courses[status.job]
+        self._saved.add(key)  # because all members of a gang save the same work
+        planned = self.planned_runs[status.job]
         done = status.checkpoint.at - status.started_at
-        self.courses[status.job] = replace(course, runtime_s=max(0.0, course.runtime_s - done))
+        self.planned_runs[status.job] = replace(planned, runtime_s=max(0.0, planned.runtime_s - done))
+
+    @property
+    def next_at(self) -> float:
+        """Time of the next step; NEVER if nothing is left to happen."""
+        return min(self._heap[0][0] if self._heap else NEVER, self.engine.next_at)
 
     def step(self) -> bool:
-        """Everything of the next moment, then one cycle; False when nothing is left to happen."""
-        heap = self._heap
-        self.now = now = min(heap[0][0] if heap else NEVER, self.engine.next_at)
+        """Run everything of the next moment and one scheduling pass; False if nothing is left to happen."""
+        self.now = now = self.next_at
         if now == NEVER:
             return False
+        heap = self._heap
         while heap and heap[0][0] == now:
             heapq.heappop(heap)[3](now)
-        self._cycle()
+        self.run_pass()
         return True
 
-    def _cycle(self) -> None:
+    def run_pass(self) -> None:
+        """One scheduling pass, and another one after each that stopped jobs to make room.
+
+        Virtual jobs end at once when they are stopped, so the preemptor starts in the next pass.
+        """
         self.tell(TICK)
-        while self.engine.cycle.room_is_made():  # virtual jobs go at once, and who waited for that starts
+        while self.engine.cycle.victims_have_left():
             self.tell(TICK)
         self.engine.state.forget_old()
 
-    def run(self, progress: Callable[[float], Any] | None = None) -> None:
-        """Until nothing is left to happen."""
+    def run(self) -> None:
+        """Step until nothing is left to happen."""
         while self.step():
-            if progress is not None:
-                progress(self.now)
+            pass

@@ -6,30 +6,30 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from controller.core.rows import Entry
+from controller.core.model.rows import JournalEntry
 
 
 class Head(NamedTuple):
-    """The end of the journal: the newest entry's number and hash."""
+    """The number and hash of the newest entry."""
 
     seq: int
     hash: bytes
 
 
-class Broken(NamedTuple):
-    """How a chain shows that it was changed, and the last head that holds."""
+class ChainBroken(NamedTuple):
+    """Where a chain is broken, and the last head before that."""
 
     before: Head
     how: str
 
 
 def genesis(store_id: str) -> Head:
-    """What the first entry links to: the store itself, so no journal passes for another's."""
+    """The hash that the first entry links to. It contains the store's id, so journals cannot be exchanged."""
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 
-def link(before: bytes, entry: Entry) -> bytes:
-    """The entry's hash; lengths stand in front of the texts, so no two entries are spelled alike."""
+def link(before: bytes, entry: JournalEntry) -> bytes:
+    """The entry's hash. Each text is preceded by its length, so that no two entries give the same bytes."""
     node = entry.node
     spelled = (
         # Adding 0.0 turns an int into the float, and -0.0 into the 0.0, that a database gives back.
@@ -39,12 +39,12 @@ def link(before: bytes, entry: Entry) -> bytes:
     return hashlib.sha256(before + spelled.encode()).digest()
 
 
-def follow(head: Head, entries: Iterable[tuple[Entry, bytes]]) -> Head | Broken:
-    """The head after these entries with their stored hashes, or the first one that does not fit."""
+def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
+    """The head after these entries, or the first entry whose stored hash is wrong."""
     for entry, stored in entries:
         if entry.seq != head.seq + 1:
-            return Broken(head, f"entry {head.seq + 1} of the journal is missing")
+            return ChainBroken(head, f"entry {head.seq + 1} of the journal is missing")
         if link(head.hash, entry) != stored:
-            return Broken(head, f"entry {entry.seq} of the journal is not what was written")
+            return ChainBroken(head, f"entry {entry.seq} of the journal is not what was written")
         head = Head(entry.seq, stored)
     return head

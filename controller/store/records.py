@@ -1,4 +1,4 @@
-"""Rows as the tables hold them: the same fields, sealed with a checksum that shows a changed bit."""
+"""Converts rows to table records and back. Each record has a checksum, its seal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import select
 
-from controller.core.rows import Entry, JobRow, NodeRow, NoteRow
+from controller.core.model.rows import JobRow, JournalEntry, NodeRow, NoteRow
 from controller.store import tables
 
 Record = dict[str, Any]
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
-"""What may change once a job is stored; updates leave out every other column, and so their indexes."""
+"""The columns of a job that can change. Updates leave the others out, and so their indexes."""
 
 # The tables' columns stand in the order of the fields, the seals behind them.
 ENTRIES = select(tables.journal)
@@ -24,11 +24,11 @@ NOTES = select(tables.notes)
 
 
 class Unsealed(Exception):
-    """A row that is not what was written."""
+    """The seal of a row does not match."""
 
 
-def entry_record(entry: Entry, digest: bytes) -> Record:
-    """An entry as stored."""
+def entry_record(entry: JournalEntry, digest: bytes) -> Record:
+    """The record of an entry."""
     return {
         "seq": entry.seq,
         "at": entry.at,
@@ -41,7 +41,7 @@ def entry_record(entry: Entry, digest: bytes) -> Record:
 
 
 def job_record(job: JobRow) -> Record:
-    """A whole job as stored."""
+    """The record of a job."""
     return {
         "id": job.id,
         "user": job.user,
@@ -61,7 +61,7 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """What can change after a job was stored; `job` names the row, `id` cannot be bound in an UPDATE."""
+    """The columns that can change. `job` names the row, because `id` cannot be bound in an UPDATE."""
     return {
         "job": job.id,
         "project": job.project,
@@ -75,24 +75,26 @@ def job_change(job: JobRow) -> Record:
 
 
 def node_record(node: NodeRow) -> Record:
-    """A node as stored."""
+    """The record of a node."""
     return {"name": node.name, "state": node.state, "body": node.body, "seal": _node_seal(node)}
 
 
 def note_record(note: NoteRow) -> Record:
-    """A note as stored."""
+    """The record of a note."""
     return {"kind": note.kind, "name": note.name, "body": note.body, "seal": _note_seal(note)}
 
 
-def read_entry(row: Sequence[Any]) -> tuple[Entry, bytes]:
+def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
     """An entry and its stored hash, from a row of ENTRIES."""
     seq, at, kind, job, node, body, digest = row
-    return Entry(seq, at, kind, job, node, body), digest
+    return JournalEntry(seq, at, kind, job, node, body), digest
 
 
-def read_job(row: Sequence[Any]) -> JobRow:
-    """The job in a row of JOBS."""
+def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
+    """The job in a row of JOBS. With `texts`, equal specs and bodies share one string."""
     *fields, origin_seal, seal = row
+    if texts is not None:
+        fields[-2:] = [texts.setdefault(text, text) for text in fields[-2:]]  # spec and body
     job = JobRow(*fields)
     if origin_seal != _origin_seal(job) or seal != _job_seal(job):
         raise Unsealed(f"the row of job {job.id} is not what was written")

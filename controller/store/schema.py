@@ -1,4 +1,4 @@
-"""Brings a database to the tables of this version, and refuses one that is not ours or ahead of us."""
+"""Migrates a database to this version, and refuses one of a newer version or of another program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, insert, inspect
 
 from controller.store import tables
-from controller.store.failures import StoreRefused
+from controller.store.errors import StoreRefused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
-from controller.store import chain, records, tables
-from controller.store.chain import Broken, Head
-from controller.store.failures import StoreAway, StoreBroken, StoreFailure, StoreRefused
-from controller.store.place import Place
-from controller.store.postgres import PostgresServer
+from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
+from controller.store import chain, records, retention, tables
+from controller.store.backends.backend import Backend
+from controller.store.backends.postgres import PostgresServer
+from controller.store.backends.sqlite import SqliteFile
+from controller.store.chain import ChainBroken, Head
+from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused
 from controller.store.schema import migrate
-from controller.store.sqlite import SqliteFile
+from controller.store.usage import UsageSum, report
 from controller.store.verify import VerifyReport, verify
+
+T = TypeVar("T")
+
+SEALED = "JournalSealed"
+"""The entry that announces the deletion of older ones; also the row of `meta` that says through which."""
 
 TAIL = 1_000
 """Entries at the journal's end whose chain is followed on every open; verify() follows all of it."""
@@ -27,7 +34,7 @@ TAIL = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a controller starts from: every live job, the newest ended ones, nodes and notes."""
+    """The rows that a controller starts from: live jobs, the newest ended jobs, nodes and notes."""
 
     last_seq: int
     last_at: float
@@ -40,17 +47,20 @@ class Loaded:
 
 
 class Store:
-    """One thread at a time commits; the reading methods may be called from others meanwhile."""
+    """The journal and rows of one cluster. One thread commits; other threads may read meanwhile."""
 
-    def __init__(self, place: Place, writer: Connection, keep: int) -> None:
+    def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
         self._place = place
         self._writer = writer
         self._keep = keep
         self._broken: StoreBroken | StoreAway | None = None
         self._meta = self._facts()
+        self._base = retention.read_base(self._meta)
         self._head = self._find_head()
         self._add_entries = insert(tables.journal)
         self._put_jobs = _insert_or_replace(place, tables.jobs.c.id)
+        used = tables.usage.c
+        self._put_usage = _insert_or_replace(place, used.job, used.attempt, used.node)
         self._put_nodes = _insert_or_replace(place, tables.nodes.c.name)
         self._put_notes = _insert_or_replace(place, tables.notes.c.kind, tables.notes.c.name)
         self._drop_notes = delete(tables.notes).where(
@@ -64,8 +74,23 @@ class Store:
 
     @property
     def id(self) -> str:
-        """What no other store has, and its copies have too."""
+        """The id of the store. Its copies have the same id."""
         return self._meta["id"]
+
+    @property
+    def empty(self) -> bool:
+        """Has nothing been committed yet?"""
+        return self._head.seq == 0
+
+    @property
+    def where(self) -> str:
+        """The place of the store, for messages."""
+        return self._place.where
+
+    @property
+    def begins(self) -> int:
+        """The last entry that was deleted from the journal; 0 if none was."""
+        return self._base.seq if self._base is not None else 0
 
     @classmethod
     def open(cls, url: str, *, keep: int = 1_000) -> Self:
@@ -73,7 +98,7 @@ class Store:
 
         `keep` is how many ended jobs load() returns. A new SQLite file is created, its directory too.
         """
-        place = _place(url)
+        place = backend_of(url)
         with ExitStack() as undo:
             undo.callback(place.close)
             try:
@@ -103,25 +128,28 @@ class Store:
         self._place.close()
         try:
             self._writer = self._place.open()
-            facts, head = self._facts(), self._find_head()
+            facts = self._facts()
+            self._base = retention.read_base(facts)
+            head = self._find_head()
             with self._writer.begin():
                 there = self._writer.scalar(
                     select(tables.journal.c.hash).where(tables.journal.c.seq == self._head.seq)
                 )
         except DBAPIError as error:
             raise self._place.failure(error.orig) from error
-        if facts != self._meta or (self._head.seq and there != self._head.hash):
+        if facts["id"] != self.id or (self._head.seq and there != self._head.hash):
             self._broken = StoreBroken(
                 f"{self._place.where} came back without entry {self._head.seq}, which was acknowledged",
                 "It was replaced, or a standby that was behind took its place: put the right one there, then "
                 "start the controller again. Starting it on this one goes on from what is there.",
             )
             raise self._broken
-        self._head, self._broken = head, None
+        self._meta, self._head, self._broken = facts, head, None
 
     def load(self) -> Loaded:
-        """Everything a controller needs to go on from here."""
+        """The rows that a controller starts from."""
         jobs = tables.jobs.c
+        texts: dict[str, str] = {}
         with self._reading() as connection:
             live = connection.execute(records.JOBS.where(jobs.ended_at.is_(None)).order_by(jobs.id))
             newest = records.JOBS.where(jobs.ended_at.is_not(None)).order_by(
@@ -131,26 +159,32 @@ class Store:
             last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
             last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
             # An array's number comes from the same counter as its elements'.
-            highest = connection.execute(select(func.max(jobs.id), func.max(jobs.array))).one()
+            # Two questions, because SQLite answers only a single max() from an index, and the index of
+            # arrays only if the question excludes NULL as it does.
+            highest = [
+                connection.scalar(select(func.max(column)).where(column.is_not(None)))
+                for column in (jobs.id, jobs.array)
+            ]
+            next_job = select(tables.meta.c.value).where(tables.meta.c.name == retention.NEXT_JOB)
+            deleted = connection.scalar(next_job)
             return Loaded(
                 last_seq=last_seq,
                 last_at=last_at,
-                next_job=max(number or 0 for number in highest) + 1,
-                jobs=[records.read_job(row) for row in live],
-                ended=[records.read_job(row) for row in ended],
+                next_job=max(*(number + 1 for number in highest if number), int(deleted or 0), 1),
+                jobs=[records.read_job(row, texts) for row in live],
+                ended=[records.read_job(row, texts) for row in ended],
                 nodes=[records.read_node(row) for row in connection.execute(records.NODES)],
                 notes=[records.read_note(row) for row in connection.execute(records.NOTES)],
                 meta=dict(self._meta),
             )
 
     def commit(self, batch: Batch) -> None:
-        """Write the batch in one transaction; when this returns it survives a power cut.
+        """Write the batch in one transaction. When this returns, the batch survives a power failure.
 
         A job's row with `spec` is written whole. Without, only what changes in a job's life is: user, key,
         array and submitted_at stay as they were stored.
         """
-        if self._broken:
-            raise type(self._broken)(self._broken.message, self._broken.hint)
+        self._must_work()
         head, entries = self._chained(batch.entries)
         whole = [records.job_record(job) for job in batch.jobs if job.spec is not None]
         changed = [records.job_change(job) for job in batch.jobs if job.spec is None]
@@ -161,10 +195,16 @@ class Store:
             with self._writer.begin():
                 if entries:
                     self._writer.execute(self._add_entries, entries)
+                    for entry in batch.entries:
+                        if entry.kind == SEALED:
+                            through = json.loads(entry.body)["through"]
+                            retention.write_meta(self._writer, SEALED, str(through))
                 if whole:
                     self._writer.execute(self._put_jobs, whole)
                 if changed and self._writer.execute(self._change_jobs, changed).rowcount != len(changed):
                     raise ValueError("a job that was never stored needs its spec")
+                if batch.usage:
+                    self._writer.execute(self._put_usage, [asdict(row) for row in batch.usage])
                 if nodes:
                     self._writer.execute(self._put_nodes, nodes)
                 if notes:
@@ -176,13 +216,29 @@ class Store:
             self._broken = broken
             raise
         except DBAPIError as error:
-            failure = self._place.failure(error.orig)
-            if isinstance(failure, (StoreBroken, StoreAway)):
-                self._broken = failure
-            raise failure from error
+            raise self._failed(error) from error
         self._head = head
 
-    def journal(self, after: int, limit: int, job: int | None = None) -> list[Entry]:
+    def _write(self, work: Callable[[], T]) -> T:
+        """One transaction that changes the store and is not a commit."""
+        self._must_work()
+        try:
+            with self._writer.begin():
+                return work()
+        except DBAPIError as error:
+            raise self._failed(error) from error
+
+    def _must_work(self) -> None:
+        if self._broken:
+            raise type(self._broken)(self._broken.message, self._broken.hint)
+
+    def _failed(self, error: DBAPIError) -> StoreFailure:
+        failure = self._place.failure(error.orig)
+        if isinstance(failure, (StoreBroken, StoreAway)):
+            self._broken = failure
+        return failure
+
+    def journal(self, after: int, limit: int, job: int | None = None) -> list[JournalEntry]:
         """Entries behind number `after` in order, of one job or of all."""
         seq = tables.journal.c.seq
         query = records.ENTRIES.where(seq > after).order_by(seq).limit(limit)
@@ -192,7 +248,7 @@ class Store:
             return [records.read_entry(row)[0] for row in connection.execute(query)]
 
     def job(self, job: int) -> JobRow | None:
-        """The row of a job, however long ago it ended."""
+        """The row of a job; None if there is none."""
         return next(iter(self._jobs(records.JOBS.where(tables.jobs.c.id == job))), None)
 
     def jobs(
@@ -212,27 +268,73 @@ class Store:
             query = query.where(tables.jobs.c.id < after)
         return self._jobs(query)
 
-    def ended(self, since: float, after: int, limit: int) -> list[JobRow]:
-        """Jobs that ended at or after a moment, by number; `after` is the page before's last number."""
-        jobs = tables.jobs.c
-        query = records.JOBS.where(jobs.ended_at >= since, jobs.id > after).order_by(jobs.id).limit(limit)
-        return self._jobs(query)
+    def usage(
+        self, by: str, since: float, until: float, most: int, running: Sequence[UsageRow] = ()
+    ) -> tuple[list[UsageSum], int]:
+        """What attempts used in a window, by user, project, queue or job; see controller.store.usage."""
+        with self._reading() as connection:
+            return report(connection, by, since, until, most, running)
 
-    def jobs_of_key(self, user: str, key: str) -> list[JobRow]:
-        """What a user's submit with this idempotency key became; an array gives several."""
-        found = records.JOBS.where(
-            tables.jobs.c.user == user, tables.jobs.c.key == key, tables.jobs.c.key != ""
-        )
-        return self._jobs(found.order_by(tables.jobs.c.id))
+    def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
+        """The jobs that a user submitted with this idempotency key; several for an array."""
+        jobs = tables.jobs.c
+        query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
+        with self._reading() as connection:
+            return tuple(connection.scalars(query))
 
     def jobs_of_array(self, array: int) -> list[JobRow]:
-        """All elements of an array."""
+        """The rows of all elements of an array."""
         return self._jobs(records.JOBS.where(tables.jobs.c.array == array).order_by(tables.jobs.c.id))
+
+    def jobs_of_ids(self, ids: Sequence[int]) -> list[JobRow]:
+        """The rows of these jobs, as far as they exist."""
+        return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
+
+    def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
+        """The ended jobs to delete next: those that ended before `before`, or beyond `most` jobs."""
+        with self._reading() as connection:
+            return retention.old_jobs(connection, before, most, at_once)
+
+    def old_entries(self, before: float, most: int) -> int:
+        """The newest entry of the journal that is older than a moment or beyond a number of entries."""
+        journal = tables.journal.c
+        with self._reading() as connection:
+            last, first = connection.execute(select(func.max(journal.seq), func.min(journal.seq))).one()
+            if last is None:
+                return 0
+            # Entries come in the order of their times, so the moment is found by halving.
+            low, high = first - 1, last
+            while low < high:
+                middle = (low + high + 1) // 2
+                at = connection.scalar(select(journal.at).where(journal.seq == middle))
+                low, high = (middle, high) if at is not None and at < before else (low, middle - 1)
+            return int(max(low, last - most))
+
+    def hash_of(self, seq: int) -> str:
+        """The hash of an entry."""
+        with self._reading() as connection:
+            found = connection.scalar(select(tables.journal.c.hash).where(tables.journal.c.seq == seq))
+        return found.hex() if found is not None else ""
+
+    def sealed(self) -> int:
+        """Through which entry the journal is to be deleted, by its newest JournalSealed."""
+        with self._reading() as connection:
+            found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
+        return int(found or 0)
+
+    def delete_jobs(self, ids: Collection[int]) -> None:
+        """Delete the rows of ended jobs, and keep their usage by day. Runs in the thread of the commits."""
+        self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
+
+    def delete_entries(self, through: int, at_once: int) -> None:
+        """Delete the next sealed entries. Runs in the thread of the commits."""
+        base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
+        self._base = base or self._base
 
     def verify(self) -> VerifyReport:
         """Read everything; minutes on a large store, while commits go on."""
         with self._reading() as connection:
-            return verify(self._place, connection, self._meta["id"])
+            return verify(self._place, connection)
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy to a new file while commits go on."""
@@ -240,11 +342,11 @@ class Store:
             self._place.backup(connection, path)
 
     def close(self) -> None:
-        """Let go of the store; the next open finds it tidy."""
+        """Close the store."""
         self._writer.close()
         self._place.close()
 
-    def _chained(self, entries: Collection[Entry]) -> tuple[Head, list[records.Record]]:
+    def _chained(self, entries: Collection[JournalEntry]) -> tuple[Head, list[records.Record]]:
         seq, digest = self._head
         chained = []
         for entry in entries:
@@ -256,7 +358,7 @@ class Store:
         return Head(seq, digest), chained
 
     def _facts(self) -> dict[str, str]:
-        """What the store knows of itself; its id roots the chain."""
+        """The table `meta` as a mapping."""
         with self._writer.begin():
             facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
         if "id" not in facts:
@@ -268,12 +370,12 @@ class Store:
         newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
         with self._writer.begin():
             tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
-        start = chain.genesis(self._meta["id"])
+        start = self._base or chain.genesis(self._meta["id"])
         if len(tail) > TAIL:
             before, digest = tail.pop(0)
             start = Head(before.seq, digest)
         head = chain.follow(start, tail)
-        if isinstance(head, Broken):
+        if isinstance(head, ChainBroken):
             raise self._place.damaged(head.how)
         return head
 
@@ -283,7 +385,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A connection of its own that sees one moment."""
+        """A connection with a consistent snapshot."""
         try:
             with self._place.engine.connect() as connection:
                 yield connection
@@ -293,7 +395,8 @@ class Store:
             raise self._place.damaged(str(error)) from error
 
 
-def _place(url: str) -> Place:
+def backend_of(url: str) -> Backend:
+    """The backend that a URL names."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -308,7 +411,7 @@ def _place(url: str) -> Place:
     )
 
 
-def _insert_or_replace(place: Place, *key: Any) -> Any:
+def _insert_or_replace(place: Backend, *key: Any) -> Any:
     table = key[0].table
     statement = place.insert(table)
     rest = [column.name for column in table.columns if not column.primary_key]

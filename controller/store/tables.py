@@ -1,4 +1,4 @@
-"""The tables as every statement sees them; migrations/ holds how they came to be."""
+"""The tables of the newest version. migrations/ creates them."""
 
 from __future__ import annotations
 
@@ -65,8 +65,49 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# Every index is paid for on each commit, so there are four: the history of one job, live jobs (NULL) and the
-# newest ended ones, a retried submit, an array's elements. A list of a user's old jobs walks the primary key.
+# Usage in detail: a row per node of an attempt that is over.
+usage = Table(
+    "usage",
+    metadata,
+    Column("job", Number, primary_key=True, autoincrement=False),
+    Column("attempt", Number, primary_key=True, autoincrement=False),
+    Column("node", Text, primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("since", Float, nullable=False),
+    Column("until", Float, nullable=False),
+    Column("gpu_s", Float, nullable=False),
+    Column("measured_s", Float, nullable=False),
+    Column("busy_s", Float, nullable=False),
+    Column("p95", Number, nullable=False),
+    Column("peak_mib", Number, nullable=False),
+    Column("wh", Float, nullable=False),
+    Column("cpu_s", Float, nullable=False),
+)
+
+# Usage of jobs that retention has deleted: a row per day (UTC) and tenant. `jobs` counts those that ended.
+usage_days = Table(
+    "usage_days",
+    metadata,
+    Column("day", Number, primary_key=True, autoincrement=False),
+    Column("user", Text, primary_key=True),
+    Column("project", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("jobs", Number, nullable=False),
+    Column("gpu_s", Float, nullable=False),
+    Column("measured_s", Float, nullable=False),
+    Column("busy_s", Float, nullable=False),
+    Column("p95", Number, nullable=False),
+    Column("peak_mib", Number, nullable=False),
+    Column("wh", Float, nullable=False),
+    Column("cpu_s", Float, nullable=False),
+)
+
+# Every index is paid for on each commit, so there are five: the history of one job, live jobs (NULL) and the
+# newest ended ones, a retried submit, an array's elements, usage in a window. A list of a user's
+# old jobs walks the primary key.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(
@@ -82,3 +123,4 @@ Index(
     sqlite_where=jobs.c.array.is_not(None),
     postgresql_where=jobs.c.array.is_not(None),
 )
+Index("usage_by_end", usage.c.until)

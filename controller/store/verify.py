@@ -1,61 +1,197 @@
-"""Reads everything there is and says whether it is what was written."""
+"""Verifies a whole store.
+
+1. Ask the database about its own structure.
+2. Follow the hash chain to the head, from the first entry or from the base (the last entry that retention
+   deleted). A base must be what a `JournalSealed` entry says, which is a link of the chain itself.
+3. Check the seal of every row.
+4. Go through the journal again, job by job, and compare what its entries say with the job's row. Jobs whose
+   first entries were deleted are not compared.
+
+Cost: two passes over the journal and one over the rows, in constant memory and one read-only snapshot.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection, Select, select
 from sqlalchemy.exc import DBAPIError
 
-from controller.store import chain, records, tables
-from controller.store.chain import Broken, Head
-from controller.store.place import Place
+from controller.core.model.rows import JobRow, JournalEntry
+from controller.store import chain, records, retention, tables
+from controller.store.backends.backend import Backend
+from controller.store.chain import ChainBroken, Head
 
 T = TypeVar("T")
+Progress = Callable[[str, int], None]
 
 AT_ONCE = 1_000
+STEP = 50_000
+MOST_PROBLEMS = 100
+SEALED = "JournalSealed"
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """How much is right and what is not; `head` can be written down elsewhere and compared later."""
+    """The checks and the problems. Keep `head` elsewhere to compare it later."""
 
+    store: str
+    begins: int
+    """The last entry that retention deleted; 0 if the journal is whole."""
     head: Head
     jobs: int
+    compared: int
+    """Jobs whose row was compared with the journal."""
     nodes: int
     problems: tuple[str, ...]
 
     @property
     def good(self) -> bool:
-        """True when everything is as it was written."""
+        """True if there is no problem."""
         return not self.problems
 
 
-def verify(place: Place, connection: Connection, store_id: str) -> VerifyReport:
-    """Follow the whole chain and check every row, in the one snapshot that `connection` sees."""
-    problems = place.full_check(connection)
-    journal = records.ENTRIES.order_by(tables.journal.c.seq)
-    end = chain.follow(chain.genesis(store_id), _each(connection, journal, records.read_entry, problems))
-    if isinstance(end, Broken):
-        problems.append(end.how)
-    head = end.before if isinstance(end, Broken) else end
-    jobs = sum(1 for _ in _each(connection, records.JOBS, records.read_job, problems))
-    nodes = sum(1 for _ in _each(connection, records.NODES, records.read_node, problems))
-    for _ in _each(connection, records.NOTES, records.read_note, problems):
-        pass
-    return VerifyReport(head, jobs, nodes, tuple(problems))
+class Verification:
+    """One pass over a store."""
 
+    def __init__(self, place: Backend, connection: Connection, progress: Progress | None = None) -> None:
+        self._connection = connection
+        self._progress = progress or (lambda _what, _count: None)
+        self._problems = place.full_check(connection)
 
-def _each(
-    connection: Connection, query: Select[Any], read: Callable[[Sequence[Any]], T], problems: list[str]
-) -> Iterator[T]:
-    try:
-        for row in connection.execute(query.execution_options(yield_per=AT_ONCE)):
+    def run(self) -> VerifyReport:
+        """Read everything."""
+        facts = {row.name: row.value for row in self._connection.execute(select(tables.meta))}
+        base = retention.read_base(facts)
+        head = self._follow(base or chain.genesis(facts.get("id", "")), base)
+        jobs = sum(1 for _ in self._each(records.JOBS, records.read_job, "rows of jobs"))
+        nodes = sum(1 for _ in self._each(records.NODES, records.read_node, "rows of nodes"))
+        for _ in self._each(records.NOTES, records.read_note, "notes"):
+            pass
+        compared = self._compare() if not self._problems else 0
+        problems = tuple(self._problems[:MOST_PROBLEMS])
+        return VerifyReport(
+            facts.get("id", ""), base.seq if base else 0, head, jobs, compared, nodes, problems
+        )
+
+    def _follow(self, start: Head, base: Head | None) -> Head:
+        sealed: list[tuple[int, str]] = []
+
+        def entries() -> Iterator[tuple[JournalEntry, bytes]]:
+            for entry, digest in self._each(
+                records.ENTRIES.order_by(tables.journal.c.seq), records.read_entry, "journal"
+            ):
+                if entry.kind == SEALED:
+                    body = json.loads(entry.body)
+                    sealed.append((body["through"], body["digest"]))
+                yield entry, digest
+
+        end = chain.follow(start, entries())
+        if isinstance(end, ChainBroken):
+            self._problems.append(end.how)
+            return end.before
+        if base is not None and not self._accounted(base, sealed):
+            self._problems.append(
+                f"the journal begins after entry {base.seq}, which no later entry accounts for"
+            )
+        return end
+
+    def _accounted(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
+        """Does an entry say that the journal was deleted up to its base, or, while that goes on, further?"""
+        for through, digest in reversed(sealed):
+            if through == base.seq:
+                return digest == base.hash.hex()
+            if through > base.seq:
+                query = select(tables.journal.c.hash).where(tables.journal.c.seq == through)
+                found = self._connection.scalar(query)
+                return found is not None and found.hex() == digest
+        return False
+
+    def _compare(self) -> int:
+        """Compare rows with the journal entries of their jobs. Both are in the order of the jobs."""
+        journal = tables.journal.c
+        by_job = records.ENTRIES.where(journal.job.is_not(None)).order_by(journal.job, journal.seq)
+        entries = (entry for entry, _ in self._each(by_job, records.read_entry, "jobs in the journal"))
+        rows = self._each(
+            records.JOBS.order_by(tables.jobs.c.id), records.read_job, "rows against the journal"
+        )
+        row, compared = next(rows, None), 0
+        for job, life in groupby(entries, key=lambda entry: entry.job):
             try:
-                yield read(row)
-            except records.Unsealed as problem:
-                problems.append(str(problem))
-    except DBAPIError as error:
-        problems.append(str(error.orig))
+                expected = _told(life)
+            except (ValueError, KeyError, TypeError):
+                expected = None  # sealed, so it was written like that: no entry of this program
+            while row is not None and job is not None and row.id < job:
+                row = next(rows, None)
+            if row is None or row.id != job or expected is None:
+                continue  # deleted by retention, or queued before the journal begins
+            compared += 1
+            wrong = [name for name, value in expected.items() if _of(row, name) != value]
+            if wrong:
+                self._problems.append(
+                    f"the row of job {job} is not what the journal says: {', '.join(wrong)}"
+                )
+        return compared
+
+    def _each(self, query: Select[Any], read: Callable[[Sequence[Any]], T], what: str) -> Iterator[T]:
+        try:
+            found = self._connection.execute(query.execution_options(yield_per=AT_ONCE))
+            for count, row in enumerate(found, 1):
+                if count % STEP == 0:
+                    self._progress(what, count)
+                try:
+                    yield read(row)
+                except records.Unsealed as problem:
+                    self._problems.append(str(problem))
+        except DBAPIError as error:
+            self._problems.append(str(error.orig))
+
+
+def _told(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
+    """The row of a job according to its journal entries; None if its first entry was deleted."""
+    facts: dict[str, Any] | None = None
+    for entry in life:
+        if entry.kind == "JobQueued":
+            body = json.loads(entry.body)
+            facts = {
+                "user": body["user"],
+                "key": body.get("key", ""),
+                "array": body.get("array"),
+                "submitted_at": entry.at,
+                "spec": body["spec"],
+                "state": "QUEUED",
+                "ended_at": None,
+                "attempt": 0,
+            }
+        elif facts is None:
+            return None
+        elif entry.kind == "JobEdited":
+            facts["spec"] = json.loads(entry.body)["spec"]
+        elif entry.kind == "JobPlaced":
+            facts["attempt"] = json.loads(entry.body)["attempt"]
+            facts["state"] = "SCHEDULED"
+        elif entry.kind == "JobRequeued":
+            facts["state"] = "QUEUED"
+        elif entry.kind == "JobEnded":
+            facts["state"] = json.loads(entry.body)["state"]
+            facts["ended_at"] = entry.at
+    if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
+        del facts["state"]  # whether all of its processes run is not said by one entry
+    return facts
+
+
+def _of(row: JobRow, name: str) -> Any:
+    if name == "spec":
+        return json.loads(row.spec or "null")
+    if name == "attempt":
+        return json.loads(row.body)["attempt"]
+    return getattr(row, name)
+
+
+def verify(place: Backend, connection: Connection, progress: Progress | None = None) -> VerifyReport:
+    """Verify the store, in the steps above."""
+    return Verification(place, connection, progress).run()

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent.record import holder
+from agent.attempts.attempt_record import lock_holder
 from tests import groups
-from wire.frames import (
+from wire.agent.frames import (
     AttemptStatus,
     Frame,
     Hello,
@@ -134,7 +134,7 @@ class Driven:
 
     def supervisor(self, job: int, attempt: int = 1) -> int:
         """The pid of a living supervisor."""
-        pid = holder(str(self.spool / "attempts" / f"{job}.{attempt}" / "record"))
+        pid = lock_holder(str(self.spool / "attempts" / f"{job}.{attempt}" / "record"))
         assert pid is not None
         return pid
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 IMAGE = "localhost/corral-test:1"
-PROGRAMS = ("sh", "sleep", "cat", "env", "id", "pwd", "touch", "ls", "nproc", "kill", "tail", "head")
+PROGRAMS = ("true", "sh", "sleep", "cat", "env", "id", "pwd", "touch", "ls", "nproc", "kill", "tail", "head")
 MANAGER = () if os.path.isdir("/run/systemd/system") else ("--cgroup-manager=cgroupfs",)
 
 
@@ -45,7 +45,7 @@ def podman(place: Path) -> tuple[str, ...]:
 def bring_image(command: tuple[str, ...], place: Path, prefix: tuple[str, ...] = ()) -> None:
     """Make the image and import it."""
     archive = place / "root.tar"
-    _pack(archive)
+    pack(archive)
     archive.chmod(0o644)
     done = subprocess.run(
         [*prefix, *command, *MANAGER, "import", str(archive), IMAGE],
@@ -64,7 +64,8 @@ def bring_image(command: tuple[str, ...], place: Path, prefix: tuple[str, ...] =
         pytest.skip(f"podman cannot run containers here: {tried.stderr.strip()[-300:]}")
 
 
-def _pack(archive: Path) -> None:
+def pack(archive: Path) -> None:
+    """Write the root file system of the image: a shell and a few programs of this machine."""
     with tarfile.open(archive, "w") as tar:
         seen: set[str] = set()
         for name in PROGRAMS:

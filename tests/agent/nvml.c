@@ -1,5 +1,5 @@
 /* A small library with NVML's symbols, for the true pynvml. What it says stands in the file that
-   CORRAL_TEST_NVML names, one "key value" a line and read anew at every question: see tests/agent/rig.py.
+   CORRAL_TEST_NVML names, one "key value" a line and read anew at every question: see tests/agent/fake_nvml.py.
    Keys of one GPU begin with its number and a point; what is not there has a sensible default. */
 #include <stdio.h>
 #include <stdlib.h>

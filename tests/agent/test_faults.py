@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import PATIENCE_S, Driven
-from wire.frames import AttemptStatus, Report, Settle, Start
+from wire.agent.frames import AttemptStatus, Report, Settle, Start
 
 JOBS = 150
 KILLS = 8
@@ -22,13 +22,13 @@ KILLS = 8
 class Controller:
     """Does what a controller promises: sends what the hello does not name, settles what it has on record."""
 
-    def __init__(self, run: Callable[[], Driven], witness: Path) -> None:
+    def __init__(self, run: Callable[[], Driven], exit_codes: Path) -> None:
         self.run = run
         self.orders = {
             job: Start(
                 job,
                 1,
-                ("sh", "-c", f"echo {job} >> {witness}; sleep 0.0{job % 9}; exit {job % 100}"),
+                ("sh", "-c", f"echo {job} >> {exit_codes}; sleep 0.0{job % 9}; exit {job % 100}"),
                 "x",
                 1,
                 1,
@@ -69,8 +69,8 @@ class Controller:
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_again_and_again(run: Callable[[], Driven], tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
-    witness = tmp_path / "witness"
-    controller = Controller(run, witness)
+    exit_codes = tmp_path / "exit_codes"
+    controller = Controller(run, exit_codes)
     for _ in range(KILLS):
         controller.listen(time.monotonic() + dice.uniform(0.0, 0.1))
         if dice.random() < 0.4:
@@ -82,4 +82,4 @@ def test_killed_again_and_again(run: Callable[[], Driven], tmp_path: Path, seed:
     assert {job: status.code for job, status in controller.ended.items()} == {
         job: job % 100 for job in controller.orders
     }
-    assert sorted(map(int, witness.read_text().split())) == [*controller.orders]
+    assert sorted(map(int, exit_codes.read_text().split())) == [*controller.orders]

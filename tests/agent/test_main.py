@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import HERE, Driven, alive, eventually
-from wire.frames import Leave, Ping
+from wire.agent.frames import Leave, Ping
 
 
 def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,7 @@ def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Com
         ),
         (("--gpus", "none", "--spool", "/proc/spool"), "the spool directory /proc/spool cannot be used"),
         (("--gpus", "simulated:8xH1000", "--spool", "{}"), "cannot read '8xH1000'; write 8xH100"),
-        (("--gpus", "some", "--spool", "{}"), "there are no GPUs called 'some'"),
+        (("--gpus", "some", "--spool", "{}"), "cannot read 'some' as GPUs"),
         (("--memory", "lots", "--spool", "{}"), "cannot read 'lots'; write 512G"),
         (("--label", "rack", "--spool", "{}"), "cannot read 'rack'; write KEY=VALUE"),
         ((), "the following arguments are required: --spool"),
@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said_in_a_sentence(spool: Path, arguments: tuple[str, 
 def test_a_full_disk_is_said(spool: Path) -> None:
     """A file system so small that not even the first directory fits."""
     spool.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "tmpfs", str(spool)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2,mode=700", "tmpfs", str(spool)]
     command = f'{" ".join(mount)} && exec "{sys.executable}" -m agent --name a --gpus none --spool "{spool}"'
     asked = ["unshare", "--mount", "sh", "-c", command]
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
@@ -110,6 +110,6 @@ def test_nothing_but_frames_reaches_stdout(run: Callable[..., Driven]) -> None:
     """A nursery that is lost is complained about, elsewhere."""
     driven = run()
     os.kill(driven.nursery(), signal.SIGKILL)
-    eventually(lambda: "the nursery was lost" in driven.complaints)
+    eventually(lambda: "the fork server has ended" in driven.complaints)
     driven.start(1, "echo", "not a frame")
     assert driven.ended(1).code == 0

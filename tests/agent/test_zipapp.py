@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.nodes.bundle import bundle
-from wire.frames import Leave, Report, Start, pack, unpack
+from controller.nodes.agent.zipapp import bundle
+from wire.agent.frames import Leave, Report, Start, pack, unpack
 
 
 def interpreter(version: str) -> str | None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import Desk, opened
+from tests.cli.fake_controller import FakeController, opened
 
 Corral = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A front desk to talk to."""
-    yield from opened(tmp_path / "desk.sock")
+def fake(tmp_path: Path) -> Iterator[FakeController]:
+    """A front fake to talk to."""
+    yield from opened(tmp_path / "fake.sock")
 
 
 @pytest.fixture

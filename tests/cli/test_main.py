@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import COMMANDS
+from cli.registry import COMMANDS
 from tests.cli.conftest import Corral
-from tests.cli.desk import Desk, array, job, node
+from tests.cli.fake_controller import FakeController, array, job, node
 from wire.api.cluster import EventView
 from wire.api.problem import Problem
 from wire.codec import encode
-from wire.words import JobState
+from wire.names import JobState
 
 GROUPS = {
     "job": ["show", "logs", "cancel", "set", "hold", "release", "preempt", "wait"],
     "nodes": ["list", "show", "drain", "resume"],
     "config": ["check"],
     "what-if": ["submit", "cancel", "drain", "resume"],
-    "sim": ["run", "generate", "placement", "replay", "report", "faults"],
+    "sim": ["run", "generate", "replay", "report"],
 }
 WAYS = [
     [],
@@ -52,26 +52,28 @@ HEAVY = {"textual", "aiohttp", "pydantic", "numpy", "rich", "sqlalchemy", "async
 @pytest.mark.parametrize(
     ("words", "also"),
     [
-        (["--help"], {"wire.client", "wire.api", "http.client", "asyncio"}),
-        (["--version"], {"wire.client", "wire.api", "http.client", "asyncio"}),
+        (["--help"], {"wire.http.client", "wire.api", "http.client", "asyncio"}),
+        (["--version"], {"wire.http.client", "wire.api", "http.client", "asyncio"}),
         (["submit", "--help"], {"asyncio"}),
         (["submit", "--", "true"], {"asyncio"}),
-        (["queue"], {"asyncio", "cli.submit"}),
-        (["job", "show", "1"], {"asyncio", "cli.submit"}),
-        (["nodes"], {"asyncio", "cli.job"}),
-        (["events"], {"asyncio", "cli.job"}),
+        (["queue"], {"asyncio", "cli.commands.submit"}),
+        (["job", "show", "1"], {"asyncio", "cli.commands.submit"}),
+        (["nodes"], {"asyncio", "cli.commands.job"}),
+        (["events"], {"asyncio", "cli.commands.job"}),
     ],
     ids=lambda words: " ".join(sorted(words)),
 )
-def test_a_command_loads_what_it_needs_and_no_more(desk: Desk, words: list[str], also: set[str]) -> None:
-    desk.put(job(1))
+def test_a_command_loads_what_it_needs_and_no_more(
+    fake: FakeController, words: list[str], also: set[str]
+) -> None:
+    fake.put(job(1))
     code = (
         "import sys; from cli.main import main; code = main(sys.argv[1:]); "
         "print('\\nLOADED', *sys.modules); sys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, *words],
-        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -96,6 +98,8 @@ def test_without_words_there_is_help(corral: Corral) -> None:
         ("xyzzy", 2, "No such command 'xyzzy'"),
         ("--nonsense", 2, "No such option: --nonsense"),
         ("queue --state lost", 2, "'lost' is not a state"),
+        ("queue --state lost", 2, "States are queued, scheduled, running, completed, failed, cancelled."),
+        ("queue --state preempted", 2, "a preempted job is queued again at once"),
         ("queue -o xml", 2, "'xml'"),
         ("queue extra", 2, "unexpected extra argument"),
         ("queue --watch --interval 0", 2, "0.1"),
@@ -118,10 +122,10 @@ def test_without_words_there_is_help(corral: Corral) -> None:
     ],
 )
 def test_what_is_wrong_is_said_on_stderr_with_its_code(
-    desk: Desk, corral: Corral, words: str, code: int, told: str
+    fake: FakeController, corral: Corral, words: str, code: int, told: str
 ) -> None:
-    desk.put(job(1))
-    done = corral(*words.split(), url=desk.url)
+    fake.put(job(1))
+    done = corral(*words.split(), url=fake.url)
     assert done.returncode == code
     assert told in done.stderr
     assert done.stdout == ""
@@ -144,10 +148,10 @@ def test_what_is_wrong_is_said_on_stderr_with_its_code(
     ],
 )
 def test_a_refusal_is_passed_on_with_its_code(
-    desk: Desk, corral: Corral, status: int, problem: str, code: int
+    fake: FakeController, corral: Corral, status: int, problem: str, code: int
 ) -> None:
-    desk.refusals["POST /v1/jobs"] = (status, Problem(problem, "no \x1b[2Jway", "spec.gpus", "ask for less"))
-    done = corral("submit", "--", "true", url=desk.url)
+    fake.refusals["POST /v1/jobs"] = (status, Problem(problem, "no \x1b[2Jway", "spec.gpus", "ask for less"))
+    done = corral("submit", "--", "true", url=fake.url)
     assert done.returncode == code
     assert "no \ufffd[2Jway" in done.stderr
     assert "ask for less" in done.stderr
@@ -166,15 +170,15 @@ def test_without_a_controller_there_is_code_7_and_what_to_do(corral: Corral, wor
     assert done.stdout == ""
 
 
-def test_a_missing_token_is_asked_for_by_its_variable(desk: Desk, corral: Corral) -> None:
-    desk.refusals["GET /v1/nodes"] = (401, Problem("not_allowed", "no token", "Authorization", "Send …"))
-    done = corral("nodes", url=desk.url)
+def test_a_missing_token_is_asked_for_by_its_variable(fake: FakeController, corral: Corral) -> None:
+    fake.refusals["GET /v1/nodes"] = (401, Problem("not_allowed", "no token", "Authorization", "Send …"))
+    done = corral("nodes", url=fake.url)
     assert done.returncode == 4
     assert done.stderr.startswith("corral: no token\n  Set CORRAL_TOKEN")
 
 
-def test_an_address_may_be_given_on_the_command_line(desk: Desk, corral: Corral) -> None:
-    assert corral("--url", desk.url, "queue").returncode == 0
+def test_an_address_may_be_given_on_the_command_line(fake: FakeController, corral: Corral) -> None:
+    assert corral("--url", fake.url, "queue").returncode == 0
     assert corral("--url", "nonsense", "queue").returncode == 7
 
 
@@ -209,76 +213,78 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_submit_never_leaves_the_house(
-    desk: Desk, corral: Corral, tmp_path: Path, case: str
+    fake: FakeController, corral: Corral, tmp_path: Path, case: str
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
     (tmp_path / "empty.sh").write_text("")
     (tmp_path / "bad.sh").write_text("#!/bin/bash\n#CORRAL --gpus two\n")
-    (tmp_path / "slurm.sh").write_text("#!/bin/bash\n#SBATCH --mail-user=a@example.org\n")
+    (tmp_path / "slurm.sh").write_text("#!/bin/bash\n#SBATCH --clusters=other\n")
     (tmp_path / "huge.sh").write_text("#" * 200_000)
     for command in ("submit", "run"):
-        done = corral(command, *BROKEN[case], url=desk.url)
+        done = corral(command, *BROKEN[case], url=fake.url)
         assert done.returncode == (3 if case == "no such script" else 2)
         assert done.stderr.startswith("corral: ")
         assert done.stderr.count("\n") >= 2, "what is wrong, and what to do about it"
         assert "Traceback" not in done.stderr
         assert done.stdout == ""
-    assert desk.asked("POST") == []
+    assert fake.asked("POST") == []
 
 
 # --- what is written where ---
 
 
-def test_submit_writes_the_job_alone(desk: Desk, corral: Corral) -> None:
-    done = corral("submit", "--gpus", "1", "--", "train", "--lr", "1", url=desk.url)
+def test_submit_writes_the_job_alone(fake: FakeController, corral: Corral) -> None:
+    done = corral("submit", "--gpus", "1", "--", "train", "--lr", "1", url=fake.url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
-    [request] = [each for each in desk.peer.requests if each.method == "POST"]
+    [request] = [each for each in fake.peer.requests if each.method == "POST"]
     assert json.loads(request.body)["spec"]["command"] == ["train", "--lr", "1"]
 
 
-def test_a_dry_run_sends_nothing(desk: Desk, corral: Corral) -> None:
-    desk.put(job(1), job(2))
-    desk.nodes["gpu01"] = node("gpu01")
-    assert corral("submit", "--dry-run", "--", "true", url=desk.url).returncode == 0
-    assert corral("run", "--dry-run", "--", "true", url=desk.url).returncode == 0
-    assert corral("job", "cancel", "--dry-run", "all", url=desk.url).stdout.count("\n") == 3
-    assert corral("nodes", "drain", "--dry-run", "gpu01", url=desk.url).returncode == 0
-    [request] = [each for each in desk.peer.requests if each.method == "POST"]
+def test_a_dry_run_sends_nothing(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(1), job(2))
+    fake.nodes["gpu01"] = node("gpu01")
+    assert corral("submit", "--dry-run", "--", "true", url=fake.url).returncode == 0
+    assert corral("run", "--dry-run", "--", "true", url=fake.url).returncode == 0
+    assert corral("job", "cancel", "--dry-run", "all", url=fake.url).stdout.count("\n") == 3
+    assert corral("nodes", "drain", "--dry-run", "gpu01", url=fake.url).returncode == 0
+    asked = [each for each in fake.peer.requests if each.method == "POST"]
+    [request] = [each for each in asked if each.target != "/v1/jobs/preview"]
+    assert len(asked) == 3
     assert (request.target, json.loads(request.body)["only_tell"]) == ("/v1/jobs/orders", True)
 
 
-def test_queue_in_every_format(desk: Desk, corral: Corral) -> None:
+def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:
     jobs = [job(1), *array(2, 2), job(9, name="a,b\n\x1b"), job(10, state=JobState.COMPLETED)]
-    desk.put(*jobs)
-    table = corral("queue", url=desk.url).stdout
+    fake.put(*jobs)
+    table = corral("queue", url=fake.url).stdout
     assert [line.split()[0] for line in table.splitlines()] == ["JOB", "1", "2_0", "2_1", "9"]
     assert "\x1b" not in table
-    assert corral("queue", "-o", "name", "--all", url=desk.url).stdout.split() == [
+    assert corral("queue", "-o", "name", "--all", url=fake.url).stdout.split() == [
         "1",
         "2_0",
         "2_1",
         "9",
         "10",
     ]
-    body = json.loads(corral("queue", "-o", "json", "--all", url=desk.url).stdout)
+    body = json.loads(corral("queue", "-o", "json", "--all", url=fake.url).stdout)
     assert body == {"jobs": [encode(each) for each in jobs], "seq": 9, "total": 5, "next": None}
-    rows = list(csv.DictReader(io.StringIO(corral("queue", "-o", "csv", url=desk.url).stdout)))
-    assert rows[-1]["job"] == "9"
+    rows = list(csv.DictReader(io.StringIO(corral("queue", "-o", "csv", url=fake.url).stdout)))
+    assert rows[-1]["label"] == "9"
     assert rows[-1]["name"] == "a,b\ufffd\ufffd"
 
 
-def test_a_long_queue_is_one_answer(desk: Desk, corral: Corral) -> None:
-    desk.put(*(job(number) for number in range(1, 2_501)))
-    body = json.loads(corral("queue", "-o", "json", url=desk.url).stdout)
+def test_a_long_queue_is_one_answer(fake: FakeController, corral: Corral) -> None:
+    fake.put(*(job(number) for number in range(1, 2_501)))
+    body = json.loads(corral("queue", "-o", "json", url=fake.url).stdout)
     assert [each["id"] for each in body["jobs"]] == list(range(1, 2_501))
     assert body["next"] is None
 
 
-def test_whoever_has_read_enough_may_leave(desk: Desk, corral: Corral) -> None:
-    desk.put(*(job(number) for number in range(1, 2_501)))
+def test_whoever_has_read_enough_may_leave(fake: FakeController, corral: Corral) -> None:
+    fake.put(*(job(number) for number in range(1, 2_501)))
     done = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", f"{sys.executable} -P -m cli queue | head -1"],
-        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -291,11 +297,13 @@ def test_whoever_has_read_enough_may_leave(desk: Desk, corral: Corral) -> None:
     ("ending", "code", "told"),
     [(">/dev/full", 1, "No space left on device"), (">&-", 0, ""), ("2>&-", 0, ""), (">&- 2>&-", 0, "")],
 )
-def test_where_nothing_can_be_written_nothing_breaks(desk: Desk, ending: str, code: int, told: str) -> None:
-    desk.put(job(1))
+def test_where_nothing_can_be_written_nothing_breaks(
+    fake: FakeController, ending: str, code: int, told: str
+) -> None:
+    fake.put(job(1))
     done = subprocess.run(
         ["/bin/bash", "-c", f"{sys.executable} -P -m cli queue {ending}"],
-        env={"CORRAL_URL": desk.url, "HOME": "/nonexistent"},
+        env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -305,76 +313,79 @@ def test_where_nothing_can_be_written_nothing_breaks(desk: Desk, ending: str, co
     assert "Traceback" not in done.stderr
 
 
-def test_one_failure_does_not_save_the_others(desk: Desk, corral: Corral) -> None:
-    desk.put(job(1), job(2), job(3))
-    desk.refused_jobs["2"] = Problem("not_allowed", "only bo may cancel job 2")
-    done = corral("job", "cancel", "99", "1-3", url=desk.url)
+def test_one_failure_does_not_save_the_others(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(1), job(2), job(3))
+    fake.refused_jobs["2"] = Problem("not_allowed", "only bo may cancel job 2")
+    done = corral("job", "cancel", "99", "1-3", url=fake.url)
     assert done.returncode == 3
-    assert desk.asked() == ["/v1/jobs/orders"]
+    assert fake.asked() == ["/v1/jobs/orders"] * 2, "first whose they are, because 1-3 is a range"
     assert "there is no job 99" in done.stderr
     assert "only bo may cancel job 2" in done.stderr
     assert "2 done, 2 failed" in done.stderr
     assert done.stdout == ""
 
 
-def test_actions_can_be_read_by_programs(desk: Desk, corral: Corral) -> None:
-    desk.put(job(1), job(2))
-    done = corral("job", "hold", "1", "2", "-o", "json", url=desk.url)
+def test_actions_can_be_read_by_programs(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(1), job(2))
+    done = corral("job", "hold", "1", "2", "-o", "json", url=fake.url)
     assert [each["id"] for each in json.loads(done.stdout)] == [1, 2]
-    assert corral("job", "hold", "1", "-o", "name", url=desk.url).stdout == "1\n"
+    assert corral("job", "hold", "1", "-o", "name", url=fake.url).stdout == "1\n"
 
 
-def test_an_operator_has_jobs_make_room(desk: Desk, corral: Corral) -> None:
-    desk.put(job(1), job(2))
-    done = corral("job", "preempt", "1", "2", "--hold", url=desk.url)
+def test_an_operator_has_jobs_make_room(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(1), job(2))
+    done = corral("job", "preempt", "1", "2", "--hold", url=fake.url)
     assert done.returncode == 0
-    order = json.loads(desk.peer.requests[-1].body)
+    order = json.loads(fake.peer.requests[-1].body)
     assert (order["action"], order["jobs"], order["stay_held"]) == ("preempt", ["1", "2"], True)
 
 
-def test_a_job_is_shown_in_full(desk: Desk, corral: Corral) -> None:
-    desk.put(job(7, name="a\x1b[2Jb"))
-    shown = corral("job", "show", "7", url=desk.url).stdout
+def test_a_job_is_shown_in_full(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(7, name="a\x1b[2Jb"))
+    shown = corral("job", "show", "7", url=fake.url).stdout
     assert "needs 1 GPU; 0 of 4 nodes can give that now" in shown
-    assert "place 3 in the queue" in shown
+    assert "position 3 in the queue" in shown
     assert "python train.py" in shown
     assert "\x1b" not in shown
-    assert json.loads(corral("job", "show", "7", "-o", "json", url=desk.url).stdout)["job"]["id"] == 7
+    assert json.loads(corral("job", "show", "7", "-o", "json", url=fake.url).stdout)["job"]["id"] == 7
 
 
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
-        ([], "1\n2\n3\n4\nunfinished"),
-        (["-n", "2"], "4\nunfinished"),
+        ([], "1\n2\n3\n4\nunfinished\n==> stderr <==\noh\n"),
+        (["--stdout"], "1\n2\n3\n4\nunfinished"),
+        (["--stdout", "-n", "2"], "4\nunfinished"),
         (["-n", "0"], ""),
-        (["-n", "99"], "1\n2\n3\n4\nunfinished"),
-        (["-n", "2", "-f"], "4\nunfinished"),
+        (["--stdout", "-n", "99"], "1\n2\n3\n4\nunfinished"),
+        (["--stdout", "-n", "2", "-f"], "4\nunfinished"),
         (["--stderr"], "oh\n"),
         (["--stderr", "-n", "1"], "oh\n"),
     ],
 )
-def test_logs_are_written_as_they_are(desk: Desk, corral: Corral, options: list[str], shown: str) -> None:
-    desk.put(job(1, state=JobState.COMPLETED, attempt=1))
-    desk.logs = {"stdout": b"1\n2\n3\n4\nunfinished", "stderr": b"oh\n"}
-    done = corral("job", "logs", "1", *options, url=desk.url)
+def test_logs_are_written_as_they_are(
+    fake: FakeController, corral: Corral, options: list[str], shown: str
+) -> None:
+    fake.put(job(1, state=JobState.COMPLETED, attempt=1))
+    fake.logs = {"stdout": b"1\n2\n3\n4\nunfinished", "stderr": b"oh\n"}
+    done = corral("job", "logs", "1", *options, url=fake.url)
     assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
 
 
-def test_events_are_the_newest_or_those_behind_a_place(desk: Desk, corral: Corral) -> None:
-    desk.events = [EventView(seq, 1.0, "JobQueued", f"job {seq} queued", job=seq) for seq in range(1, 51)]
-    newest = corral("events", "-n", "2", url=desk.url).stdout
+def test_events_are_the_newest_or_those_behind_a_place(fake: FakeController, corral: Corral) -> None:
+    fake.events = [EventView(seq, 1.0, "JobQueued", f"job {seq} queued", job=seq) for seq in range(1, 51)]
+    newest = corral("events", "-n", "2", url=fake.url).stdout
     assert [line.split()[-2] for line in newest.splitlines()[1:]] == ["49", "50"]
-    assert corral("events", url=desk.url).stdout.count("\n") == 31
-    body = json.loads(corral("events", "--after", "47", "-o", "json", url=desk.url).stdout)
+    assert corral("events", url=fake.url).stdout.count("\n") == 31
+    body = json.loads(corral("events", "--after", "47", "-o", "json", url=fake.url).stdout)
     assert [each["seq"] for each in body["events"]] == [48, 49, 50]
 
 
-def test_completion_knows_commands_jobs_and_nodes(desk: Desk, corral: Corral) -> None:
-    desk.put(job(71), *array(72, 2), job(80, state=JobState.FAILED))
-    desk.nodes = {name: node(name) for name in ("gpu01", "gpu02", "cpu01")}
+def test_completion_knows_commands_jobs_and_nodes(fake: FakeController, corral: Corral) -> None:
+    fake.put(job(71), *array(72, 2), job(80, state=JobState.FAILED))
+    fake.nodes = {name: node(name) for name in ("gpu01", "gpu02", "cpu01")}
 
-    def completed(line: str, url: str = desk.url) -> list[str]:
+    def completed(line: str, url: str = fake.url) -> list[str]:
         words = line.split(" ")
         done = corral(
             url=url,

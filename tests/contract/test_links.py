@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from controller.nodes import conversation
+from controller.nodes import session
 from controller.nodes.link import LinkLost, LogMissing, NodeAway, NodeLink
 from tests.agent.driving import alive
 from tests.controller.nodes.ways import PATIENCE_S, WAYS, Listener, Way
-from wire.frames import Hello, Settle, Start, Stop
+from wire.agent.frames import Hello, Settle, Start, Stop
 
 
 @pytest.fixture(params=WAYS)
@@ -52,7 +52,7 @@ def order(job: int, *command: str, **more: Any) -> Start:
 
 
 async def whole(link: NodeLink, job: int, offset: int = 0, follow: bool = False) -> bytes:
-    async with aclosing(link.read_log(job, 1, "stdout", offset, follow)) as pieces:
+    async with aclosing(link.session().read_log(job, 1, "stdout", offset, follow)) as pieces:
         return b"".join([piece async for piece in pieces])
 
 
@@ -91,7 +91,7 @@ async def test_logs_are_read_whole_in_part_and_live(open_link: Callable[..., Any
     os.mkfifo(gate)
     link.send(order(1, "sh", "-c", f"printf 'a\\0b\\n'; read -r _ < {gate}; echo end"))
     await listener.status(1, ended=False)
-    async with aclosing(link.read_log(1, 1, "stdout", 0, True)) as live:
+    async with aclosing(link.session().read_log(1, 1, "stdout", 0, True)) as live:
         assert await anext(live) == b"a\0b\n"
         assert await asyncio.to_thread(gate.write_text, "\n")
         assert [piece async for piece in live] == [b"end\n"]
@@ -110,13 +110,13 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_nothing(
     (tmp_path / "data").write_bytes(data)
     link.send(order(1, "cat", str(tmp_path / "data")))
     await listener.status(1, ended=True)
-    async with aclosing(link.read_log(1, 1, "stdout", -len(data), False)) as slow:
+    async with aclosing(link.session().read_log(1, 1, "stdout", -len(data), False)) as slow:
         first = await anext(slow)
         assert await whole(link, 1) == data
         link.send(order(2, "true"))
         await listener.status(2, ended=True)
-        kept = sum(len(each._chunks) for each in link._talk._readings.values())
-        assert kept <= conversation.WINDOW
+        kept = sum(len(each._chunks) for each in link._session._logs.values())
+        assert kept <= session.MAX_LOG_CHUNKS
         assert first + b"".join([piece async for piece in slow]) == data
 
 
@@ -124,7 +124,7 @@ async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> 
     link, listener = await open_link()
     link.send(order(1, "sh", "-c", "echo line; sleep 1000"))
     await listener.status(1, ended=False)
-    async with aclosing(link.read_log(1, 1, "stdout", 0, True)) as live:
+    async with aclosing(link.session().read_log(1, 1, "stdout", 0, True)) as live:
         assert await anext(live) == b"line\n"
     waiting = asyncio.create_task(whole(link, 1, follow=True))
     link.send(Stop(1, 1))
@@ -133,7 +133,7 @@ async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> 
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait([cancelled])
-    assert link._talk._readings == {}
+    assert link._session._logs == {}
 
 
 async def test_a_killed_agent_comes_back_with_the_same_attempts(
@@ -164,7 +164,7 @@ async def test_a_silent_agent_is_replaced(open_link: Callable[..., Any], way: Wa
     stopped = way.agent()
     os.kill(stopped, signal.SIGSTOP)
     lost = await listener.nth(LinkLost)
-    assert "silent" in lost.why
+    assert "has not answered" in lost.why
     await listener.nth(Hello, 2)
     assert not alive(stopped)
 
@@ -179,7 +179,7 @@ async def test_pings_keep_a_quiet_agent(open_link: Callable[..., Any]) -> None:
 async def test_an_agent_that_does_not_read_costs_no_memory(
     open_link: Callable[..., Any], way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "MAX_UNREAD", 1 << 20)
+    monkeypatch.setattr(session, "MAX_UNREAD_BYTES", 1 << 20)
     link, listener = await open_link()
     os.kill(way.agent(), signal.SIGSTOP)
     async with asyncio.timeout(PATIENCE_S):

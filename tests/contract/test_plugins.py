@@ -15,32 +15,33 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.config import Source
-from controller.core.apply import apply
-from controller.core.columns import ABSENT, ALL, Columns
-from controller.core.company import Company
-from controller.core.dues import Settling
-from controller.core.events import JobQueued
-from controller.core.jobs import Job
-from controller.core.needs import Kind
-from controller.core.outlets import Metrics, sample_problem
-from controller.core.plugin import Filter, Order, Picker, Scorer, Strategy
-from controller.core.quotas import QuotaProvider
-from controller.core.requests import Part, ask_of
-from controller.core.standing import Moving, placing
-from controller.core.state import State
-from controller.core.wiring import Wiring
-from controller.plugins.orders.fifo import Fifo
-from controller.registry import METHODS, installed, make_plugin
-from wire.affinity import preference_of, taint_of, term_of, toleration_of
-from wire.company import job_term_of
-from wire.frames import GpuFacts
-from wire.gpuwish import GpuWish
-from wire.quota import EVERYBODY, SCOPES
-from wire.quota import problems as problems_of_quota
-from wire.spec import JobSpec
-from wire.words import WHOLE_GPU
+from controller.core.cluster.gpu_requirements import GpuType
+from controller.core.cluster.gpu_topology import GpuTopology
+from controller.core.cluster.job_affinity import JobAffinityIndex
+from controller.core.cluster.node_table import ABSENT, ALL_ROWS, NodeTable
+from controller.core.framework.interfaces import Filter, Picker, Scorer, Strategy
+from controller.core.model.events import JobQueued
+from controller.core.model.job import Job
+from controller.core.model.request import PerNodeRequest, request_of
+from controller.core.pipeline.hooks import MetricsSource, sample_problem
+from controller.core.preemption.fairshare_reclaim import ReclaimStrategy
+from controller.core.queue.order import DynamicOrder, Order
+from controller.core.quota.quotas import QuotaProvider
+from controller.core.state.apply import apply
+from controller.core.state.order_view import position_key
+from controller.core.state.state import State
+from controller.plugins.orders.fifo import FifoOrder
+from controller.registry import METHODS, installed_plugins, make_plugin
+from wire.agent.frames import GpuFacts
+from wire.cluster.quota import ANY_NAME, SCOPES
+from wire.cluster.quota import quota_problems as problems_of_quota
+from wire.job.affinity import parse_preference, parse_taint, parse_term, parse_toleration
+from wire.job.gpu_requirements import GpuWish
+from wire.job.job_affinity import parse_job_term
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU
 
-TAINTS = [taint_of(text) for text in ("gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute")]
+TAINTS = [parse_taint(text) for text in ("gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute")]
 MODELS = ["H100", "A100-SXM4-80GB", "L4"]
 WISHES = [
     GpuWish(numa="require"),
@@ -50,24 +51,25 @@ WISHES = [
     GpuWish(mig="2g.20gb"),
     GpuWish(least_mib=40_000, compute="8.5"),
 ]
-KINDS = [Kind("H100", 81_920, "9.0"), Kind("A100-SXM4-80GB", 20_480, "8.0", "2g.20gb"), Kind("L4")]
+KINDS = [GpuType("H100", 81_920, "9.0"), GpuType("A100-SXM4-80GB", 20_480, "8.0", "2g.20gb"), GpuType("L4")]
 LABELS = [{"rack": "r1", "cost": "2.5", "data/mnist": ""}, {}, {"zone": "a"}, {"zone": "b", "disk": "nvme"}]
 ARRAYS = [
     each.name
-    for each in dataclasses.fields(Columns)
+    for each in dataclasses.fields(NodeTable)
     if each.name
     not in (
         "labels",
         "models",
         "taints",
         "runtimes",
-        "worth",
-        "kinds",
-        "known",
-        "wiring",
-        "company",
-        "codes",
-        "found",
+        "image_gpus",
+        "gpu_value",
+        "gpu_types",
+        "gpu_needs_cache",
+        "gpu_topology",
+        "job_affinity",
+        "domain_cache",
+        "row_cache",
     )
 ]
 
@@ -76,15 +78,17 @@ def plugins(kind: str) -> list[Any]:
     """All installed plugins of a kind, with the options they have by default."""
     return [
         pytest.param(make_plugin(kind, name, {}, ("scheduler",), Source()), id=name)
-        for name in sorted(installed(kind))
+        for name in sorted(installed_plugins(kind))
     ]
 
 
-def companions() -> Company:
+def companions() -> JobAffinityIndex:
     """Somebody on n0 and n1."""
-    found = Company()
-    found.enter(Part(1, 1, labels=(("app", "x"),), company=(job_term_of("app=x on zone", None),)), "n0")
-    found.enter(Part(1, 1, labels=(("app", "y"),)), "n1")
+    found = JobAffinityIndex()
+    found.add(
+        PerNodeRequest(1, 1, labels=(("app", "x"),), company=(parse_job_term("app=x on zone", None),)), "n0"
+    )
+    found.add(PerNodeRequest(1, 1, labels=(("app", "y"),)), "n1")
     return found
 
 
@@ -94,7 +98,7 @@ def links(count: int) -> list[GpuFacts]:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Columns:
+def clusters(draw: st.DrawFn) -> NodeTable:
     """Nodes in every condition: none at all, without GPUs, full, sick, closed."""
     height, width = draw(st.integers(0, 6)), draw(st.integers(0, 4))
     counts = draw(st.lists(st.integers(0, width), min_size=height, max_size=height))
@@ -113,13 +117,13 @@ def clusters(draw: st.DrawFn) -> Columns:
 
     cpu_total, cpu_free = amounts(256_000)
     memory_total, memory_free = amounts(2_097_152)
-    return Columns(
+    return NodeTable(
         labels=[{**draw(st.sampled_from(LABELS)), "node": f"n{row}"} for row in range(height)],
         models=list(MODELS),
-        kinds=list(KINDS),
-        wiring=partial(Wiring, [links(count) for count in counts], width),
-        company=draw(st.sampled_from([None, companions])),
-        turn=np.array([draw(st.integers(0, 9)) for _ in range(height)], dtype=np.int64),
+        gpu_types=list(KINDS),
+        gpu_topology=partial(GpuTopology, [links(count) for count in counts], width),
+        job_affinity=draw(st.sampled_from([None, companions])),
+        last_placement=np.array([draw(st.integers(0, 9)) for _ in range(height)], dtype=np.int64),
         open=np.array([draw(st.booleans()) for _ in range(height)], dtype=np.bool_),
         cpu_total=cpu_total,
         cpu_free=cpu_free,
@@ -132,6 +136,7 @@ def clusters(draw: st.DrawFn) -> Columns:
         gpu_count=np.array(counts, dtype=np.int64),
         taints=[tuple(draw(st.sets(st.sampled_from(TAINTS)))) for _ in range(height)],
         runtimes=[draw(st.sampled_from(["", "podman 4.9.3"])) for _ in range(height)],
+        image_gpus=[draw(st.sampled_from(["", "no CDI entry"])) for _ in range(height)],
     )
 
 
@@ -145,33 +150,35 @@ specs = st.builds(
     gpu=st.sampled_from([None, *WISHES]),
     labels=st.sampled_from([{}, {"app": "x"}]),
     company=st.sampled_from(
-        [(), (job_term_of("app=x on zone", 1),), (job_term_of("app=y on rack:prefer", None),)]
+        [(), (parse_job_term("app=x on zone", 1),), (parse_job_term("app=y on rack:prefer", None),)]
     ),
     datasets=st.sampled_from([(), ("mnist",)]),
     image=st.sampled_from(["", "python:3.12"]),
     selector=st.sampled_from([{}, {"zone": "a"}, {"node": "n1"}, {"none": "such"}]),
     affinity=st.sampled_from(
-        [(), (term_of("zone in a,c"),), (term_of("zone exists"), term_of("disk missing"))]
+        [(), (parse_term("zone in a,c"),), (parse_term("zone exists"), parse_term("disk missing"))]
     ),
-    preferences=st.sampled_from([(), (preference_of("zone in a"), preference_of("disk exists weight 20"))]),
+    preferences=st.sampled_from(
+        [(), (parse_preference("zone in a"), parse_preference("disk exists weight 20"))]
+    ),
     tolerations=st.sampled_from(
-        [(), (toleration_of("*"),), (toleration_of("gpu=big"), toleration_of("old"))]
+        [(), (parse_toleration("*"),), (parse_toleration("gpu=big"), parse_toleration("old"))]
     ),
     priority=st.integers(0, 100),
     time_limit_s=st.none() | st.floats(1, 1e6),
 )
-parts = specs.map(lambda spec: ask_of(spec).part)
+parts = specs.map(lambda spec: request_of(spec).part)
 
 
 @st.composite
-def choices(draw: st.DrawFn) -> tuple[Columns, Any]:
+def choices(draw: st.DrawFn) -> tuple[NodeTable, Any]:
     """A cluster and some of its rows."""
     columns = draw(clusters())
     rows = draw(st.lists(st.integers(0, columns.height - 1), unique=True)) if columns.height else []
     return columns, np.array(rows, dtype=np.intp)
 
 
-def read_only(columns: Columns) -> Columns:
+def read_only(columns: NodeTable) -> NodeTable:
     """A copy of which no array can be written."""
     frozen = copy.deepcopy(columns)
     for name in ARRAYS:
@@ -179,13 +186,13 @@ def read_only(columns: Columns) -> Columns:
     return frozen
 
 
-def full(columns: Columns) -> Columns:
+def full(columns: NodeTable) -> NodeTable:
     """The same nodes with nothing left on them."""
     none = {name: np.minimum(getattr(columns, name), 0) for name in ("cpu_free", "memory_free", "gpu_free")}
     return dataclasses.replace(columns, open=np.zeros_like(columns.open), **none)
 
 
-def same(left: Columns, right: Columns) -> bool:
+def same(left: NodeTable, right: NodeTable) -> bool:
     arrays = all(np.array_equal(getattr(left, name), getattr(right, name)) for name in ARRAYS)
     lists = (left.labels, left.models, left.taints) == (right.labels, right.models, right.taints)
     return arrays and lists
@@ -194,24 +201,24 @@ def same(left: Columns, right: Columns) -> bool:
 @pytest.mark.parametrize("plugin", plugins("filter"))
 @given(chosen=choices(), part=parts)
 def test_a_filter_answers_for_every_row_and_for_each_by_itself(
-    plugin: Filter, chosen: tuple[Columns, Any], part: Part
+    plugin: Filter, chosen: tuple[NodeTable, Any], part: PerNodeRequest
 ) -> None:
     columns, rows = chosen
     shown = read_only(columns)
     assume(plugin.concerns(part))  # what does not concern it, it is never asked
-    kept = plugin.keep(part, shown, ALL)
+    kept = plugin.keep(part, shown, ALL_ROWS)
     assert kept.dtype == np.bool_
     assert kept.shape == (columns.height,)
-    assert np.array_equal(plugin.keep(part, shown, ALL), kept)
+    assert np.array_equal(plugin.keep(part, shown, ALL_ROWS), kept)
     assert np.array_equal(plugin.keep(part, shown, rows), kept[rows])
     if getattr(plugin, "static", False):  # then what jobs hold makes no difference
-        assert np.array_equal(plugin.keep(part, full(shown), ALL), kept)
+        assert np.array_equal(plugin.keep(part, full(shown), ALL_ROWS), kept)
     assert same(shown, columns)
 
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
 @given(part=parts)
-def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: Part) -> None:
+def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: PerNodeRequest) -> None:
     told = plugin.explain(part)
     assert isinstance(told, str)
     assert "\n" not in told
@@ -221,16 +228,16 @@ def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: Part) -> Non
 @pytest.mark.parametrize("plugin", plugins("scorer"))
 @given(chosen=choices(), part=parts)
 def test_a_scorer_gives_every_row_a_number_from_0_to_1(
-    plugin: Scorer, chosen: tuple[Columns, Any], part: Part
+    plugin: Scorer, chosen: tuple[NodeTable, Any], part: PerNodeRequest
 ) -> None:
     columns, rows = chosen
     shown = read_only(columns)
-    scores = plugin.score(part, shown, ALL)
+    scores = plugin.score(part, shown, ALL_ROWS)
     assert scores.dtype == np.float64
     assert scores.shape == (columns.height,)
     assert not np.isnan(scores).any()
     assert ((scores >= 0) & (scores <= 1)).all()
-    assert np.array_equal(plugin.score(part, shown, ALL), scores)
+    assert np.array_equal(plugin.score(part, shown, ALL_ROWS), scores)
     assert np.array_equal(plugin.score(part, shown, rows), scores[rows])
     assert same(shown, columns)
 
@@ -238,9 +245,9 @@ def test_a_scorer_gives_every_row_a_number_from_0_to_1(
 @pytest.mark.parametrize("plugin", plugins("picker"))
 @given(columns=clusters(), data=st.data())
 def test_a_picker_takes_one_of_the_gpus_it_is_offered(
-    plugin: Picker, columns: Columns, data: st.DataObject
+    plugin: Picker, columns: NodeTable, data: st.DataObject
 ) -> None:
-    part = Part(1_000, 1_024, share=250)
+    part = PerNodeRequest(1_000, 1_024, share=250)
     having = [row for row in range(columns.height) if (columns.gpu_free[row] >= part.share).any()]
     assume(having)
     row = data.draw(st.sampled_from(having))
@@ -258,7 +265,7 @@ def test_an_order_ranks_jobs_by_numbers_that_stay(
     plugin: Order, first: JobSpec, second: JobSpec, at: float
 ) -> None:
     jobs = [
-        Job(id=number, spec=spec, user="ada", ask=ask_of(spec), submitted_at=at + number)
+        Job(id=number, spec=spec, user="ada", ask=request_of(spec), submitted_at=at + number)
         for number, spec in enumerate((first, second), 1)
     ]
     before = copy.deepcopy(jobs)
@@ -269,19 +276,21 @@ def test_an_order_ranks_jobs_by_numbers_that_stay(
     assert jobs == before
 
 
-@pytest.mark.parametrize("plugin", [each for each in plugins("order") if isinstance(each.values[0], Moving)])
+@pytest.mark.parametrize(
+    "plugin", [each for each in plugins("order") if isinstance(each.values[0], DynamicOrder)]
+)
 @given(
     asked=st.lists(st.tuples(specs, st.sampled_from("ab"), st.floats(0, 1e6)), min_size=2, max_size=6),
     later=st.floats(0, 1e7),
 )
 def test_a_moving_order_keeps_the_places_within_a_group(
-    plugin: Moving, asked: list[tuple[JobSpec, str, float]], later: float
+    plugin: DynamicOrder, asked: list[tuple[JobSpec, str, float]], later: float
 ) -> None:
     state, at = State(cast(Order, plugin)), 1e9
     for number, (spec, user, wait) in enumerate(asked, 1):
         at += wait
         apply(state, JobQueued(number, at, replace(spec, hold=False), user))
-    moment = placing(state, state.queues[""], at + later)
+    moment = position_key(state, state.queues[""], at + later)
     assert moment is not None
     for lane in state.queue:
         places = [moment(entry) for entry in lane]
@@ -292,7 +301,7 @@ def test_a_moving_order_keeps_the_places_within_a_group(
 
 
 @pytest.mark.parametrize(
-    "plugin", [each for each in plugins("preemption") if not isinstance(each.values[0], Settling)]
+    "plugin", [each for each in plugins("preemption") if not isinstance(each.values[0], ReclaimStrategy)]
 )
 @given(running=specs, waiting=specs)
 def test_nobody_has_those_ended_who_could_have_it_ended(
@@ -300,7 +309,7 @@ def test_nobody_has_those_ended_who_could_have_it_ended(
 ) -> None:
     """Else two jobs would oust each other for ever. For those that weigh tenants see test_dues.py."""
     one, other = (
-        Job(id=number, spec=spec, user="ada", ask=ask_of(spec), submitted_at=0.0)
+        Job(id=number, spec=spec, user="ada", ask=request_of(spec), submitted_at=0.0)
         for number, spec in enumerate((running, waiting), 1)
     )
     before = copy.deepcopy([one, other])
@@ -314,7 +323,7 @@ def test_nobody_has_those_ended_who_could_have_it_ended(
 
 
 @pytest.mark.parametrize("plugin", plugins("quota"))
-@given(scope=st.sampled_from(SCOPES), name=st.sampled_from(["ada", "vision", EVERYBODY]))
+@given(scope=st.sampled_from(SCOPES), name=st.sampled_from(["ada", "vision", ANY_NAME]))
 def test_a_quota_provider_says_the_same_twice_and_nothing_that_is_wrong(
     plugin: QuotaProvider, scope: str, name: str
 ) -> None:
@@ -323,15 +332,15 @@ def test_a_quota_provider_says_the_same_twice_and_nothing_that_is_wrong(
         assert stated is None or problems_of_quota(scope, stated) == []
         assert plugin.quota(scope, each) == stated
     assert list(plugin.names(scope)) == list(plugin.names(scope))
-    assert EVERYBODY not in plugin.names(scope)
+    assert ANY_NAME not in plugin.names(scope)
 
 
 @pytest.mark.parametrize("plugin", plugins("metrics"))
 @given(asked=st.lists(st.tuples(specs, st.sampled_from(["ada", 'b"o'])), max_size=5))
 def test_figures_are_figures_and_asking_changes_nothing(
-    plugin: Metrics, asked: list[tuple[JobSpec, str]]
+    plugin: MetricsSource, asked: list[tuple[JobSpec, str]]
 ) -> None:
-    state = State(cast(Order, Fifo()))
+    state = State(cast(Order, FifoOrder()))
     for number, (spec, user) in enumerate(asked, 1):
         apply(state, JobQueued(number, 1e9, replace(spec, hold=False), user))
     before = copy.deepcopy(state.jobs)
@@ -345,4 +354,4 @@ def test_figures_are_figures_and_asking_changes_nothing(
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_plugin_is_known_by_the_name_it_is_installed_under(kind: str) -> None:
-    assert all(make_plugin(kind, name, {}, (), Source()).name == name for name in installed(kind))
+    assert all(make_plugin(kind, name, {}, (), Source()).name == name for name in installed_plugins(kind))

@@ -16,10 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
-from controller.store.failures import StoreBroken, StoreRefused
+from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
+from controller.store.chain import Head
+from controller.store.errors import StoreBroken, StoreRefused
+from controller.store.read_only_store import StoreReader
 from controller.store.store import Store
 from controller.store.tables import metadata
+from controller.store.usage import UsageSum
 from controller.store.verify import VerifyReport
 from tests.controller.store.samples import Model, batch, entry, history, job
 from tests.controller.store.scratch import scratch
@@ -99,7 +102,8 @@ def test_a_row_without_spec_leaves_what_never_changes(store: Store) -> None:
     moved = replace(first, state="RUNNING", queue="gpu", project="p", name="n", body="{}", spec=None)
     store.commit(batch(replace(moved, user="eve", key="other", array=9, submitted_at=6.0)))
     assert store.job(1) == replace(moved, spec="{}")
-    assert store.jobs_of_key("ada", "k") == [replace(moved, spec="{}")]
+    assert store.numbers_of_key("ada", "k") == (1,)
+    assert store.numbers_of_key("eve", "other") == ()
     assert store.verify().good
 
 
@@ -119,14 +123,6 @@ def test_ended_jobs_come_back_newest_first_and_no_more_than_asked_for(url: str) 
         assert [row.id for row in loaded.ended] == [4, 1]
         assert store.job(2) == job(2, ended_at=10.0)
         assert store.job(6) is None
-
-
-def test_jobs_that_ended_since_a_moment_come_in_pages(store: Store) -> None:
-    ends = {1: 50.0, 2: 10.0, 3: None, 4: 90.0, 5: 20.0}
-    store.commit(batch(*(job(number, ended_at=end) for number, end in ends.items())))
-    assert [row.id for row in store.ended(20.0, 0, 2)] == [1, 4]
-    assert [row.id for row in store.ended(20.0, 4, 2)] == [5]
-    assert store.ended(90.5, 0, 2) == []
 
 
 def test_numbers_of_arrays_are_not_given_to_jobs(store: Store) -> None:
@@ -162,9 +158,9 @@ def test_jobs_are_found_by_state_user_key_and_array(store: Store) -> None:
     assert numbers(store.jobs(states=["FAILED"])) == [3, 2]
     assert numbers(store.jobs(states=["FAILED", "QUEUED"], user="ada")) == [3, 1]
     assert numbers(store.jobs(states=[])) == []
-    assert numbers(store.jobs_of_key("ada", "k1")) == [1]
-    assert numbers(store.jobs_of_key("ada", "k2")) == [3, 4]
-    assert numbers(store.jobs_of_key("ada", "")) == []
+    assert store.numbers_of_key("ada", "k1") == (1,)
+    assert store.numbers_of_key("ada", "k2") == (3, 4)
+    assert store.numbers_of_key("ada", "") == ()
     assert numbers(store.jobs_of_array(3)) == [3, 4]
 
 
@@ -322,7 +318,7 @@ def test_the_migrations_make_the_tables_the_statements_expect(url: str, store: S
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 times = st.floats(min_value=-1e12, max_value=1e12) | st.integers(0, 2**31).map(float)
 numbers = st.integers(1, 2**62)
-entries = st.builds(Entry, st.just(0), times, texts, st.none() | numbers, st.none() | texts, texts)
+entries = st.builds(JournalEntry, st.just(0), times, texts, st.none() | numbers, st.none() | texts, texts)
 jobs = st.builds(
     JobRow,
     id=st.integers(1, 6),
@@ -375,3 +371,56 @@ def test_whatever_was_committed_last_is_loaded(
     model.check(store)
     assert store.verify().good
     store.close()
+
+
+def used(job: int, since: float, until: float, **changes: object) -> UsageRow:
+    """An attempt on two GPUs, half of them busy."""
+    gpu_s = 2 * (until - since)
+    whose = (job, 1, "n1", str(job), "ada", "vision", "default")
+    row = UsageRow(*whose, since, until, gpu_s, gpu_s, gpu_s / 2, 90, 1_000, 8.0, 4.0)
+    return replace(row, **changes)
+
+
+def by_name(found: tuple[list[UsageSum], int]) -> dict[str, tuple[int, float]]:
+    return {each.name: (each.jobs, each.gpu_s) for each in found[0]}
+
+
+def test_usage_counts_the_part_of_each_attempt_that_lies_in_the_window(store: Store) -> None:
+    rows = (used(1, 100.0, 200.0), used(1, 300.0, 400.0, attempt=2), used(2, 0.0, 50.0, user="bob"))
+    store.commit(Batch((), (), (), (), rows))
+    [both, bob], total = store.usage("user", 0.0, 1_000.0, 10)
+    assert (both.name, both.jobs, both.gpu_s, both.busy_s, both.wh, both.cpu_s) == ("ada", 1, 400, 200, 16, 8)
+    assert (both.p95, both.peak_mib, bob.gpu_s, total) == (90, 1_000, 100.0, 2)
+    assert by_name(store.usage("user", 150.0, 350.0, 10)) == {"ada": (1, 200.0)}
+    assert by_name(store.usage("user", 200.0, 300.0, 10)) == {}
+    assert by_name(store.usage("user", 25.0, 26.0, 10)) == {"bob": (1, 2.0)}
+
+
+def test_usage_of_running_attempts_is_added_and_leaves_nothing_behind(store: Store) -> None:
+    store.commit(Batch((), (), (), (), (used(1, 100.0, 200.0),)))
+    running = [used(1, 300.0, 310.0, attempt=2), used(7, 300.0, 310.0, project="speech")]
+    for _ in range(2):
+        found = store.usage("project", 0.0, 1_000.0, 10, running)
+        assert by_name(found) == {"vision": (1, 220.0), "speech": (1, 20.0)}
+    assert by_name(store.usage("project", 0.0, 1_000.0, 10)) == {"vision": (1, 200.0)}
+    assert store.verify().good
+
+
+def test_a_usage_report_is_no_longer_than_asked_for(store: Store) -> None:
+    store.commit(Batch((), (), (), (), tuple(used(job, 0.0, float(job)) for job in range(1, 31))))
+    found, total = store.usage("job", 0.0, 100.0, 3)
+    assert [each.name for each in found] == ["30", "29", "28"]
+    assert total == 30
+
+
+def test_a_reader_needs_no_lock_and_finds_the_same(url: str, store: Store) -> None:
+    store.commit(batch(entry(1), entry(2), job(1), NodeRow("n1", "up", "{}")))
+    reader = StoreReader(url)
+    assert reader.verify() == store.verify()
+    assert reader.head() == store.verify().head
+    assert reader.has(reader.head())
+    assert not reader.has(Head(1, b"x"))
+    store.commit(batch(entry(3)))
+    assert reader.head().seq == 3
+    store.close()
+    assert reader.verify().head.seq == 3

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import Config, ConfigProblem, ConfigRefused, load, render
-from controller.config.sections import QuotaSection
-from controller.config.source import Key, locate
-from controller.plugins.quotas.local import Local, Table
+from controller.config.ceilings import LimitSection, LimitsSection
+from controller.config.key_positions import Key, locate
+from controller.config.sections import AccessSection, QuotaSection
+from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from controller.registry import build_pipeline
-from wire import places
-from wire.hosts import HostSpec
+from wire.cluster.hosts import HostSpec
+from wire.http import addresses
 
 COMPLETE = Path(__file__).parents[2] / "scheduler.toml"
 
@@ -56,15 +57,22 @@ def test_the_complete_file_names_every_key() -> None:
     text = re.sub(r"^#(?: | {4})(\w+ = |\[)", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
     named = tomllib.loads(text)
     for table, section in Config.model_fields.items():
-        if table in ("nodes", "queues", "profiles"):
+        if table in ("nodes", "queues", "profiles", "projects"):
             (one,) = named[table].values()
             assert set(one) == set(section.annotation.__args__[1].model_fields)  # type: ignore[union-attr]
+        elif table == "access":
+            assert set(named[table]) == set(AccessSection.model_fields)
+            limits = named[table]["limits"]
+            assert set(limits) == set(LimitsSection.model_fields)
+            of_some = [each for scope in ("users", "projects", "queues") for each in limits[scope].values()]
+            for one in (limits["operators"], *of_some):
+                assert set(one) == set(LimitSection.model_fields)
         elif table == "licences":
             assert named[table] == {"matlab": 5}
         elif table == "quota":
-            provider = {each.name for each in dataclasses.fields(Local)}
+            provider = {each.name for each in dataclasses.fields(LocalQuotas)}
             assert set(named[table]) == {*QuotaSection.model_fields, *provider}
-            assert set(named[table]["users"]["*"]) == {each.name for each in dataclasses.fields(Table)}
+            assert set(named[table]["users"]["*"]) == {each.name for each in dataclasses.fields(QuotaTable)}
         else:
             assert set(named[table]) == set(section.annotation.model_fields)  # type: ignore[union-attr]
 
@@ -85,9 +93,9 @@ def test_licences_are_names_and_numbers(tmp_path: Path, text: str, told: str) ->
 def test_without_a_file_everything_has_its_default() -> None:
     config = load(None)
     assert config == Config()
-    assert config.state_dir == places.state_dir()
-    assert config.socket == places.socket_path()
-    assert config.store_url == f"sqlite:///{places.state_dir()}/corral.db"
+    assert config.state_dir == addresses.state_dir()
+    assert config.socket == addresses.socket_path()
+    assert config.store_url == f"sqlite:///{addresses.state_dir()}/corral.db"
 
 
 def test_places_follow_the_state_directory(tmp_path: Path) -> None:
@@ -195,7 +203,7 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "a filter that must be there": (
         '[scheduler]\nfilters = ["gpu"]\n',
         2,
-        "not there without available, capacity",
+        "the required filter available, capacity is missing",
     ),
     "nodes of a queue without the filter for them": (
         '[scheduler]\nfilters = ["available", "capacity", "gpu"]\n[queues.a]\nselect = { pool = "a" }\n',
@@ -210,11 +218,11 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "a filter twice": (
         '[scheduler]\nfilters = ["available", "capacity", "gpu", "gpu"]\n',
         2,
-        "scheduler.filters[3]: the filter 'gpu' is there twice",
+        "scheduler.filters[3]: the filter 'gpu' is listed twice",
     ),
     "memory without a unit": ('[nodes.a]\nmemory = "512"\n', 2, "cannot read '512' as memory"),
-    "GPUs nobody knows": ('[nodes.a]\ngpus = "8"\n', 2, "cannot read '8'; write"),
-    "a node's name": ('[nodes."a b"]\n', 1, "'a b' is no name for a node"),
+    "GPUs nobody knows": ('[nodes.a]\ngpus = "8"\n', 2, "cannot read '8' as GPUs; write"),
+    "a node's name": ('[nodes."a b"]\n', 1, "'a b' is not a name for a node"),
     "a dotted node's name": ("[nodes.gpu01.lab]\n", 1, "nodes.gpu01.lab: there is no such key"),
     "not TOML": ("[cluster]\nname =\n", 2, "is not TOML"),
     "cut off": ("[cluster]\nname = [1,\n", 3, "is not TOML"),

@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from controller.core import inputs
-from controller.core.check import check
-from controller.core.clerk import Clerk
-from controller.core.cycle import Cycle
-from controller.core.listener import Listener
-from tests.controller.api.house import living
+from controller.core.backfill.cycle import Cycle
+from controller.core.commands.agent_reports import AgentReports
+from controller.core.commands.user_commands import UserCommands
+from controller.core.invariants import find_violations
+from controller.core.model import inputs
+from controller.daemon.daemon import CLOCK_CHECK_S
+from controller.nodes.link import LinkLost
+from tests.controller.api.running_controller import PATIENCE_S, start_controller
 from tests.controller.store.scratch import scratch
-from tests.worlds import facts
-from wire.frames import AttemptStatus, Hello
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
-
-PATIENCE_S = 60.0
+from tests.engine_harness import facts
+from wire.agent.frames import AttemptStatus, GpuReport, GpuSample, Hello
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 
 async def test_who_reads_gets_his_turn_though_there_is_always_more_to_decide() -> None:
-    async with living() as house:
-        daemon, held = house.daemon, JobSpec(command=("true",), hold=True)
+    async with start_controller() as api:
+        daemon, held = api.daemon, JobSpec(command=("true",), hold=True)
 
         async def flood() -> None:
             while True:
@@ -45,19 +45,19 @@ async def test_who_reads_gets_his_turn_though_there_is_always_more_to_decide() -
                 await asyncio.sleep(0)
         finally:
             flooding.cancel()
-        assert check(daemon.state) == []
+        assert find_violations(daemon.state) == []
 
 
 async def test_what_is_due_happens_by_itself() -> None:
     """Nobody asks and nothing is reported: the next moment at which something is due wakes the daemon."""
-    async with living() as house:
-        await house.join("gpu01")
-        later = await house.submit(gpus=8, begin_at=house.daemon.now() + 0.2)
-        assert house.daemon.state.jobs[later].state is JobState.QUEUED
-        await house.started(later)
-        hopeless = await house.submit(gpus=8, deadline_at=house.daemon.now() + 0.2)
-        await house.until(lambda: house.daemon.state.jobs[hopeless].state.terminal)
-        _, shown = await house.get(f"/v1/jobs/{hopeless}")
+    async with start_controller() as api:
+        await api.join("gpu01")
+        later = await api.submit(gpus=8, begin_at=api.daemon.now() + 0.2)
+        assert api.daemon.state.jobs[later].state is JobState.QUEUED
+        await api.started(later)
+        hopeless = await api.submit(gpus=8, deadline_at=api.daemon.now() + 0.2)
+        await api.until(lambda: api.daemon.state.jobs[hopeless].state.terminal)
+        _, shown = await api.get(f"/v1/jobs/{hopeless}")
         assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "deadline")
 
 
@@ -75,35 +75,35 @@ class Clock:
 
 
 async def test_a_clock_that_is_set_back_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with living() as house:
-        await house.join("gpu01")
-        await house.started(await house.submit())
-        before = house.daemon.now()
-        monkeypatch.setattr("controller.daemon.time", Clock(time.time() - 3 * 3_600))
-        later = await house.submit(begin_at=before + 0.2)
-        await house.started(later)
-        assert house.daemon.state.jobs[later].started_at >= before + 0.2
-        monkeypatch.setattr("controller.daemon.time", Clock(time.time() + 3 * 3_600))
-        assert house.daemon.now() >= before + 3 * 3_600
+    async with start_controller() as api:
+        await api.join("gpu01")
+        await api.started(await api.submit())
+        before = api.daemon.now()
+        monkeypatch.setattr("controller.daemon.clock.time", Clock(time.time() - 3 * 3_600))
+        later = await api.submit(begin_at=before + 0.2)
+        await api.started(later)
+        assert api.daemon.state.jobs[later].started_at >= before + 0.2
+        monkeypatch.setattr("controller.daemon.clock.time", Clock(time.time() + 3 * 3_600))
+        assert api.daemon.now() >= before + 3 * 3_600
 
 
 async def test_a_host_that_starts_in_1970_goes_on_from_its_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was used is weighed by how long ago that was: it must not lie in the future."""
     fair = {"order": "fair"}
     with scratch() as home:
-        async with living(home, scheduler=fair) as house:
-            await house.join("gpu01")
-            job = await house.submit()
-            await house.started(job)
-            await house.ended(job)
-            before = house.daemon.now()
-        monkeypatch.setattr("controller.daemon.time", Clock(0.0))
-        async with living(home, scheduler=fair) as house:
-            await house.join("gpu01")
-            again = await house.submit()
-            await house.started(again)
-            assert house.daemon.state.jobs[again].submitted_at >= before
-            journal = await house.daemon.read(lambda: house.daemon.store.journal(0, 1_000))
+        async with start_controller(home, scheduler=fair) as api:
+            await api.join("gpu01")
+            job = await api.submit()
+            await api.started(job)
+            await api.ended(job)
+            before = api.daemon.now()
+        monkeypatch.setattr("controller.daemon.clock.time", Clock(0.0))
+        async with start_controller(home, scheduler=fair) as api:
+            await api.join("gpu01")
+            again = await api.submit()
+            await api.started(again)
+            assert api.daemon.state.jobs[again].submitted_at >= before
+            journal = await api.daemon.read(lambda: api.daemon.store.journal(0, 1_000))
             assert [entry.at for entry in journal] == sorted(entry.at for entry in journal)
 
 
@@ -113,61 +113,61 @@ async def test_data_is_looked_for_as_long_as_somebody_waits_for_it() -> None:
         roots = {"data_roots": [str(place / "data")], "data_check_s": 0.1}
         (place / "data").mkdir()
         (place / "data" / "out").symlink_to("/")
-        async with living(scheduler={"waiting": roots}) as house:
-            await house.join("gpu01")
+        async with start_controller(scheduler={"waiting": roots}) as api:
+            await api.join("gpu01")
 
             async def waiting(path: str) -> int:
-                return await house.submit(after=[{"until": "data", "path": str(place / "data" / path)}])
+                return await api.submit(after=[{"until": "data", "path": str(place / "data" / path)}])
 
             outside, inside = await waiting("out/etc"), await waiting("set/READY")
             (place / "data" / "set").mkdir()
             (place / "data" / "set" / "READY").touch()
-            await house.placed(inside)
-            assert house.daemon.state.jobs[outside].state is JobState.QUEUED
+            await api.placed(inside)
+            assert api.daemon.state.jobs[outside].state is JobState.QUEUED
 
 
 async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgotten() -> None:
     with scratch() as home:
-        async with living(home) as house:
-            job = await house.submit(deadline_at=house.daemon.now() + 0.2)
-        async with living(home) as house:
-            await house.until(lambda: house.daemon.state.jobs[job].state.terminal)
-            assert house.daemon.state.jobs[job].reason is Reason.DEADLINE
+        async with start_controller(home) as api:
+            job = await api.submit(deadline_at=api.daemon.now() + 0.2)
+        async with start_controller(home) as api:
+            await api.until(lambda: api.daemon.state.jobs[job].state.terminal)
+            assert api.daemon.state.jobs[job].reason is Reason.DEADLINE
 
 
 async def test_a_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.store.sqlite.BUSY_S", 0)
-    monkeypatch.setattr("controller.daemon.HELD_PAUSE_S", 0.01)
-    async with living() as house:
-        await house.join("gpu01")
-        first = await house.submit()
-        path = house.daemon.config.state_dir / "corral.db"
+    monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
+    monkeypatch.setattr("controller.daemon.daemon.STORE_RETRY_S", 0.01)
+    async with start_controller() as api:
+        await api.join("gpu01")
+        first = await api.submit()
+        path = api.daemon.config.state_dir / "corral.db"
         with closing(sqlite3.connect(path, isolation_level=None)) as shell:
             shell.execute("BEGIN IMMEDIATE")
             for _ in range(2):
-                status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}, "key": "k"})
+                status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"]}, "key": "k"})
                 assert (status, problem["code"]) == (503, "busy")
                 assert "locked" in problem["message"]
-            assert (await house.get("/v1/health"))[1]["status"] == "database locked"
-            assert set(house.daemon.state.jobs) == {first}
-        while house.daemon.trouble:
+            assert (await api.get("/v1/health"))[1]["status"] == "database locked"
+            assert set(api.daemon.state.jobs) == {first}
+        while api.daemon.store_problem:
             await asyncio.sleep(0.01)
-        again = await house.submit(key="k")
-        await house.join("gpu01")
+        again = await api.submit(key="k")
+        await api.join("gpu01")
         for job in (first, again):
-            await house.started(job)
+            await api.started(job)
 
 
 async def test_who_is_told_to_stop_while_the_store_is_held_up_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The house waits for the end of the landing while the database is still locked."""
-    monkeypatch.setattr("controller.store.sqlite.BUSY_S", 0)
+    """The api waits for the end of the landing while the database is still locked."""
+    monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
     with scratch() as home, closing(sqlite3.connect(home / "corral.db", isolation_level=None)) as shell:
-        async with asyncio.timeout(PATIENCE_S), living(home) as house:
-            await house.join("gpu01")
+        async with asyncio.timeout(PATIENCE_S), start_controller(home) as api:
+            await api.join("gpu01")
             shell.execute("BEGIN IMMEDIATE")
-            status, _ = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+            status, _ = await api.post("/v1/jobs", {"spec": {"command": ["true"]}})
             assert status == 503
-            house.daemon.tell(inputs.Submit(JobSpec(command=("true",)), "ada", ""))
+            api.daemon.tell(inputs.Submit(JobSpec(command=("true",)), "ada", ""))
 
 
 @dataclass
@@ -192,36 +192,81 @@ class Bug:
 
 async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """All came in at once, and one of them made the engine fail halfway."""
-    Bug(monkeypatch).plant(Clerk, "submit", lambda given: given.spec.name == "bug")
-    async with living(bugs=True) as house:
-        await house.join("gpu01")
+    Bug(monkeypatch).plant(UserCommands, "submit", lambda given: given.spec.name == "bug")
+    async with start_controller(bugs=True) as api:
+        await api.join("gpu01")
         bodies = [{"spec": {"command": ["true"], "name": name}} for name in ("a", "b", "bug", "c", "d")]
-        answers = await asyncio.gather(*(house.post("/v1/jobs", body) for body in bodies))
+        answers = await asyncio.gather(*(api.post("/v1/jobs", body) for body in bodies))
         assert sorted(status for status, _ in answers) == [201, 201, 201, 201, 500]
-        assert {job.spec.name for job in house.daemon.state.jobs.values()} == {"a", "b", "c", "d"}
-        await house.join("gpu01")
-        for job in list(house.daemon.state.jobs):
-            await house.started(job)
-            await house.ended(job)
-        assert (await house.daemon.read(house.daemon.store.verify)).good
+        assert {job.spec.name for job in api.daemon.state.jobs.values()} == {"a", "b", "c", "d"}
+        await api.join("gpu01")
+        for job in list(api.daemon.state.jobs):
+            await api.started(job)
+            await api.ended(job)
+        assert (await api.daemon.read(api.daemon.store.verify)).good
 
 
 async def test_what_an_agent_says_may_meet_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     bug = Bug(monkeypatch)
-    bug.plant(Listener, "reported", lambda given: given.status.why == "bug")
-    async with living(bugs=True) as house:
-        await house.join("gpu01")
-        job = await house.submit()
-        await house.started(job)
-        house.daemon.tell(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 100, 1.0, 2.0, why="bug")))
-        while not bug.met:
-            await asyncio.sleep(0)
-        assert (await house.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "RUNNING"
+    bug.plant(AgentReports, "on_attempt_report", lambda given: given.status.why == "bug")
+    async with start_controller(bugs=True) as api:
+        await api.join("gpu01")
+        job = await api.submit()
+        await api.started(job)
+        api.daemon.tell(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 100, 1.0, 2.0, why="bug")))
+        async with asyncio.timeout(PATIENCE_S):
+            while not bug.met:
+                await asyncio.sleep(0)
+        assert (await api.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "RUNNING"
         told = AttemptStatus(job, 1, 100, 1.0)
         hello = Hello("gpu01", "0.1.0", "boot", "i", facts("gpu01"), (told,))
-        await house.told(inputs.AgentSaidHello("gpu01", hello))
-        await house.ended(job)
-        assert house.daemon.state.jobs[job].state is JobState.COMPLETED
+        await api.told(inputs.AgentSaidHello("gpu01", hello))
+        await api.ended(job)
+        assert api.daemon.state.jobs[job].state is JobState.COMPLETED
+
+
+async def test_too_many_bugs_within_a_minute_stop_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bugs that are older than a minute do not count."""
+    most = 6
+    monkeypatch.setattr("controller.daemon.daemon.MAX_CRASHES_PER_MINUTE", most)
+    Bug(monkeypatch).plant(UserCommands, "submit", lambda _: True)
+    statuses: list[int] = []
+
+    async def ask() -> None:
+        async with start_controller(bugs=True) as api:
+            daemon = api.daemon
+
+            async def meet(times: int) -> None:
+                for _ in range(times):
+                    async with asyncio.timeout(PATIENCE_S):
+                        statuses.append((await api.post("/v1/jobs", {"spec": {"command": ["true"]}}))[0])
+                    if statuses[-1] == 503:
+                        return
+
+            while len(daemon.crashes) < most:
+                await meet(1)
+            long_ago = [at - CLOCK_CHECK_S for at in daemon.crashes]
+            daemon.crashes.clear()
+            daemon.crashes.extend(long_ago)
+            await meet(2)
+            assert set(statuses) == {500}
+            await meet(most)
+
+    with pytest.raises(ZeroDivisionError):
+        await ask()
+    assert statuses[-1] == 503
+
+
+async def test_readings_of_a_node_that_is_not_heard_count_no_longer() -> None:
+    """The time in which the node is silent is neither idle time nor work."""
+    async with start_controller(gpus={"idle_after_s": 3_600.0}) as api:
+        await api.join("gpu01")
+        daemon = api.daemon
+        daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 0),)))
+        assert "GPU-gpu01-0" in daemon.agents.idle_gpus.since["gpu01"]
+        daemon.agents.on_frame("gpu01", LinkLost("cable"))
+        assert "gpu01" not in daemon.agents.idle_gpus.since
+        await api.until(lambda: not daemon.state.nodes.by_name["gpu01"].up)
 
 
 async def test_a_bug_that_nobody_brought_stops_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +276,10 @@ async def test_a_bug_that_nobody_brought_stops_the_controller(monkeypatch: pytes
         raise ZeroDivisionError
 
     async def ask() -> None:
-        async with living(bugs=True) as house:
-            await house.join("gpu01")
+        async with start_controller(bugs=True) as api:
+            await api.join("gpu01")
             monkeypatch.setattr(Cycle, "run", broken)
-            status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+            status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"]}})
             assert (status, problem["code"]) == (503, "stopping")
 
     with pytest.raises(ZeroDivisionError):

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from controller.config import Config, ConfigRefused, load, render
-from controller.core.plugin import Backfill, Guards
-from controller.core.profiles import Profile
+from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.framework.profiles import Profile
+from controller.plugins.backfill.aggressive import Aggressive
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.none import NoBackfill
 from controller.registry import build_pipeline
-from tests.worlds import World, spec
+from tests.engine_harness import EngineHarness, spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "profiles.toml"
 
@@ -48,8 +51,8 @@ def test_what_a_profile_leaves_out_is_as_above(tmp_path: Path) -> None:
         top.scorers,
         top.strategies,
     )
-    assert (same.backfill, same.depth, same.guards) == (Backfill.CONSERVATIVE, 7, Guards(rate=3))
-    assert (other.backfill, other.order) == (Backfill.NONE, top.order)
+    assert (same.backfill, same.guards) == (Conservative(depth=7), PreemptionGuards(rate=3))
+    assert (other.backfill, other.order) == (NoBackfill(), top.order)
     assert found["default"].policy == same
 
 
@@ -75,10 +78,10 @@ grace_s = 1.0
         ["node in a,b", "pool in x", "disk exists"],
     )
     policy = fast.policy
-    assert (policy.order.name, policy.backfill, policy.max_delay_s) == ("fifo", Backfill.AGGRESSIVE, 5.0)
+    assert (policy.order.name, policy.backfill) == ("fifo", Aggressive(max_delay_s=5.0))
     assert [each.name for each in policy.filters] == ["gpu", "capacity", "available"]
     assert (policy.scorers[0].scorer.name, policy.picker.name) == ("pack", "tightest")
-    assert policy.guards == Guards(grace_s=1.0, rate=3)
+    assert policy.guards == PreemptionGuards(grace_s=1.0, rate=3)
     assert getattr(policy.strategies[0], "gap") == 5  # noqa: B009 - a strategy need not have one
 
 
@@ -98,7 +101,7 @@ BROKEN = [
         "filters = ['gpu', 'gpuu', 'available', 'capacity']",
         "profiles.x.filters[1]: there is no filter 'gpuu'",
     ),
-    ("filters = ['gpu']", "jobs would be given what is not there without available, capacity"),
+    ("filters = ['gpu']", "the required filter available, capacity is missing"),
     ("scorers = { pakc = 1 }", "profiles.x.scorers.pakc: there is no scorer 'pakc'. Did you mean 'pack'?"),
     ("picker = 'none'", "profiles.x.picker: there is no picker 'none'"),
     ("affinity = ['pool is x']", "profiles.x.affinity[0]: cannot read 'pool is x'"),
@@ -131,13 +134,15 @@ def test_scopes_that_make_no_sense_are_said(tmp_path: Path) -> None:
         build_pipeline(load(written(tmp_path, text)))
     queue, default = map(str, caught.value.problems)
     assert ":3: profiles.x.queues[1]: there is no queue 'onlin'. Did you mean 'online'?" in queue
-    assert ":5: profiles.default.users: the default profile is for whoever has no other" in default
+    assert (
+        ":5: profiles.default.users: the default profile is for all jobs without another profile" in default
+    )
 
 
 def test_jobs_are_not_moved_where_several_decide(tmp_path: Path) -> None:
     with pytest.raises(ConfigRefused) as caught:
         build_pipeline(load(written(tmp_path, "[profiles.x]\n[rebalance]\nmode = 'auto'\n")))
-    assert ":3: rebalance.mode: jobs are not moved where several schedulers decide" in str(caught.value)
+    assert ":3: rebalance.mode: rebalancing does not work together with [profiles]" in str(caught.value)
 
 
 def test_what_is_rendered_loads_as_the_same(tmp_path: Path) -> None:
@@ -157,45 +162,45 @@ def test_one_profile_alone() -> None:
 # --- a story, on the cluster of examples/profiles.toml ---
 
 
-def example() -> World:
+def example() -> EngineHarness:
     """Its nodes, joined."""
     config = load(EXAMPLE)
-    world = World(build_pipeline(config))
+    harness = EngineHarness(build_pipeline(config))
     for name, node in config.nodes.items():
-        world.join(name, labels=node.labels)
-    return world
+        harness.join(name, labels=node.labels)
+    return harness
 
 
 def test_two_kinds_of_jobs_on_one_cluster() -> None:
-    world = example()
-    serving = [world.submit(spec(2, queue="online"), "serving") for _ in range(6)]
-    training = [world.submit(spec(8, time_limit_s=7_200.0)) for _ in range(4)]
-    world.tick()
+    harness = example()
+    serving = [harness.submit(spec(2, queue="online"), "serving") for _ in range(6)]
+    training = [harness.submit(spec(8, time_limit_s=7_200.0)) for _ in range(4)]
+    harness.tick()
     # Packed: one host for inference is filled before the next is touched.
-    assert [world.nodes_of(job) for job in serving] == [["inf1"]] * 4 + [["inf2"]] * 2
+    assert [harness.nodes_of(job) for job in serving] == [["inf1"]] * 4 + [["inf2"]] * 2
     # Training has the host that both may use as well as its own.
-    assert [world.nodes_of(job) for job in training] == [["shared1"], ["train1"], ["train2"], ["train3"]]
-    why = world.why(world.submit(spec(8)))
+    assert [harness.nodes_of(job) for job in training] == [["shared1"], ["train1"], ["train2"], ["train3"]]
+    why = harness.why(harness.submit(spec(8)))
     assert (why.position, why.losses[0].message) == (1, "outside profile training")
     assert why.losses[0].examples == ("inf1", "inf2")
 
 
 def test_an_urgent_request_has_training_ended_on_the_shared_host_after_half_an_hour() -> None:
-    world = example()
-    training = [world.submit(spec(8, priority=25)) for _ in range(4)]
-    world.tick()
-    busy = [world.submit(spec(8, queue="online", priority=80), "serving") for _ in range(2)]
-    world.tick()
+    harness = example()
+    training = [harness.submit(spec(8, priority=25)) for _ in range(4)]
+    harness.tick()
+    busy = [harness.submit(spec(8, queue="online", priority=80), "serving") for _ in range(2)]
+    harness.tick()
     for job in (*training, *busy):
-        world.start(job)
-    assert sorted(world.nodes_of(job)[0] for job in busy) == ["inf1", "inf2"]
-    (shared,) = [job for job in training if world.nodes_of(job) == ["shared1"]]
-    urgent = world.submit(spec(4, queue="online", priority=100), "serving")
-    world.tick()
-    world.tick_at(world.now + 1_799.0)
-    assert world.stops() == []
-    world.tick_at(world.now + 1.0)
-    assert world.stops() == [("shared1", shared)]
-    world.exit(shared, code=None, signal=15, why="preempted")
-    world.tick()
-    assert world.nodes_of(urgent) == ["shared1"]
+        harness.start(job)
+    assert sorted(harness.nodes_of(job)[0] for job in busy) == ["inf1", "inf2"]
+    (shared,) = [job for job in training if harness.nodes_of(job) == ["shared1"]]
+    urgent = harness.submit(spec(4, queue="online", priority=100), "serving")
+    harness.tick()
+    harness.tick_at(harness.now + 1_799.0)
+    assert harness.stops() == []
+    harness.tick_at(harness.now + 1.0)
+    assert harness.stops() == [("shared1", shared)]
+    harness.exit(shared, code=None, signal=15, why="preempted")
+    harness.tick()
+    assert harness.nodes_of(urgent) == ["shared1"]

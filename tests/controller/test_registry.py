@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from controller.config import ConfigRefused, load
-from controller.core.guarding import GuardedScorer
-from controller.core.plugin import Pipeline
-from controller.registry import build_pipeline, installed
+from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.isolation import IsolatedScorer
+from controller.registry import build_pipeline, installed_plugins
 
 Install = Callable[[str, str], None]
 
@@ -51,10 +51,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         home.mkdir()
         (home / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
         (home / "entry_points.txt").write_text(points.format(module=module))
-        installed.cache_clear()
+        installed_plugins.cache_clear()
 
     yield make
-    installed.cache_clear()
+    installed_plugins.cache_clear()
     for module in modules:
         sys.modules.pop(module, None)
 
@@ -88,7 +88,7 @@ def test_somebody_elses_plugin_gets_its_options_from_the_file(tmp_path: Path, in
     install(GOOD, "[corral.scorer]\nrack = {module}:Rack\n")
     text = '[scheduler.scorers.rack]\nweight = 5\nlabel = "row"\nnear = ["a", "b"]\nbonus = 1\n'
     (rack,) = pipeline(tmp_path, text).scorers
-    assert isinstance(rack.scorer, GuardedScorer)
+    assert isinstance(rack.scorer, IsolatedScorer)
     assert (rack.scorer.plugin.label, rack.scorer.plugin.near) == ("row", ("a", "b"))
 
 
@@ -148,5 +148,5 @@ def test_what_is_no_plugin_is_refused_by_name(tmp_path: Path, install: Install, 
 def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, install: Install) -> None:
     install(GOOD, "[corral.scorer]\nfit = {module}:Rack\n")
     refused = refusal(tmp_path, "[scheduler.scorers]\nfit = 1\n")
-    assert "two bring a scorer 'fit'" in refused
-    assert "controller.plugins.scorers.fit:Fit" in refused
+    assert "two plugins provide the scorer 'fit'" in refused
+    assert "controller.plugins.scorers.fit:FitScorer" in refused

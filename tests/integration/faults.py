@@ -26,9 +26,9 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.verdict import Broken
 from tests.processes import Process
 from tests.systems import system
-from wire.client import Client, Refused, Unreachable
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 NODES = ("gpu01", "gpu02", "gpu03")
 CALM_S = (0.0, 0.5)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from tests.oracle.oracle import Oracle
-from wire.spec import JobSpec
+from wire.job.spec import JobSpec
 
 SIZES: tuple[dict[str, object], ...] = (
     {"gpus": 0},

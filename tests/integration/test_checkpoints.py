@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.systems import System
-from wire.words import JobState
+from wire.names import JobState
 
 TRAIN = """
 from=$(cat "$CORRAL_CHECKPOINT" 2>/dev/null)

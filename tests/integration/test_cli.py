@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from wire.api.jobs import JobView
-from wire.client import Client, Refused, Unreachable
-from wire.words import JobState, NodeState
+from wire.http.client import Client, Refused, Unreachable
+from wire.names import JobState, NodeState
 
 PATIENCE_S = 60.0
 CONFIG = """\
@@ -35,7 +35,7 @@ run_as_self = true
 """
 
 
-class House:
+class CliCluster:
     """A controller that can be killed and started again."""
 
     def __init__(self, place: Path) -> None:
@@ -81,13 +81,15 @@ class House:
         self.process.terminate()
         assert self.process.wait(PATIENCE_S) == 0
 
-    def corral(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def corral(
+        self, *words: str, stdin: int = subprocess.DEVNULL, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
             [sys.executable, "-P", "-m", "cli", *words],
             cwd=self.place,
             env={**self.environment, **more},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -118,10 +120,10 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def cluster() -> Iterator[CliCluster]:
     """One controller for all tests here. Its place is short: the path of a socket has little room."""
     with tempfile.TemporaryDirectory(prefix="corral-test-", dir="/tmp") as place:
-        made = House(Path(place))
+        made = CliCluster(Path(place))
         try:
             yield made
             if made.process.poll() is not None:
@@ -135,21 +137,22 @@ def house() -> Iterator[House]:
 # --- submit, wait, logs ---
 
 
-def test_a_job_from_its_submit_to_its_logs(house: House) -> None:
-    submitted = house.corral(
-        "submit", "--gpus", "2", "--env", "GREETING", "--name", "greet", "--",
+def test_a_job_from_its_submit_to_its_logs(cluster: CliCluster) -> None:
+    submitted = cluster.corral(
+        "submit", "--gpus", "2", "--env", "GREETING", "--name", "greet", "--separate-output", "--",
         "sh", "-c", "echo $GREETING from $CORRAL_NODE; echo oh >&2; exit 3",
     )  # fmt: skip
     job = submitted.stdout.strip()
     assert (submitted.returncode, submitted.stdout, submitted.stderr) == (0, f"{job}\n", "")
-    waited = house.corral("job", "wait", job, "-o", "json")
+    waited = cluster.corral("job", "wait", job, "-o", "json")
     assert waited.returncode == 3
     assert [each["state"] for each in json.loads(waited.stdout)] == ["FAILED"]
-    assert house.corral("job", "logs", job).stdout == "hello from gpu01\n"
-    assert house.corral("job", "logs", "--stderr", "last").stdout == "oh\n"
-    shown = json.loads(house.corral("job", "show", job, "-o", "json").stdout)
+    assert cluster.corral("job", "logs", job).stdout == "hello from gpu01\n==> stderr <==\noh\n"
+    assert cluster.corral("job", "logs", job, "--stdout").stdout == "hello from gpu01\n"
+    assert cluster.corral("job", "logs", "--stderr", "last").stdout == "oh\n"
+    shown = json.loads(cluster.corral("job", "show", job, "-o", "json").stdout)
     assert (shown["job"]["exit_code"], shown["job"]["gpus"], shown["spec"]["name"]) == (3, 2, "greet")
-    kinds = house.corral("events", "--job", job, "-o", "json").stdout
+    kinds = cluster.corral("events", "--job", job, "-o", "json").stdout
     assert [event["kind"] for event in json.loads(kinds)["events"]] == [
         "JobQueued",
         "JobPlaced",
@@ -159,44 +162,44 @@ def test_a_job_from_its_submit_to_its_logs(house: House) -> None:
     ]
 
 
-def test_a_script_travels_without_a_shared_file_system(house: House) -> None:
-    script = house.place / "train.sh"
+def test_a_script_travels_without_a_shared_file_system(cluster: CliCluster) -> None:
+    script = cluster.place / "train.sh"
     script.write_text('#!/bin/bash\n#CORRAL --gpus 1 --name from-script\necho "$0 $1 $#"\nexit 0\n')
-    done = house.corral("run", "-q", "train.sh", "one two", "--three")
+    done = cluster.corral("run", "-q", "train.sh", "one two", "--three")
     script.unlink()
     assert (done.returncode, done.stdout, done.stderr) == (0, "train.sh one two 2\n", "")
-    assert house.corral("job", "show", "last", "-o", "name").stdout != ""
+    assert cluster.corral("job", "show", "last", "-o", "name").stdout != ""
 
 
-def test_a_python_script_too(house: House) -> None:
-    (house.place / "train.py").write_text("#!/usr/bin/env python3\nimport sys\nprint(sys.argv[1:])\n")
-    assert house.corral("run", "-q", "train.py", "a").stdout == "['a']\n"
+def test_a_python_script_too(cluster: CliCluster) -> None:
+    (cluster.place / "train.py").write_text("#!/usr/bin/env python3\nimport sys\nprint(sys.argv[1:])\n")
+    assert cluster.corral("run", "-q", "train.py", "a").stdout == "['a']\n"
 
 
-def test_submit_and_wait_in_one(house: House) -> None:
-    assert house.corral("submit", "--wait", "--", "true").returncode == 0
+def test_submit_and_wait_in_one(cluster: CliCluster) -> None:
+    assert cluster.corral("submit", "--wait", "--", "true").returncode == 0
     assert (
-        house.corral(
+        cluster.corral(
             "submit", "--wait", "--array", "0-3", "--", "sh", "-c", "exit $CORRAL_ARRAY_INDEX"
         ).returncode
         == 1
     )
 
 
-def test_the_same_key_is_the_same_job(house: House) -> None:
-    first = house.corral("submit", "--key", "nightly", "--", "true").stdout
-    assert house.corral("submit", "--key", "nightly", "--", "true").stdout == first
+def test_the_same_key_is_the_same_job(cluster: CliCluster) -> None:
+    first = cluster.corral("submit", "--key", "nightly", "--", "true").stdout
+    assert cluster.corral("submit", "--key", "nightly", "--", "true").stdout == first
 
 
-def test_an_array_goes_by_its_elements_and_by_its_name(house: House) -> None:
-    array = house.corral(
+def test_an_array_goes_by_its_elements_and_by_its_name(cluster: CliCluster) -> None:
+    array = cluster.corral(
         "submit", "--array", "0-4:2", "--", "sh", "-c", "echo $CORRAL_ARRAY_INDEX"
     ).stdout.strip()
-    assert house.corral("job", "wait", array).returncode == 0
+    assert cluster.corral("job", "wait", array).returncode == 0
     labels = [f"{array}_{index}" for index in (0, 2, 4)]
-    assert house.corral("job", "show", array, "-o", "name").stdout.split() == labels
-    assert house.corral("job", "logs", f"{array}_4").stdout == "4\n"
-    assert house.corral("job", "wait", f"{array}_[0,4]", "-o", "name").stdout.split() == [
+    assert cluster.corral("job", "show", array, "-o", "name").stdout.split() == labels
+    assert cluster.corral("job", "logs", f"{array}_4").stdout == "4\n"
+    assert cluster.corral("job", "wait", f"{array}_[0,4]", "-o", "name").stdout.split() == [
         labels[0],
         labels[2],
     ]
@@ -205,31 +208,49 @@ def test_an_array_goes_by_its_elements_and_by_its_name(house: House) -> None:
 # --- run ---
 
 
-def test_run_shows_both_outputs_and_ends_as_the_job_ends(house: House) -> None:
-    done = house.corral("run", "-q", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
+def test_run_shows_both_outputs_and_ends_as_the_job_ends(cluster: CliCluster) -> None:
+    done = cluster.corral("run", "-q", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
     assert (done.returncode, done.stdout, done.stderr) == (42, "out\n", "err\n")
-    told = house.corral("run", "--", "true")
+    told = cluster.corral("run", "--", "true")
+    assert "does not get the input" not in told.stderr, "there was none"
     assert told.stdout == ""
     assert "COMPLETED" in told.stderr
 
 
-def test_run_shows_everything_a_chatty_job_writes(house: House) -> None:
-    done = house.corral("run", "-q", "--", "seq", "200000")
+def test_run_says_that_a_job_does_not_get_piped_input(cluster: CliCluster, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"data\n")
+    path = tmp_path / "input"
+    path.write_text("data\n")
+    with open(reader) as pipe, path.open() as file:
+        for source, words, told in ((pipe, (), 1), (file, (), 1), (pipe, ("-q",), 0)):
+            done = cluster.corral("run", *words, "--", "cat", stdin=source.fileno())
+            assert (done.returncode, done.stdout) == (0, "")
+            assert done.stderr.count("does not get the input of this command") == told
+        assert os.read(reader, 100) == b"data\n", "it is left to the next command, as in a loop over lines"
+        os.close(writer)
+        assert "does not get" not in cluster.corral("run", "--", "true", stdin=reader).stderr
+
+
+def test_run_shows_everything_a_chatty_job_writes(cluster: CliCluster) -> None:
+    done = cluster.corral("run", "-q", "--", "seq", "200000")
     assert done.stdout == "".join(f"{number}\n" for number in range(1, 200_001))
 
 
-def test_run_says_why_when_the_program_is_not_to_blame(house: House) -> None:
-    missing = house.corral("run", "-q", "--", "no-such-program")
+def test_run_says_why_when_the_program_is_not_to_blame(cluster: CliCluster) -> None:
+    missing = cluster.corral("run", "-q", "--", "no-such-program")
     assert missing.returncode == 1
     assert "no-such-program" in missing.stderr
-    late = house.corral("run", "-q", "--time", "0.3s", "--", "sleep", "60")
+    late = cluster.corral("run", "-q", "--time", "0.3s", "--", "sleep", "60")
     assert late.returncode == 143
     assert "time limit" in late.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_cancels_the_job_and_shows_its_last_words(house: House, number: signal.Signals) -> None:
-    running = house.begin(
+def test_a_signal_cancels_the_job_and_shows_its_last_words(
+    cluster: CliCluster, number: signal.Signals
+) -> None:
+    running = cluster.begin(
         "run", "-q", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     )
     assert running.stdout is not None
@@ -239,11 +260,11 @@ def test_a_signal_cancels_the_job_and_shows_its_last_words(house: House, number:
     assert running.returncode == 128 + number
     assert "bye" in out
     assert "cancelling" in err
-    assert house.corral("job", "show", "last").stdout.count("CANCELLED") == 1
+    assert cluster.corral("job", "show", "last").stdout.count("CANCELLED") == 1
 
 
-def test_the_second_ctrl_c_leaves_at_once(house: House) -> None:
-    running = house.begin(
+def test_the_second_ctrl_c_leaves_at_once(cluster: CliCluster) -> None:
+    running = cluster.begin(
         "run", "--grace", "1h", "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"
     )
     assert running.stdout is not None
@@ -255,103 +276,105 @@ def test_the_second_ctrl_c_leaves_at_once(house: House) -> None:
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
-    job = json.loads(house.corral("job", "show", "last", "-o", "json").stdout)["job"]
+    job = json.loads(cluster.corral("job", "show", "last", "-o", "json").stdout)["job"]
     for pid in _processes("trap '' TERM; echo up"):
         os.kill(pid, signal.SIGKILL)
-    assert house.until(job["id"], lambda view: view.state.terminal).state is JobState.CANCELLED
+    assert cluster.until(job["id"], lambda view: view.state.terminal).state is JobState.CANCELLED
 
 
-def test_run_ends_with_its_reader(house: House) -> None:
-    running = house.begin("run", "-q", "--", "sh", "-c", "while :; do echo y; sleep 0.05; done")
+def test_run_ends_with_its_reader(cluster: CliCluster) -> None:
+    running = cluster.begin("run", "-q", "--", "sh", "-c", "while :; do echo y; sleep 0.05; done")
     assert running.stdout is not None
     assert running.stdout.readline() == "y\n"
     running.stdout.close()
     assert running.wait(PATIENCE_S) == 141
-    assert json.loads(house.corral("job", "show", "last", "-o", "json").stdout)["job"]["state"] == "CANCELLED"
+    assert (
+        json.loads(cluster.corral("job", "show", "last", "-o", "json").stdout)["job"]["state"] == "CANCELLED"
+    )
 
 
 # --- waiting, holding, cancelling ---
 
 
-def test_wait_has_a_time_limit(house: House) -> None:
-    job = house.corral("submit", "--", "sleep", "600").stdout.strip()
-    waited = house.corral("job", "wait", job, "--timeout", "0.3s")
+def test_wait_has_a_time_limit(cluster: CliCluster) -> None:
+    job = cluster.corral("submit", "--", "sleep", "600").stdout.strip()
+    waited = cluster.corral("job", "wait", job, "--timeout", "0.3s")
     assert (waited.returncode, waited.stdout) == (6, "")
-    house.corral("job", "cancel", job)
-    assert house.corral("job", "wait", job).returncode != 0
+    cluster.corral("job", "cancel", job)
+    assert cluster.corral("job", "wait", job).returncode != 0
 
 
-def test_a_held_job_waits_for_its_release(house: House) -> None:
-    job = house.corral("submit", "--hold", "--", "true").stdout.strip()
-    assert "held" in house.corral("queue").stdout
-    assert house.corral("job", "hold", job).returncode == 0
-    assert house.corral("job", "release", job).returncode == 0
-    assert house.corral("job", "wait", job).returncode == 0
-    again = house.corral("job", "release", job)
+def test_a_held_job_waits_for_its_release(cluster: CliCluster) -> None:
+    job = cluster.corral("submit", "--hold", "--", "true").stdout.strip()
+    assert "held" in cluster.corral("queue").stdout
+    assert cluster.corral("job", "hold", job).returncode == 0
+    assert cluster.corral("job", "release", job).returncode == 0
+    assert cluster.corral("job", "wait", job).returncode == 0
+    again = cluster.corral("job", "release", job)
     assert again.returncode == 1
     assert "Traceback" not in again.stderr
 
 
-def test_following_a_job_that_has_not_started(house: House) -> None:
-    job = house.corral("submit", "--hold", "--", "sh", "-c", "echo at last").stdout.strip()
-    following = house.begin("job", "logs", "-f", job)
+def test_following_a_job_that_has_not_started(cluster: CliCluster) -> None:
+    job = cluster.corral("submit", "--hold", "--", "sh", "-c", "echo at last").stdout.strip()
+    following = cluster.begin("job", "logs", "-f", job)
     assert following.stderr is not None
     assert "follows when it starts" in following.stderr.readline()
-    house.corral("job", "release", job)
+    cluster.corral("job", "release", job)
     out, _ = following.communicate(timeout=PATIENCE_S)
     assert (following.returncode, out) == (0, "at last\n")
 
 
-def test_all_of_mine_are_cancelled_at_once(house: House) -> None:
-    jobs = house.corral("submit", "--hold", "--array", "0-9", "--", "true").stdout.strip()
-    done = house.corral("job", "cancel", "--mine", "-o", "name")
+def test_all_of_mine_are_cancelled_at_once(cluster: CliCluster) -> None:
+    jobs = cluster.corral("submit", "--hold", "--array", "0-9", "--", "true").stdout.strip()
+    done = cluster.corral("job", "cancel", "--mine", "-o", "name")
     assert set(done.stdout.split()) >= {f"{jobs}_{index}" for index in range(10)}
-    assert house.corral("queue", "--mine", "-o", "name").stdout == ""
+    assert cluster.corral("queue", "--mine", "-o", "name").stdout == ""
 
 
 # --- nodes, refusals ---
 
 
-def test_a_drained_node_takes_nothing(house: House) -> None:
-    drained = house.corral("nodes", "drain", "gpu01", "--why", "new fan", "-o", "json")
+def test_a_drained_node_takes_nothing(cluster: CliCluster) -> None:
+    drained = cluster.corral("nodes", "drain", "gpu01", "--why", "new fan", "-o", "json")
     assert json.loads(drained.stdout)[0]["state"] == "drained"
-    assert "new fan" in house.corral("nodes").stdout
-    job = house.corral("submit", "--", "true").stdout.strip()
-    assert json.loads(house.corral("job", "show", job, "-o", "json").stdout)["job"]["state"] == "QUEUED"
-    assert house.corral("nodes", "resume", "gpu01").returncode == 0
-    assert house.corral("job", "wait", job).returncode == 0
-    assert "H100" in house.corral("nodes", "show", "gpu01").stdout
+    assert "new fan" in cluster.corral("nodes").stdout
+    job = cluster.corral("submit", "--", "true").stdout.strip()
+    assert json.loads(cluster.corral("job", "show", job, "-o", "json").stdout)["job"]["state"] == "QUEUED"
+    assert cluster.corral("nodes", "resume", "gpu01").returncode == 0
+    assert cluster.corral("job", "wait", job).returncode == 0
+    assert "H100" in cluster.corral("nodes", "show", "gpu01").stdout
 
 
-def test_what_can_never_be_placed_is_refused_by_its_option(house: House) -> None:
-    refused = house.corral("submit", "--gpus", "9", "--", "true")
+def test_what_can_never_be_placed_is_refused_by_its_option(cluster: CliCluster) -> None:
+    refused = cluster.corral("submit", "--gpus", "9", "--", "true")
     assert refused.returncode == 5
     assert refused.stderr.startswith("corral: --gpus: ")
-    elsewhere = house.corral("submit", "--select", "rack=r9", "--", "true")
+    elsewhere = cluster.corral("submit", "--select", "rack=r9", "--", "true")
     assert elsewhere.returncode == 5
-    assert house.corral("submit", "--as-user", "no such; user", "--", "true").returncode == 2
+    assert cluster.corral("submit", "--as-user", "no such; user", "--", "true").returncode == 2
 
 
 # --- over the death of a controller ---
 
 
-def test_run_logs_and_wait_live_through_a_killed_controller(house: House) -> None:
-    go = house.place / "go"
+def test_run_logs_and_wait_live_through_a_killed_controller(cluster: CliCluster) -> None:
+    go = cluster.place / "go"
     script = f"echo before; while [ ! -e {go} ]; do sleep 0.05; done; echo after; exit 9"
-    running = house.begin("run", "-q", "--", "sh", "-c", script)
+    running = cluster.begin("run", "-q", "--", "sh", "-c", script)
     assert running.stdout is not None
     assert running.stdout.readline() == "before\n"
-    waiting = house.begin("submit", "--wait", "--", "sh", "-c", script)
+    waiting = cluster.begin("submit", "--wait", "--", "sh", "-c", script)
     assert waiting.stdout is not None
     job = int(waiting.stdout.readline())
-    events = house.begin("events", "-f", "-n", "1", "-o", "json")
+    events = cluster.begin("events", "-f", "-n", "1", "-o", "json")
     assert events.stdout is not None
     seen = [json.loads(events.stdout.readline())]
-    house.until(job, lambda view: view.state is JobState.RUNNING)
-    house.kill()
+    cluster.until(job, lambda view: view.state is JobState.RUNNING)
+    cluster.kill()
     assert waiting.stderr is not None
     assert "trying again" in waiting.stderr.readline()
-    house.start()
+    cluster.start()
     go.touch()
     out, _ = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, out) == (9, "after\n")
@@ -364,11 +387,11 @@ def test_run_logs_and_wait_live_through_a_killed_controller(house: House) -> Non
     assert places == list(range(places[0], places[0] + len(places))), "no gap, no double"
 
 
-def test_many_at_once_get_jobs_of_their_own(house: House) -> None:
+def test_many_at_once_get_jobs_of_their_own(cluster: CliCluster) -> None:
     labels: list[str] = []
 
     def submit() -> None:
-        labels.append(house.corral("submit", "--cpus", "0.1", "--", "true").stdout.strip())
+        labels.append(cluster.corral("submit", "--cpus", "0.1", "--", "true").stdout.strip())
 
     threads = [threading.Thread(target=submit) for _ in range(8)]
     for thread in threads:
@@ -376,7 +399,7 @@ def test_many_at_once_get_jobs_of_their_own(house: House) -> None:
     for thread in threads:
         thread.join()
     assert len(set(labels)) == 8
-    assert house.corral("job", "wait", *labels).returncode == 0
+    assert cluster.corral("job", "wait", *labels).returncode == 0
 
 
 def _processes(words: str) -> list[int]:
@@ -393,56 +416,59 @@ def _processes(words: str) -> list[int]:
 # --- why, when, what if ---
 
 
-def test_what_explain_says_would_start_it_does(house: House) -> None:
-    busy = int(house.corral("submit", "--gpus", "4", "--time", "2h", "--", "sleep", "600").stdout)
-    house.until(busy, lambda view: view.state is JobState.RUNNING)
-    waiting = int(house.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "600").stdout)
+def test_what_explain_says_would_start_it_does(cluster: CliCluster) -> None:
+    busy = int(cluster.corral("submit", "--gpus", "4", "--time", "2h", "--", "sleep", "600").stdout)
+    cluster.until(busy, lambda view: view.state is JobState.RUNNING)
+    waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "600").stdout)
     try:
-        why = house.corral("explain", str(waiting)).stdout
+        why = cluster.corral("explain", str(waiting)).stdout
         assert "it would start now with 4 GPUs instead of 8" in why
         command = next(line for line in why.splitlines() if "corral job set" in line).partition("corral ")[2]
-        assert house.corral(*command.split()).returncode == 0
-        house.until(waiting, lambda view: view.state is JobState.RUNNING)
+        assert cluster.corral(*command.split()).returncode == 0
+        cluster.until(waiting, lambda view: view.state is JobState.RUNNING)
     finally:
-        house.corral("job", "cancel", str(busy), str(waiting))
+        cluster.corral("job", "cancel", str(busy), str(waiting))
 
 
-def test_why_when_and_what_if(house: House) -> None:
-    busy = int(house.corral("submit", "--gpus", "8", "--time", "2h", "--", "sleep", "600").stdout)
-    house.until(busy, lambda view: view.state is JobState.RUNNING)
-    waiting = int(house.corral("submit", "--gpus", "8", "--time", "1h", "--", "true").stdout)
+def test_why_when_and_what_if(cluster: CliCluster) -> None:
+    busy = int(cluster.corral("submit", "--gpus", "8", "--time", "2h", "--", "sleep", "600").stdout)
+    cluster.until(busy, lambda view: view.state is JobState.RUNNING)
+    waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "true").stdout)
     try:
-        why = house.corral("explain", str(waiting)).stdout
-        assert "8 free GPUs" in why
+        why = cluster.corral("explain", str(waiting)).stdout
+        assert "needs 1 node with 8 GPUs" in why
         assert "at the latest" in why
         assert "on gpu01" in why
-        answer = json.loads(house.corral("explain", str(waiting), "-o", "json").stdout)
+        answer = json.loads(cluster.corral("explain", str(waiting), "-o", "json").stdout)
         assert answer["nodes"] == ["gpu01"]
-        asked = house.corral("what-if", "cancel", str(busy))
+        asked = cluster.corral("what-if", "cancel", str(busy))
         assert asked.returncode == 0
         assert "now" in asked.stdout.splitlines()[1]
         assert "1 sooner" in asked.stderr
-        (house.place / "new.toml").write_text('[scheduler]\norder = "shortst"\n')
-        wrong = house.corral("what-if", "config", "new.toml")
+        (cluster.place / "new.toml").write_text('[scheduler]\norder = "shortst"\n')
+        wrong = cluster.corral("what-if", "config", "new.toml")
         assert wrong.returncode == 5
         assert "new.toml:2: scheduler.order: there is no order 'shortst'" in wrong.stderr
-        (house.place / "new.toml").write_text('[scheduler]\norder = "shortest"\n')
-        told = house.corral("what-if", "config", "new.toml")
-        assert "Not considered, though they differ from what runs: [controller], [nodes]" in told.stderr
-        would = house.corral("what-if", "submit", "--gpus", "1", "--", "true")
+        (cluster.place / "new.toml").write_text('[scheduler]\norder = "shortest"\n')
+        told = cluster.corral("what-if", "config", "new.toml")
+        assert (
+            "Not considered, although they differ from the configuration in effect: [controller], [nodes]"
+            in told.stderr
+        )
+        would = cluster.corral("what-if", "submit", "--gpus", "1", "--", "true")
         assert "It would wait: needs 1 node with 1 GPU" in would.stderr
-        more = house.corral("what-if", "nodes", "--add", "2", "--like", "gpu01")
+        more = cluster.corral("what-if", "nodes", "--add", "2", "--like", "gpu01")
         assert "gpu01+1" in more.stdout
         for words in (
             ("set", str(waiting), "--priority", "90"),
             ("quota", "user", "nobody", "gpus=8"),
             ("reserve", "fans", "--node", "gpu01", "--start", "+4h", "--for", "1h"),
         ):
-            assert house.corral("what-if", *words).returncode == 0
-        assert house.corral("what-if", "unreserve", "fans").returncode == 5
-        never = house.corral("what-if", "submit", "--gpus", "9", "--", "true")
+            assert cluster.corral("what-if", *words).returncode == 0
+        assert cluster.corral("what-if", "unreserve", "fans").returncode == 5
+        never = cluster.corral("what-if", "submit", "--gpus", "9", "--", "true")
         assert never.returncode == 5
         assert "can never be placed" in never.stderr
-        assert json.loads(house.corral("queue", "-o", "json").stdout)["total"] >= 2
+        assert json.loads(cluster.corral("queue", "-o", "json").stdout)["total"] >= 2
     finally:
-        house.corral("job", "cancel", str(busy), str(waiting))
+        cluster.corral("job", "cancel", str(busy), str(waiting))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.clocks import Clock
 from tests.systems import System
-from wire.conditions import OnNodeLost
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import OnNodeLost
+from wire.names import JobState
 
 HOUR_S = 3_600
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.agent import images
+from tests.agent.dockerd import docker_daemon
+from tests.agent.driving import eventually
 from tests.systems import System
+
+# Podman and dockerd share locks, cgroups and mounts of the host.
+pytestmark = pytest.mark.xdist_group("containers")
 
 
 @pytest.fixture
@@ -38,3 +43,26 @@ def test_an_image_is_run_where_it_can_be(build: Callable[..., System], store: Pa
     assert "podman cannot run the image: localhost/no-such:1: image not known" in system.corral(
         "job", "show", lost
     )
+
+
+def test_gpus_are_not_given_again_while_dockerd_is_away(build: Callable[..., System], tmp_path: Path) -> None:
+    with docker_daemon() as daemon:
+        system = build("gpu01")
+        options = ["--pull=never"]
+        system.sections["jobs"] = {"containers": {"command": list(daemon.command), "options": options}}
+        system.start()
+        beat = f"while [ ! -e {tmp_path}/go ]; do echo beat >> {tmp_path}/beats; sleep 0.1; done"
+        words = ("--image", images.IMAGE, "--gpus", "8", "--workdir", str(tmp_path))
+        first = int(system.corral("submit", *words, "--", "sh", "-c", beat).strip())
+        eventually((tmp_path / "beats").exists)
+        eventually(lambda: daemon.ask("ps", "--quiet").stdout)
+        daemon.kill()
+        second = int(system.corral("submit", "--gpus", "8", "--", "true").strip())
+        eventually(lambda: "the job waits for it" in system.corral("job", "logs", str(first), "--stderr"))
+        assert "QUEUED" in system.corral("job", "show", str(second))
+        assert "RUNNING" in system.corral("job", "show", str(first))
+        daemon.start()
+        (tmp_path / "go").touch()
+        system.await_jobs([first, second])
+        assert "COMPLETED" in system.corral("job", "show", str(first))
+        assert "COMPLETED" in system.corral("job", "show", str(second))

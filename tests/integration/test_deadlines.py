@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 
 def test_a_job_is_lifted_to_keep_its_deadline(build: Callable[..., System]) -> None:

@@ -71,7 +71,7 @@ def test_without_a_terminal_it_ends_by_itself_and_well(environment: dict[str, st
     place = read_until(demo, "Starting a controller")
     out, err = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, err) == (0, "")
-    assert "whole-genome: refused at once, as it should be: can never be placed" in out
+    assert "whole-genome: refused at once, as expected: can never be placed" in out
     summary = out[out.index("USER ") :]
     assert re.findall(r"^(\w+) ", summary, re.MULTILINE)[1:7] == ["ada", "bo", "chen", "dina", "emil", "all"]
     assert re.search(r"^all +39 +37 +1 +1 ", summary, re.MULTILINE)
@@ -98,7 +98,7 @@ def test_ended_at_any_moment_it_leaves_nothing(
     demo.send_signal(number)
     _, err = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 128 + number
-    assert "nothing is left" in err
+    assert "its files are removed" in err
     assert left_of(place) == []
 
 

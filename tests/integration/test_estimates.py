@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 
 def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None:
     system = build("gpu01")
-    system.sections["backfill"] = {"estimate": "predicted", "least_runs": 1}
+    system.sections["backfill"] = {"estimate": "predicted", "least_runs": 1, "score_starts_s": 0.2}
     system.start()
     short = JobSpec(("true",), name="short-1", gpus=8, time_limit_s=3_600.0)
     with system.client() as client:
@@ -39,6 +39,10 @@ def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None
             assert "as its like did (1h00m at most)" in told
         assert "(all)" in system.corral("report", "estimates")
         assert json.loads(system.corral("report", "estimates", "-o", "json"))["runs"][0]["jobs"] == 1
+        kinds = {"latest", "likely"}
+        system.until(
+            lambda: kinds <= {each.kind for each in client.job(third).foreseen}, "both are estimated"
+        )
         client.cancel(blocking)
         system.until(lambda: system.jobs()[third].state is JobState.COMPLETED, "the third has run")
         assert {each.kind for each in client.job(third).foreseen} >= {"latest", "likely"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.gangs import Gang
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.gangs import Gang
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 WAIT = ("/bin/sh", "-c", "while :; do sleep 0.05; done")
 

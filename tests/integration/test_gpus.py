@@ -9,35 +9,36 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.agent.rig import Rig, uuid
+from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.systems import System
 from wire.api.nodes import GpuView
-from wire.spec import JobSpec
-from wire.words import GpuHealth, JobState, NodeState, Reason
+from wire.job.spec import JobSpec
+from wire.names import GpuHealth, JobState, NodeState, Reason
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def fake_nvml(tmp_path: Path) -> FakeNvml:
     """The GPUs of the node of a test."""
-    return Rig(tmp_path)
+    return FakeNvml(tmp_path)
 
 
 @pytest.fixture
-def rigged(build: Callable[..., System], rig: Rig, tmp_path: Path) -> System:
-    """A running system with one node whose NVML is the rig."""
+def rigged(build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path) -> System:
+    """A running system with one node whose NVML is the fake_nvml."""
     made = build("gpu01")
     made.sections["gpus"] = {"check_s": 0.2, "check_most_s": 1.0}
-    made.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    made.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     return made.start()
 
 
-def interpreter(place: Path, rig: Rig) -> Path:
-    """A Python that finds the rig's library: a real host has its own in the usual place."""
+def interpreter(place: Path, fake_nvml: FakeNvml) -> Path:
+    """A Python that finds the fake_nvml's library: a real host has its own in the usual place."""
     script = place / "python"
-    words = [f"{name}={shlex.quote(value)}" for name, value in rig.environment.items()]
+    words = [f"{name}={shlex.quote(value)}" for name, value in fake_nvml.environment.items()]
     script.write_text(f'#!/bin/sh\nexec env {" ".join(words)} {shlex.quote(sys.executable)} "$@"\n')
     script.chmod(0o755)
     return script
@@ -49,9 +50,9 @@ def gpu(system: System, index: int) -> GpuView:
         return client.gpus().gpus[index]
 
 
-def test_what_nvml_says_is_what_people_see(rigged: System, rig: Rig) -> None:
-    rig.say(1, busy=91, used_mib=9_000, power_w=655, celsius=74, corrected=5, throttle=0x20, mhz=1_700)
-    rig.say(1, processes=f"{os.getpid()}:8192", links=18, links_down=2)
+def test_what_nvml_says_is_what_people_see(rigged: System, fake_nvml: FakeNvml) -> None:
+    fake_nvml.say(1, busy=91, used_mib=9_000, power_w=655, celsius=74, corrected=5, throttle=0x20, mhz=1_700)
+    fake_nvml.say(1, processes=f"{os.getpid()}:8192", links=18, links_down=2)
     rigged.until(lambda: gpu(rigged, 1).utilisation == 91 and gpu(rigged, 1).processes, "the reading")
     seen = gpu(rigged, 1)
     assert (seen.memory_used_mib, seen.power_w, seen.temperature_c, seen.clock_mhz) == (9_000, 655, 74, 1_700)
@@ -69,7 +70,7 @@ def test_what_nvml_says_is_what_people_see(rigged: System, rig: Rig) -> None:
     assert uuid(1) in corral(rigged, "gpus", "-o", "json")
 
 
-def test_a_host_under_two_names_counts_once(rigged: System, rig: Rig, tmp_path: Path) -> None:
+def test_a_host_under_two_names_counts_once(rigged: System, fake_nvml: FakeNvml, tmp_path: Path) -> None:
     """Whichever comes second waits until the first is gone."""
     rigged.stop()
     rigged.sections["nodes"]["twin"] = dict(rigged.sections["nodes"]["gpu01"])
@@ -82,10 +83,10 @@ def test_a_host_under_two_names_counts_once(rigged: System, rig: Rig, tmp_path: 
         assert {gpu.node for gpu in client.gpus().gpus} == {"gpu01"}
 
 
-def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System, rig: Rig) -> None:
+def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System, fake_nvml: FakeNvml) -> None:
     job = submit(rigged, "sleep 1000; exit 3", gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)
-    rig.say(0, lost=1)
+    fake_nvml.say(0, lost=1)
     rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.LOST, "GPU 0 is lost")
     sick, well = gpu(rigged, 0), gpu(rigged, 1)
     assert (sick.free_milli, well.free_milli, well.health) == (0, 1000, GpuHealth.OK)
@@ -96,7 +97,7 @@ def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System,
         rigged.await_jobs([second], JobState.RUNNING)
         assert [held.index for held in client.job(second).job.held[0].gpus] == [1]
         assert client.job(third).job.state is JobState.QUEUED
-        rig.say(0, lost=0)
+        fake_nvml.say(0, lost=0)
         rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.OK, "GPU 0 is well again")
         assert rigged.await_jobs([third])[third].state is JobState.COMPLETED
 
@@ -110,20 +111,26 @@ def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System,
     ],
 )
 def test_an_xid_reaches_the_right_job_and_the_right_gpu(
-    rigged: System, rig: Rig, tmp_path: Path, code: int, reason: Reason, health: GpuHealth
+    rigged: System, fake_nvml: FakeNvml, tmp_path: Path, code: int, reason: Reason, health: GpuHealth
 ) -> None:
     go = tmp_path / "go"
     wait = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done; exit 7"
-    hit, other = submit(rigged, wait, gpus=1), submit(rigged, wait, gpus=1)
+    hit, other = (submit(rigged, wait, gpus=1) for _ in range(2))
     rigged.await_jobs([hit, other], JobState.RUNNING)
     with rigged.client() as client:
         [[index]] = [[part.index for part in held.gpus] for held in client.job(hit).job.held]
-    rig.xid(index, code)
+    fake_nvml.xid(index, code)
     rigged.until(lambda: f"Xid {code}" in corral(rigged, "events"), "the Xid is on record")
     go.touch()
     ended = rigged.await_jobs([hit, other])
-    assert (ended[hit].reason, ended[other].reason) == (reason, Reason.EXIT_NONZERO)
-    assert f"Xid {code}" in ended[hit].detail
+    assert ended[other].reason is Reason.EXIT_NONZERO
+    if reason is Reason.GPU_FAILED:  # it has run again, on the other GPU, and failed by its own doing
+        assert (ended[hit].attempt, ended[hit].restarts, ended[hit].reason) == (2, 1, Reason.EXIT_NONZERO)
+        assert [[part.index for part in held.gpus] for held in ended[hit].held] == [[1 - index]]
+        assert f"restart 1 of 3 in 10s: GPU {index} of gpu01: Xid {code}" in corral(rigged, "events")
+    else:
+        assert (ended[hit].attempt, ended[hit].reason) == (1, reason)
+        assert f"Xid {code}" in ended[hit].detail
     assert gpu(rigged, index).health is health
     assert gpu(rigged, 1 - index).health is GpuHealth.OK
     if health is GpuHealth.LOST:
@@ -132,21 +139,65 @@ def test_an_xid_reaches_the_right_job_and_the_right_gpu(
         rigged.until(lambda: gpu(rigged, index).health is GpuHealth.OK, "it is resumed")
 
 
-def test_a_hung_nvml_hangs_nobody_else(rigged: System, rig: Rig) -> None:
-    rig.say(hang=1)
+def test_a_hung_nvml_hangs_nobody_else(rigged: System, fake_nvml: FakeNvml) -> None:
+    fake_nvml.say(hang=1)
     job = submit(rigged, "true")
     assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
     with rigged.client() as client:
         assert client.node("gpu01").state is NodeState.UP
 
 
-def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(rigged: System, rig: Rig, tmp_path: Path) -> None:
+def test_readings_take_a_gpu_out_of_the_pool_and_give_it_back(rigged: System, fake_nvml: FakeNvml) -> None:
+    rigged.until(lambda: gpu(rigged, 1).memory_used_mib, "the first reading")
+    fake_nvml.say(1, uncorrected=3)
+    rigged.until(lambda: gpu(rigged, 1).health is not GpuHealth.OK, "the errors count")
+    assert gpu(rigged, 0).health is GpuHealth.OK
+    rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.OK, "it has passed its looks")
+    fake_nvml.say(1, links_down=1)
+    rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.CORDONED, "the link counts")
+    assert "1 of 2 NVLinks are up" in gpu(rigged, 1).why
+    fake_nvml.say(1, links_down=None)
+    rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.OK, "the link is up again")
+
+
+def test_gpus_have_the_numbers_of_the_driver(rigged: System, fake_nvml: FakeNvml) -> None:
+    """GPU 0 is divided: the GPU behind its instances is still GPU 1."""
+    fake_nvml.say(0, mig=3)
+    rigged.kill()
+    rigged.start()
+    with rigged.client() as client:
+        assert [each.number for each in client.gpus().gpus] == ["0:0", "0:1", "0:2", "1"]
+    corral(rigged, "nodes", "cordon", "gpu01:1")
+    corral(rigged, "nodes", "cordon", "gpu01:0:2")
+    with rigged.client() as client:
+        out = [each.uuid for each in client.gpus().gpus if each.health is GpuHealth.CORDONED]
+    assert out[1] == uuid(1)
+    corral(rigged, "nodes", "resume", "gpu01:1")
+    assert "2 × " in corral(rigged, "events")
+
+
+def test_a_hung_driver_takes_no_gpu_job_until_it_answers(rigged: System, fake_nvml: FakeNvml) -> None:
+    rigged.until(lambda: gpu(rigged, 1).memory_used_mib, "the first reading")
+    fake_nvml.say(hang=1)
+    rigged.until(
+        lambda: all(gpu(rigged, index).health is not GpuHealth.OK for index in range(2)), "both are out"
+    )
+    job = submit(rigged, "true", gpus=1)
+    with rigged.client() as client:
+        assert client.job(str(job)).job.state is JobState.QUEUED
+    fake_nvml.say(hang=None)
+    assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
+
+
+def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(
+    rigged: System, fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     script = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
     job = submit(rigged, script, gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)
     for busy in (50, 90, 50):
-        rig.say(0, busy=busy, used_mib=4_000 + busy, power_w=400)
+        fake_nvml.say(0, busy=busy, used_mib=4_000 + busy, power_w=400)
         rigged.until(lambda busy=busy: gpu(rigged, 0).utilisation == busy, "the reading")  # type: ignore[misc]
     go.touch()
     rigged.await_jobs([job])
@@ -162,7 +213,53 @@ def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(rigged: System, rig:
     assert corral(rigged, "usage", "--by", "job", "-o", "name").split() == [str(job)]
 
 
-def submit(system: System, script: str, **asked: float) -> int:
+def test_the_use_of_a_running_job_is_shown_and_ends_with_the_final_figures(
+    rigged: System, fake_nvml: FakeNvml, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    job = submit(rigged, f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done", gpus=1)
+    rigged.await_jobs([job], JobState.RUNNING)
+    for index in (0, 1):
+        fake_nvml.say(index, busy=80, used_mib=4_000, power_w=3_600)
+    with rigged.client() as client:
+        rigged.until(lambda: (use := client.job(job).job.use) and use.wh > 1, "the use so far")
+        seen = client.job(job).job
+        assert seen.state is JobState.RUNNING
+        assert seen.use is not None
+        assert (seen.use.p95, seen.use.peak_mib) == (80, 4_000)
+        [listed] = client.jobs().jobs
+        [line] = client.usage("user", 0).usage
+        assert listed.use is not None
+        assert line.utilisation is not None
+        assert line.peak_mib == 4_000
+        assert line.energy_wh > 1
+        assert "so far " in corral(rigged, "job", "show", str(job))
+        go.touch()
+        rigged.await_jobs([job])
+        final = client.job(job).job.use
+        assert final is not None
+        assert final.wh >= seen.use.wh
+        assert client.usage("user", 0).usage[0].energy_wh == pytest.approx(final.wh, abs=0.01)
+
+
+def test_the_use_of_a_running_job_comes_back_after_a_crash_of_the_controller(
+    rigged: System, fake_nvml: FakeNvml
+) -> None:
+    fake_nvml.say(0, busy=80)
+    job = submit(rigged, "sleep 1000", gpus=1)
+    with rigged.client() as client:
+        rigged.until(lambda: client.job(job).job.use is not None, "the use so far")
+    rigged.kill()
+    rigged.launch()
+    rigged.await_answer()
+    rigged.await_nodes("gpu01")
+    with rigged.client() as client:
+        rigged.until(lambda: client.job(job).job.use is not None, "the use so far, reported again")
+        assert client.job(job).job.state is JobState.RUNNING
+        assert client.cancel(job).id == job
+
+
+def submit(system: System, script: str, **asked: Any) -> int:
     """A job that runs this script."""
     with system.client() as client:
         return client.submit(JobSpec(("sh", "-c", script), grace_s=0.1, **asked)).ids[0]
@@ -175,14 +272,14 @@ def corral(system: System, *words: str) -> str:
 
 
 def test_gpus_that_idle_are_flagged_told_and_taken_back(
-    build: Callable[..., System], rig: Rig, tmp_path: Path
+    build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     system = build("gpu01")
     system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 3_600.0}
-    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     system.start()
-    rig.say(0, busy=0)
-    rig.say(1, busy=0)
+    fake_nvml.say(0, busy=0)
+    fake_nvml.say(1, busy=0)
     job = submit(system, "echo begun >&2; sleep 1000", gpus=1)
     system.await_jobs([job], JobState.RUNNING)
     system.until(lambda: system.jobs()[job].idle_since, "it is flagged")
@@ -190,54 +287,54 @@ def test_gpus_that_idle_are_flagged_told_and_taken_back(
     assert "have done nothing for" in corral(system, "job", "show", str(job))
     log = lambda: corral(system, "job", "logs", str(job), "--stderr")  # noqa: E731
     system.until(lambda: "corral: its GPUs have done nothing" in log(), "it is told")
-    assert f"the GPUs of job {job} have done nothing" in corral(system, "events")
+    assert f"the GPUs of job {job} have been idle" in corral(system, "events")
     held = system.jobs()[job].held[0].gpus[0].index
-    rig.say(held, busy=70)
+    fake_nvml.say(held, busy=70)
     system.until(lambda: system.jobs()[job].idle_since is None, "it works again")
     system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 0.5}
     system.stop()
     system.start()
-    rig.say(held, busy=0)
+    fake_nvml.say(held, busy=0)
     ended = system.await_jobs([job])[job]
     assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)
 
 
 def test_a_gpu_that_needs_a_reset_gets_it_when_its_job_has_ended(
-    build: Callable[..., System], rig: Rig, tmp_path: Path
+    build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     script, log = tmp_path / "reset", tmp_path / "resets"
     script.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
     script.chmod(0o755)
     system = build("gpu01")
     system.sections["gpus"] = {"check_s": 0.2, "check_most_s": 1.0, "reset": [str(script), "-i"]}
-    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     system.start()
     job = submit(system, "sleep 1000", gpus=1)
     system.await_jobs([job], JobState.RUNNING)
     held = system.jobs()[job].held[0].gpus[0].index
-    rig.xid(held, 119)
+    fake_nvml.xid(held, 119)
     system.until(lambda: gpu(system, held).health is GpuHealth.CORDONED, "it is out")
-    assert "needs a reset when nobody is on it" in corral(system, "gpus", "--sick")
+    assert "needs a reset when no job is on it" in corral(system, "gpus", "--sick")
     corral(system, "job", "cancel", str(job))
     system.until(lambda: gpu(system, held).health is GpuHealth.OK, "it is well again")
     assert log.read_text() == f"-i {uuid(held)}\n"
 
 
 def test_who_came_past_the_queue_stays_in_the_ledger(
-    build: Callable[..., System], rig: Rig, tmp_path: Path
+    build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     system = build("gpu01")
     system.sections["fair_share"] = {"off_queue": "strays"}
-    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, rig)))
+    system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     system.start()
     me = pwd.getpwuid(os.getuid()).pw_name
-    rig.say(1, processes=f"{os.getpid()}:8192")
+    fake_nvml.say(1, processes=f"{os.getpid()}:8192")
     system.until(lambda: me in corral(system, "usage", "--off-queue"), "it is seen")
     assert "now" in corral(system, "usage", "--off-queue")
     assert "strays" in corral(system, "shares")
-    rig.say(1, processes=None)
+    fake_nvml.say(1, processes=None)
     system.until(lambda: " now " not in corral(system, "usage", "--off-queue"), "it is over")
     system.stop()
     system.start()
     assert me in corral(system, "usage", "--off-queue")
-    assert "past the queue" in corral(system, "events", "-n", "500")
+    assert "without a job" in corral(system, "events", "-n", "500")

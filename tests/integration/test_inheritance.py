@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.conditions import Dependency, Until
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency, Until
+from wire.names import JobState
 
 
 def test_who_is_waited_for_comes_first(build: Callable[..., System]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.oracle.oracle import Oracle
 from tests.systems import System
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 STUBBORN = """
 trap '' TERM

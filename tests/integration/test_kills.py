@@ -15,7 +15,7 @@ from tests.oracle.oracle import Oracle
 from tests.systems import System
 from wire.api.jobs import SubmitRequest
 from wire.codec import dumps, encode
-from wire.words import JobState
+from wire.names import JobState
 
 Build = Callable[..., System]
 

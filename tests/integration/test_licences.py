@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.systems import System
-from wire.words import JobState, Reason
+from wire.names import JobState, Reason
 
 
 def test_a_licence_is_held_until_its_job_is_over(build: Callable[..., System]) -> None:

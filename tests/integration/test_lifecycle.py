@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from tests.systems import System
-from wire.conditions import Dependency, Restart, RestartWhen, Until
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
+from wire.names import JobState
 
 THIRD_TIME = "echo x >> {0}; [ $(wc -l < {0}) -ge 3 ] || exit 7"
 

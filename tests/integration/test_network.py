@@ -12,8 +12,8 @@ import pytest
 from tests import cables
 from tests.cables import Cluster
 from tests.networks import lacking
-from wire.conditions import OnNodeLost
-from wire.words import JobState, NodeState
+from wire.job.start_conditions import OnNodeLost
+from wire.names import JobState, NodeState
 
 LACKING = lacking()
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "everything is there")
@@ -99,7 +99,7 @@ def test_cables_cut_at_random_break_no_promise(cluster: Cluster) -> None:
 
 def test_a_controller_that_does_not_wait_for_the_lease_is_found_out() -> None:
     """What these tests look at would show it."""
-    with cables.cluster(600.0, "tests.impatient") as made:
+    with cables.cluster(600.0, "tests.early_restart") as made:
         job, host = made.submit()
         host.cut()
         made.running(job, attempt=2)

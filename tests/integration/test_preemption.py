@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.systems import System
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 SAVE = """
 trap 'echo asked to save' USR1

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.systems import System
-from wire.client import Refused
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.http.client import Refused
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 
 def test_two_profiles_on_two_hosts(build: Callable[..., System]) -> None:

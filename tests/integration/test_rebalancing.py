@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from tests.systems import System
 from wire.api.jobs import JobView
-from wire.words import JobState
+from wire.names import JobState
 
 TRAIN = """
 from=$(cat "$CORRAL_CHECKPOINT" 2>/dev/null)
@@ -68,8 +70,10 @@ def test_a_job_moves_and_the_one_that_waited_starts(system: System, tmp_path: Pa
     assert (ended.state, ended.attempt, node_of(ended)) == (JobState.COMPLETED, 2, new)
     assert system.corral("job", "logs", str(mover)) == f"attempt 2 on {new} from step-7\n"
     assert f"{old} to {new}, attempt 1: runs there since" in system.corral("job", "show", str(mover))
-    [line] = system.corral("rebalance", "history", "-o", "csv").splitlines()[1:]
-    assert "moved" in line
+    [move] = csv.DictReader(io.StringIO(system.corral("rebalance", "history", "-o", "csv")))
+    assert (move["to"], move["undone"]) == (new, "")
+    assert move["done_at"]
+    assert json.loads(system.corral("rebalance", "history", "-o", "json"))[0]["to"] == [new]
 
 
 def test_when_the_new_place_is_lost_it_goes_back_to_the_old_one(system: System, tmp_path: Path) -> None:
@@ -82,5 +86,5 @@ def test_when_the_new_place_is_lost_it_goes_back_to_the_old_one(system: System, 
     ended = system.await_jobs([mover])[mover]
     assert (ended.state, ended.attempt, node_of(ended)) == (JobState.COMPLETED, 2, old)
     assert system.corral("job", "logs", str(mover)) == f"attempt 2 on {old} from step-7\n"
-    [line] = system.corral("rebalance", "history", "-o", "csv").splitlines()[1:]
-    assert "undone" in line
+    [move] = csv.DictReader(io.StringIO(system.corral("rebalance", "history", "-o", "csv")))
+    assert move["undone"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tests.systems import System
 from wire.api.forecasts import WhatIf
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 
 def test_a_borrower_makes_room_for_the_lender(build: Callable[..., System]) -> None:
@@ -29,6 +29,8 @@ def test_a_borrower_makes_room_for_the_lender(build: Callable[..., System]) -> N
         system.await_jobs([mine], JobState.RUNNING)
         assert system.jobs()[own].state is JobState.RUNNING
         assert system.jobs()[borrowed].state is JobState.QUEUED
-        assert f"from job {borrowed}, which borrowed it" in system.corral("events")
+        told = system.corral("events")
+        assert f"preempts job {borrowed} on " in told
+        assert "(reclaimed quota)" in told
         for each in (own, borrowed, mine):
             client.cancel(each)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller.config import load
-from controller.core.events import Event, JobPlaced, NodeWentAway
-from controller.core.nodes import JUST_STARTED
+from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.model.events import Event, JobPlaced, NodeWentAway
 from controller.registry import build_pipeline
-from controller.sim.replay.driver import Replay
 from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal, url_of
+from controller.sim.replay.replayer import Replay
 from tests.systems import System
-from wire.client import Client
-from wire.conditions import Restart, RestartWhen
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.http.client import Client
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Restart, RestartWhen
+from wire.names import JobState
 
 SLEEP = ("sleep", "600")
 
@@ -60,7 +60,8 @@ def live_through(system: System, client: Client) -> None:
     again = submit(shell("exit 7", restart=Restart(RestartWhen.ON_FAILURE, limit=2, delay_s=0.1)))
     begins = submit(shell("exit 0", begin_at=time.time() + 0.5))
     system.await_jobs([*quick, *failing, *late, *array, *again, *begins, broken_gang])
-    full = [submit(JobSpec(command=SLEEP, gpus=8, time_limit_s=3_600, grace_s=0.2))[0] for _ in range(2)]
+    all_gpus = JobSpec(command=SLEEP, gpus=8, cpu_milli=1_000, memory_mib=64, time_limit_s=3_600, grace_s=0.2)
+    full = [submit(all_gpus)[0] for _ in range(2)]
     system.await_jobs(full, JobState.RUNNING)
     [first] = submit(JobSpec(command=("true",), gpus=8, nodes=2, priority=75, time_limit_s=60))
     behind = [submit(shell("sleep 0.2", 2, time_limit_s=20, priority=25))[0] for _ in range(6)]
@@ -90,7 +91,7 @@ def relived(happened: Sequence[Event], config: Path) -> list[str]:
     """The journal that the same inputs lead to."""
     again: list[Event] = []
     pipeline = build_pipeline(load(config))
-    Replay(history_of(happened), pipeline, witness=again.append).run()
+    Replay(history_of(happened), pipeline, observe=again.append).run()
     return in_order(again)
 
 

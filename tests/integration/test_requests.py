@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.exits import NEVER_FITS
+from cli.exit_codes import NEVER_FITS
 from tests.systems import System
-from wire.words import JobState
+from wire.names import JobState
 
 
-class Desk:
+class TaintCluster:
     """A system and its command line."""
 
     def __init__(self, system: System) -> None:
@@ -35,7 +35,8 @@ class Desk:
         return done.stdout if not code else done.stderr
 
     def submit(self, *words: str) -> int:
-        return int(self.corral("submit", *words, "--", "sleep", "1000"))
+        small = ("--cpus", "1", "--memory", "1G")
+        return int(self.corral("submit", *small, *words, "--", "sleep", "1000"))
 
     def runs_on(self, job: int, *nodes: str) -> None:
         """Until the job runs there."""
@@ -49,69 +50,71 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def cluster(tmp_path: Path) -> Iterator[TaintCluster]:
     system = System(tmp_path, ("gpu01", "gpu02"))
     system.sections["nodes"]["gpu02"]["labels"] = {"zone": "west"}
     system.sections["nodes"]["gpu02"]["gpus"] = "simulated:4xH100,1xA100-40G:1g.5gb*7"
     try:
-        yield Desk(system.start())
+        yield TaintCluster(system.start())
     finally:
         system.end()
 
 
-def test_a_job_goes_where_its_affinity_says_and_leaves_when_a_taint_says_so(desk: Desk) -> None:
-    west = desk.submit("--gpus", "1", "--prefer", "zone in west")
-    stays = desk.submit("--gpus", "1", "--affinity", "zone exists", "--tolerate", "broken:NoExecute")
-    desk.runs_on(west, "gpu02")
-    desk.runs_on(stays, "gpu02")
-    desk.corral("nodes", "taint", "gpu02", "broken:NoExecute")
-    desk.runs_on(west, "gpu01")
-    assert "broken:NoExecute" in desk.corral("nodes", "show", "gpu02")
-    shown = desk.corral("job", "show", str(stays))
+def test_a_job_goes_where_its_affinity_says_and_leaves_when_a_taint_says_so(cluster: TaintCluster) -> None:
+    west = cluster.submit("--gpus", "1", "--prefer", "zone in west")
+    stays = cluster.submit("--gpus", "1", "--affinity", "zone exists", "--tolerate", "broken:NoExecute")
+    cluster.runs_on(west, "gpu02")
+    cluster.runs_on(stays, "gpu02")
+    cluster.corral("nodes", "taint", "gpu02", "broken:NoExecute")
+    cluster.runs_on(west, "gpu01")
+    assert "broken:NoExecute" in cluster.corral("nodes", "show", "gpu02")
+    shown = cluster.corral("job", "show", str(stays))
     assert "zone exists" in shown
     assert "broken:NoExecute" in shown
-    desk.runs_on(stays, "gpu02")
-    assert "has to leave: taint broken:NoExecute of gpu02" in desk.corral("events", "-o", "json")
+    cluster.runs_on(stays, "gpu02")
+    assert "is being evicted: taint broken:NoExecute of gpu02" in cluster.corral("events", "-o", "json")
 
 
-def test_labels_can_be_set_live_and_outlive_the_controller(desk: Desk) -> None:
-    assert "can never be placed" in desk.corral(
+def test_labels_can_be_set_live_and_outlive_the_controller(cluster: TaintCluster) -> None:
+    assert "can never be placed" in cluster.corral(
         "submit", "--affinity", "rack in r9", "--", "true", code=NEVER_FITS
     )
-    desk.corral("nodes", "label", "gpu01", "rack=r9")
-    desk.runs_on(desk.submit("--affinity", "rack in r9"), "gpu01")
-    desk.system.stop()
-    desk.system.start()
-    desk.corral("nodes", "label", "gpu01", "rack-")
-    assert "'rack in r9'" in desk.corral("submit", "--affinity", "rack in r9", "--", "true", code=NEVER_FITS)
+    cluster.corral("nodes", "label", "gpu01", "rack=r9")
+    cluster.runs_on(cluster.submit("--affinity", "rack in r9"), "gpu01")
+    cluster.system.stop()
+    cluster.system.start()
+    cluster.corral("nodes", "label", "gpu01", "rack-")
+    assert "'rack in r9'" in cluster.corral(
+        "submit", "--affinity", "rack in r9", "--", "true", code=NEVER_FITS
+    )
 
 
-def test_jobs_ask_for_mig_instances_memory_and_links(desk: Desk) -> None:
-    sliced = desk.submit("--gpus", "2", "--mig", "1g.5gb")
-    part = desk.submit("--gpu-memory", "20G")
-    linked = desk.submit("--gpus", "4", "--nvlink", "require", "--numa", "prefer", "--compute", "9.0")
-    desk.runs_on(sliced, "gpu02")
-    desk.runs_on(part, "gpu01")
-    desk.runs_on(linked, "gpu01")
-    with desk.system.client() as client:
+def test_jobs_ask_for_mig_instances_memory_and_links(cluster: TaintCluster) -> None:
+    sliced = cluster.submit("--gpus", "2", "--mig", "1g.5gb")
+    part = cluster.submit("--gpu-memory", "20G")
+    linked = cluster.submit("--gpus", "4", "--nvlink", "require", "--numa", "prefer", "--compute", "9.0")
+    cluster.runs_on(sliced, "gpu02")
+    cluster.runs_on(part, "gpu01")
+    cluster.runs_on(linked, "gpu01")
+    with cluster.system.client() as client:
         uuids = [gpu.uuid for gpu in client.job(sliced).job.held[0].gpus]
         (share,) = client.job(part).job.held[0].gpus
     assert len(uuids) == 2
     assert all(uuid.startswith("MIG-") for uuid in uuids)
     assert share.milli == 252  # 20 GiB of the 79.6 that an H100 has
-    assert "NVLink required" in desk.corral("job", "show", str(linked))
-    assert "150: one NUMA node, linked" in desk.corral("job", "show", str(linked))
-    apart = desk.corral(
+    assert "NVLink required" in cluster.corral("job", "show", str(linked))
+    assert "150: one NUMA node, linked" in cluster.corral("job", "show", str(linked))
+    apart = cluster.corral(
         "submit", "--gpus", "8", "--nodes", "2", "--same", "rack", "--", "true", code=NEVER_FITS
     )
     assert "--same: can never be placed: it needs 2 nodes" in apart
 
 
-def test_jobs_keep_near_each_other_and_apart(desk: Desk) -> None:
-    server = desk.submit("--label", "app=ps", "--affinity", "zone exists")
-    desk.runs_on(server, "gpu02")
-    near = desk.submit("--near", "app=ps on node")
-    apart = desk.submit("--apart", "app=ps on node")
-    desk.runs_on(near, "gpu02")
-    desk.runs_on(apart, "gpu01")
-    assert "near app=ps on node" in desk.corral("job", "show", str(near))
+def test_jobs_keep_near_each_other_and_apart(cluster: TaintCluster) -> None:
+    server = cluster.submit("--label", "app=ps", "--affinity", "zone exists")
+    cluster.runs_on(server, "gpu02")
+    near = cluster.submit("--near", "app=ps on node")
+    apart = cluster.submit("--apart", "app=ps on node")
+    cluster.runs_on(near, "gpu02")
+    cluster.runs_on(apart, "gpu01")
+    assert "near app=ps on node" in cluster.corral("job", "show", str(near))

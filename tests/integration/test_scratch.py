@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.systems import System
-from wire.words import JobState, Reason
+from wire.names import JobState, Reason
 
 
 def test_scratch_is_given_out_and_taken_back(build: Callable[..., System], tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_scratch_is_given_out_and_taken_back(build: Callable[..., System], tmp_p
         Reason.SCRATCH_EXCEEDED,
         "it filled more than the 10 MiB of scratch that it asked for",
     )
-    assert list(tmp_path.glob("corral-*")) == []
+    assert list(tmp_path.glob("corral-*/*")) == []

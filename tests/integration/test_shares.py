@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tests.systems import System
 from wire.api.tenants import ShareWeight
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 
 def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., System]) -> None:

@@ -16,7 +16,7 @@ from fcntl import ioctl
 import pytest
 
 from tests.systems import PATIENCE_S, System
-from wire.words import JobState
+from wire.names import JobState
 
 CORRAL = [sys.executable, "-P", "-m", "cli"]
 

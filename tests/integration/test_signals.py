@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.systems import PATIENCE_S, System
-from wire.words import JobState
+from wire.names import JobState
 
 SCRIPT = (
     "trap 'echo told; exit 7' USR1; trap 'echo two' USR2; sleep 1000 & echo ready; while :; do wait; done"

@@ -11,8 +11,8 @@ from tests.controller.store.servers import Absent, postgres
 from tests.integration.conftest import SmallDisk
 from tests.oracle.oracle import Oracle
 from tests.systems import System
-from wire.client import Refused
-from wire.words import JobState
+from wire.http.client import Refused
+from wire.names import JobState
 
 Build = Callable[..., System]
 

@@ -9,11 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import controller.__main__
-from controller.core.events import Event
+import controller.daemon.daemon
+import controller.nodes.configured_links
+from controller.core.model.events import Event
 from controller.daemon import Daemon
+from controller.daemon.agent_links import AgentLinks
 from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
-from wire.frames import AgentFrame, ControllerFrame, GpuHold, Report, Settle, Start, Stop
+from wire.agent.frames import AgentFrame, ControllerFrame, GpuHold, Report, Settle, Start, Stop
 
 LATER_S = 2.0
 
@@ -66,13 +69,13 @@ class NeverSatisfied(LocalLink):
             super().send(frame)
 
 
-class Optimist(Daemon):
+class Optimist(AgentLinks):
     """D: whatever a job returned, it was a success."""
 
-    def _deliver(self, node: str, frame: AgentFrame | LinkLost) -> None:
+    def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
         if isinstance(frame, Report) and frame.status.code:
             frame = Report(replace(frame.status, code=0))
-        super()._deliver(node, frame)
+        return super().on_frame(node, frame)
 
 
 class Favourite(LocalLink):
@@ -95,10 +98,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("promise", choices=PARTS)
     parser.add_argument("--config")
+    parser.add_argument("--new-cluster", action="store_true")
     given = parser.parse_args()
     part = PARTS[given.promise]
-    setattr(controller.__main__, "Daemon" if issubclass(part, Daemon) else "LocalLink", part)
-    return controller.__main__.main(given.config)
+    if issubclass(part, Daemon):
+        controller.__main__.Daemon = part
+    elif issubclass(part, AgentLinks):
+        controller.daemon.daemon.AgentLinks = part
+    else:
+        controller.nodes.configured_links.LocalLink = part
+    return controller.__main__.main(given.config, new_cluster=given.new_cluster)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from controller.core.apply import apply
-from controller.core.check import check
-from controller.core.events import event_of
-from controller.core.notes import notes_of
-from controller.core.records import job_row, node_row
-from controller.core.rows import Entry, JobRow, NodeRow, NoteRow
-from controller.core.state import State
-from controller.store.failures import StoreFailure
+from controller.core.invariants import find_violations
+from controller.core.model.events import event_of
+from controller.core.model.rows import JobRow, JournalEntry, NodeRow, NoteRow
+from controller.core.state.apply import apply
+from controller.core.state.job_and_node_rows import job_row, node_row
+from controller.core.state.other_rows import all_notes
+from controller.core.state.state import State
+from controller.store.errors import StoreFailure
 from controller.store.store import Store
-from tests.worlds import PIPELINE
+from tests.engine_harness import PIPELINE
 
 PAGE = 5_000
 EVERYTHING = 1_000_000
@@ -33,7 +33,7 @@ def _told_otherwise(store: Store) -> Iterator[str]:
     state = State(PIPELINE.order, keep_ended=EVERYTHING)
     for entry in _entries(store):
         apply(state, event_of(entry.kind, entry.body))
-    yield from check(state)
+    yield from find_violations(state)
     loaded = store.load()
     kept: dict[object, JobRow | NodeRow | NoteRow] = {row.id: row for row in [*loaded.jobs, *loaded.ended]}
     kept |= {row.name: row for row in loaded.nodes}
@@ -42,13 +42,13 @@ def _told_otherwise(store: Store) -> Iterator[str]:
         job.id: job_row(job, with_spec=True) for job in state.jobs.values()
     }
     told |= {node.name: node_row(node) for node in state.nodes}
-    told |= {(note.kind, note.name): note for note in notes_of(state)}
+    told |= {(note.kind, note.name): note for note in all_notes(state)}
     for name in kept.keys() | told.keys():
         if kept.get(name) != told.get(name):
             yield f"{name}: the journal tells {told.get(name)}, the row is {kept.get(name)}"
 
 
-def _entries(store: Store) -> Iterator[Entry]:
+def _entries(store: Store) -> Iterator[JournalEntry]:
     seq = 0
     while page := store.journal(seq, PAGE):
         yield from page

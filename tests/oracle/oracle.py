@@ -10,11 +10,11 @@ from tests.oracle import journal, records
 from tests.oracle.verdict import Broken, Evidence, Room, judge
 from tests.systems import System
 from wire.api.jobs import JobView
-from wire.client import Client
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.http.client import Client
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
-WITNESS = Path(__file__).with_name("witness.py")
+WATCHED_JOB = Path(__file__).with_name("watched_job.py")
 
 
 class Oracle:
@@ -30,7 +30,7 @@ class Oracle:
 
     def spec(self, until: int | Path = 2, outcome: int = 0, **asked: Any) -> JobSpec:
         """A watched job that lives for some beats, or until a file is there."""
-        program = (sys.executable, "-IS", str(WITNESS), str(self.records), str(until), str(outcome))
+        program = (sys.executable, "-IS", str(WATCHED_JOB), str(self.records), str(until), str(outcome))
         return JobSpec(command=program, memory_mib=64, **{"cpu_milli": 500, "grace_s": 1.0, **asked})
 
     def submit(self, client: Client, spec: JobSpec, key: str = "") -> tuple[int, ...]:

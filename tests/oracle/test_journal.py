@@ -10,32 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from controller.core import inputs
-from controller.core.notes import noted
-from controller.core.records import touched
-from controller.core.rows import Batch
-from controller.daemon import entry_of
+from controller.core.model import inputs
+from controller.core.model.rows import Batch
+from controller.core.state.job_and_node_rows import changed_rows
+from controller.core.state.other_rows import changed_notes
+from controller.daemon.store_threads import entry_of
 from controller.store.store import Store
 from tests.controller.store.scratch import scratch
+from tests.engine_harness import EngineHarness, spec
 from tests.oracle import journal
-from tests.worlds import World, spec
 
 
 @pytest.fixture
 def path() -> Iterator[Path]:
     """A store after a small history."""
-    world = World()
-    world.join("a")
-    first, second, _ = world.submit(spec(gpus=1)), world.submit(spec(gpus=8)), world.submit(spec())
-    world.tick()
-    world.start(first)
-    world.exit(first, 3)
-    world.tell(inputs.Cancel(second, "ada"))
+    harness = EngineHarness()
+    harness.join("a")
+    first, second, _ = harness.submit(spec(gpus=1)), harness.submit(spec(gpus=8)), harness.submit(spec())
+    harness.tick()
+    harness.start(first)
+    harness.exit(first, 3)
+    harness.tell(inputs.Cancel(second, "ada"))
     with scratch() as directory:
         with closing(Store.open(f"sqlite:///{directory}/corral.db")) as store:
-            entries = tuple(entry_of(seq, event) for seq, event in enumerate(world.events, 1))
-            jobs, nodes = touched(world.state, tuple(world.events))
-            notes = noted(world.state, tuple(world.events))
+            entries = tuple(entry_of(seq, event) for seq, event in enumerate(harness.events, 1))
+            jobs, nodes = changed_rows(harness.state, tuple(harness.events))
+            notes = changed_notes(harness.state, tuple(harness.events))
             store.commit(Batch(entries, tuple(jobs), tuple(nodes), tuple(notes)))
         yield directory / "corral.db"
 
@@ -52,15 +52,16 @@ def test_a_row_that_no_entry_accounts_for(path: Path) -> None:
     with closing(Store.open(f"sqlite:///{path}")) as store:
         [row] = [row for row in store.load().jobs if row.id == 3]
         store.commit(Batch((), (replace(row, state="COMPLETED", ended_at=1.0),), ()))
-    assert [problem.split(":")[0] for problem in problems(path)] == ["3"]
+    found = [problem.split(":")[0] for problem in problems(path)]
+    assert found == ["the row of job 3 is not what the journal says", "3"]
 
 
 def test_an_entry_that_never_reached_the_rows(path: Path) -> None:
-    world = World()
-    world.join("b")
+    harness = EngineHarness()
+    harness.join("b")
     with closing(Store.open(f"sqlite:///{path}")) as store:
         after = store.load().last_seq
-        store.commit(Batch((entry_of(after + 1, world.events[0]),), (), ()))
+        store.commit(Batch((entry_of(after + 1, harness.events[0]),), (), ()))
     assert [problem.split(":")[0] for problem in problems(path)] == ["b"]
 
 

@@ -1,4 +1,4 @@
-"""What the witness writes is what is read."""
+"""What the run_watched_job writes is what is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.oracle import WITNESS
+from tests.oracle.oracle import WATCHED_JOB
 from tests.oracle.records import Life, read
 
 TOLD = {
@@ -23,11 +23,11 @@ TOLD = {
 
 
 def start(folder: Path, until: object, outcome: int, **told: str) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-IS", str(WITNESS), str(folder), str(until), str(outcome)]
+    words = [sys.executable, "-IS", str(WATCHED_JOB), str(folder), str(until), str(outcome)]
     return subprocess.Popen(words, env={**TOLD, **told})
 
 
-def witness(folder: Path, until: object, outcome: int, **told: str) -> int:
+def run_watched_job(folder: Path, until: object, outcome: int, **told: str) -> int:
     with start(folder, until, outcome, **told) as process:
         return process.wait()
 
@@ -39,7 +39,7 @@ def only(folder: Path) -> Life:
 
 @pytest.mark.parametrize("outcome", [0, 3, -9])
 def test_a_life(tmp_path: Path, outcome: int) -> None:
-    assert witness(tmp_path, 1, outcome) == outcome
+    assert run_watched_job(tmp_path, 1, outcome) == outcome
     life = only(tmp_path)
     assert (life.job, life.attempt, life.rank, life.node) == (7, 2, 1, "gpu01")
     assert (life.cpu_milli, life.memory_mib, life.gpus, life.outcome) == (500, 64, (), outcome)
@@ -47,7 +47,7 @@ def test_a_life(tmp_path: Path, outcome: int) -> None:
 
 
 def test_gpus(tmp_path: Path) -> None:
-    witness(tmp_path, 0, 0, CUDA_VISIBLE_DEVICES="GPU-1,GPU-2")
+    run_watched_job(tmp_path, 0, 0, CUDA_VISIBLE_DEVICES="GPU-1,GPU-2")
     assert only(tmp_path).gpus == ("GPU-1", "GPU-2")
 
 
@@ -63,7 +63,7 @@ def test_a_life_that_waits_for_a_file(tmp_path: Path) -> None:
 
 def test_a_second_life_of_the_same_attempt_is_seen(tmp_path: Path) -> None:
     for outcome in (0, 1):
-        witness(tmp_path, 0, outcome)
+        run_watched_job(tmp_path, 0, outcome)
     assert [life.outcome for life in read(tmp_path)] == [0, 1]
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.oracle.records import Life
 from tests.oracle.verdict import Evidence, Room, judge
 from wire.api.jobs import JobView
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 ROOMS = {"a": Room(2_000, 1_024), "b": Room(2_000, 1_024)}
 COMPLETED, FAILED, CANCELLED = JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED

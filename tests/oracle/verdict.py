@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from tests.oracle.records import Life
 from wire.api.jobs import JobView
-from wire.spec import JobSpec
-from wire.words import WHOLE_GPU, JobState, Reason
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU, JobState, Reason
 
 
 @dataclass(frozen=True)

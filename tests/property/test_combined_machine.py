@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import settings
 
-from controller.core.plugin import Backfill
+from controller.plugins.backfill.conservative import Conservative
 from tests.property.test_limits_machine import RULES, LimitsMachine
 from tests.property.test_preemption_machine import PreemptionMachine
 
@@ -16,7 +16,7 @@ class CombinedMachine(PreemptionMachine, LimitsMachine):
 
 
 class ConservativeCombinedMachine(CombinedMachine):
-    pipeline = replace(CombinedMachine.pipeline, backfill=Backfill.CONSERVATIVE)
+    pipeline = replace(CombinedMachine.pipeline, backfill=Conservative())
 
 
 CombinedMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=60, deadline=None)

@@ -8,49 +8,57 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.core import inputs
-from controller.core.apply import apply
-from controller.core.check import check
-from controller.core.easing import easings
+from controller.core.cluster.gpu_health import GpuHealthPolicy
 from controller.core.engine import Engine
-from controller.core.estimates import Estimating
-from controller.core.events import JobEnded, JobPlaced, body_of, event_of
-from controller.core.forecast import fork
-from controller.core.foresight import LATEST, LIKELY
-from controller.core.gangs import together
-from controller.core.gates import WaitRules
-from controller.core.health import Care
-from controller.core.idling import Idling, Reclaim
-from controller.core.inputs import Accepted
-from controller.core.jobs import NEVER
-from controller.core.notes import notes_of
-from controller.core.plugin import Backfill, Deadlines
-from controller.core.records import job_row, node_row, restore
-from controller.core.shares import Sharing
-from controller.core.state import State
-from tests.worlds import PIPELINE as PLAIN
-from tests.worlds import World, spec
-from wire.affinity import preference_of, term_of, toleration_of
-from wire.company import job_term_of
-from wire.conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
-from wire.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
-from wire.gangs import Gang, MemberFailure
-from wire.gpuwish import GpuWish, Topology
-from wire.hosts import HostSpec
-from wire.spec import JobSpec, array_most
-from wire.words import JobState, TroubleKind
+from controller.core.estimates.runtime_prediction import PredictionConfig
+from controller.core.fairshare.share_tree import FairshareConfig
+from controller.core.framework.interfaces import DeadlinePolicy
+from controller.core.invariants import find_violations
+from controller.core.lifecycle.attempt_reports import merge_member_reports
+from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
+from controller.core.model import inputs
+from controller.core.model.events import JobEnded, JobPlaced, Overcommit, body_of, event_of, kind_of
+from controller.core.model.inputs import Accepted
+from controller.core.model.job import NEVER
+from controller.core.model.start_estimates import LATEST, LIKELY
+from controller.core.model.wait_state import WaitRules
+from controller.core.state.apply import apply
+from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
+from controller.core.state.other_rows import all_notes
+from controller.core.state.state import State
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.orders.aging import AgingOrder
+from controller.plugins.orders.fair import FairShareOrder
+from tests.engine_harness import PIPELINE as PLAIN
+from tests.engine_harness import EngineHarness, spec
+from wire.agent.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
+from wire.cluster.hosts import HostSpec
+from wire.job.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.gangs import Gang, MemberFailure
+from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.job_affinity import parse_job_term
+from wire.job.spec import JobSpec, array_concurrency_limit
+from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
+from wire.names import JobState, TroubleKind
 
 PIPELINE = replace(
     PLAIN,
     waiting=WaitRules(data_roots=("/data",), promote_after_s=90.0, promote_by=20),
-    deadlines=Deadlines.LIFT,
-    estimating=Estimating(predicted=True, quantile=0.5, least=1),
-    idling=Idling(0.0, Reclaim.REQUEUE, 5.0),
-    care=Care(reset=("reset",)),
-    sharing=Sharing(off_queue="strays"),
+    deadlines=DeadlinePolicy.LIFT,
+    estimating=PredictionConfig(predicted=True, quantile=0.5, least=1),
+    idling=IdlePolicy(0.0, IdleAction.REQUEUE, 5.0),
+    care=GpuHealthPolicy(reset=("reset",)),
+    sharing=FairshareConfig(off_queue="strays"),
 )
+POLICIES = (
+    PIPELINE,
+    replace(PIPELINE, order=FairShareOrder(), backfill=Conservative()),
+    replace(PIPELINE, order=AgingOrder(), backfill=NoBackfill(), overcommit=Overcommit(cpu=2.0)),
+)
+"""What the machine is configured to, one after the other."""
 NODES = ("a", "b", "c")
-STARTS_NOW = "fits now: looked at in the next cycle"
+STARTS_NOW = "fits now: considered in the next pass"
 RESTARTS = st.builds(
     Restart,
     when=st.sampled_from(RestartWhen),
@@ -60,9 +68,9 @@ RESTARTS = st.builds(
 )
 WISHES = [GpuWish(numa="require"), GpuWish(nvlink="prefer"), GpuWish(least_mib=1_024)]
 COMPANY = [
-    job_term_of("app=x on node", None),
-    job_term_of("app=y on node:prefer", 1),
-    job_term_of("app=x on node=2", 0),
+    parse_job_term("app=x on node", None),
+    parse_job_term("app=y on node:prefer", 1),
+    parse_job_term("app=x on node=2", 0),
 ]
 SPECS = (
     st.builds(
@@ -73,9 +81,9 @@ SPECS = (
         scratch_mib=st.sampled_from([0, 0, 40 * 1024]),
         priority=st.sampled_from([0, 50, 75]),
         hold=st.booleans(),
-        tolerations=st.sampled_from([(), (), (toleration_of("broken"),), (toleration_of("*"),)]),
-        affinity=st.sampled_from([(), (), (), (term_of("node in a,b"),), (term_of("disk exists"),)]),
-        preferences=st.sampled_from([(), (preference_of("node in c"),)]),
+        tolerations=st.sampled_from([(), (), (parse_toleration("broken"),), (parse_toleration("*"),)]),
+        affinity=st.sampled_from([(), (), (), (parse_term("node in a,b"),), (parse_term("disk exists"),)]),
+        preferences=st.sampled_from([(), (parse_preference("node in c"),)]),
         on_node_lost=st.sampled_from([None, OnNodeLost.REQUEUE, OnNodeLost.MANUAL]),
         gpu=st.sampled_from([None, None, None, *WISHES]),
         labels=st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}]),
@@ -112,9 +120,9 @@ class Agents:
         self.alive: dict[tuple[str, int, int], AttemptStatus] = {}
         self.up: set[str] = set()
 
-    def obey(self, world: World) -> None:
+    def obey(self, harness: EngineHarness) -> None:
         """Carry out the orders sent so far; those to nodes that are away are lost."""
-        for sent in world.sent:
+        for sent in harness.sent:
             frame = sent.frame
             if sent.node not in self.up or isinstance(frame, CheckGpu | ResetGpu | Note):
                 continue
@@ -127,11 +135,11 @@ class Agents:
                 old = self.alive.get(key)
                 if old is None or old.ended_at is None:
                     self.alive[key] = AttemptStatus(
-                        frame.job, frame.attempt, ended_at=world.now, signal=15, why=frame.why
+                        frame.job, frame.attempt, ended_at=harness.now, signal=15, why=frame.why
                     )
             elif isinstance(frame, Settle):
                 self.alive.pop(key, None)
-        world.sent.clear()
+        harness.sent.clear()
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -139,17 +147,17 @@ class EngineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(self.pipeline)
+        self.harness = EngineHarness(self.pipeline)
         self.agents = Agents()
         self.seen = 0
         self.given: list[tuple[inputs.Input, float]] = []
-        tell = self.world.tell
+        tell = self.harness.tell
 
         def remember(given: inputs.Input) -> inputs.Decision:
-            self.given.append((given, self.world.now))
+            self.given.append((given, self.harness.now))
             return tell(given)
 
-        self.world.tell = remember  # type: ignore[method-assign]
+        self.harness.tell = remember  # type: ignore[method-assign]
 
     @initialize()
     def join_all(self) -> None:
@@ -159,29 +167,29 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES))
     def hello(self, name: str) -> None:
         """The link comes (back) up; the agent tells all it knows."""
-        if self.world.state.nodes.get(name) is None:
-            self.world.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
+        if self.harness.state.nodes.get(name) is None:
+            self.harness.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
         self.agents.up.add(name)
         told = tuple(status for (node, _, _), status in self.agents.alive.items() if node == name)
-        self.world.join(name, attempts=told)
-        self.agents.obey(self.world)
+        self.harness.join(name, attempts=told)
+        self.agents.obey(self.harness)
 
     @rule(name=st.sampled_from(NODES))
     def lose_link(self, name: str) -> None:
         self.agents.up.discard(name)
-        self.world.tell(inputs.LinkWentDown(name, "cut"))
+        self.harness.tell(inputs.LinkWentDown(name, "cut"))
 
     @rule(name=st.sampled_from(NODES))
     def remove(self, name: str) -> None:
         """The node goes if nobody needs it any more; what its agent still says is not heard."""
-        before = self.world.state.nodes.get(name)
-        held = [job for job in self.world.state.jobs.values() if job.running and name in job.members]
-        decision = self.world.tell(inputs.RemoveNode(name, "root"))
+        before = self.harness.state.nodes.get(name)
+        held = [job for job in self.harness.state.jobs.values() if job.running and name in job.members]
+        decision = self.harness.tell(inputs.RemoveNode(name, "root"))
         assert isinstance(decision.reply, Accepted) == (before is not None and not held)
         if isinstance(decision.reply, Accepted):
             self.agents.up.discard(name)
-            self.world.join(name)
-            assert self.world.state.nodes.get(name) is None
+            self.harness.join(name)
+            assert self.harness.state.nodes.get(name) is None
 
     @precondition(lambda self: len(self.agents.up) < len(NODES))
     @rule(data=st.data())
@@ -189,12 +197,12 @@ class EngineMachine(RuleBasedStateMachine):
         """Supervisors end what has a lease; only afterwards is the silence long enough for the controller."""
         name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
         for key, status in self.agents.alive.items():
-            leased = self.world.job(status.job).spec.lease_s is not None
+            leased = self.harness.job(status.job).spec.lease_s is not None
             if key[0] == name and status.ended_at is None and leased:
                 self.agents.alive[key] = replace(
-                    status, ended_at=self.world.now, signal=15, why="node_lost: lease"
+                    status, ended_at=self.harness.now, signal=15, why="node_lost: lease"
                 )
-        self.world.tell(inputs.NodeSilent(name, 1e6))
+        self.harness.tell(inputs.NodeSilent(name, 1e6))
 
     @precondition(lambda self: len(self.agents.up) < len(NODES))
     @rule(data=st.data())
@@ -203,8 +211,8 @@ class EngineMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
         for key in [key for key in self.agents.alive if key[0] == name]:
             del self.agents.alive[key]
-        self.world.tell(inputs.DeclareLost(name, "root"))
-        self.agents.obey(self.world)
+        self.harness.tell(inputs.DeclareLost(name, "root"))
+        self.agents.obey(self.harness)
 
     @invariant()
     def no_job_runs_twice_at_once(self) -> None:
@@ -215,40 +223,21 @@ class EngineMachine(RuleBasedStateMachine):
                 attempts.setdefault(job, set()).add(attempt)
         assert all(len(each) == 1 for each in attempts.values())
 
-    @precondition(lambda self: len(self.world.state.queue))
-    @rule(data=st.data())
-    def take_the_advice(self, data: st.DataObject) -> None:
-        """What explain says would start a job does, in the next cycle."""
-        world = self.world
-        world.tick()
-        waiting = sorted(job for lane in world.state.queue for _, job in lane)
-        if not waiting:
-            return
-        job = data.draw(st.sampled_from(waiting))
-        told = easings(fork(world.engine), job, world.now)
-        if told:
-            change = data.draw(st.sampled_from(told))
-            world.tell(inputs.Edit(job, "ada", change.changes))
-            assert job in {start.job for start in world.tick()}
-        self.agents.obey(world)
-
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]))
     def explain_foresees_the_next_cycle(self, asked: JobSpec, user: str) -> None:
         """Of those that come, the one that is told so starts in the next cycle, and no other."""
-        world = self.world
-        world.tick()
-        reply = world.tell(inputs.Submit(replace(asked, hold=False), user)).reply
+        harness = self.harness
+        harness.tick()
+        reply = harness.tell(inputs.Submit(replace(asked, hold=False), user)).reply
         if isinstance(reply, Accepted):
             job = reply.jobs[0]
-            told = world.why(job)
-            world.tick()
-            starts, started = told.sentence.startswith(STARTS_NOW), bool(world.job(job).attempt)
-            conservative = (
-                self.pipeline.backfill is Backfill.CONSERVATIVE
-            )  # is promised something in that cycle
+            told = harness.why(job)
+            harness.tick()
+            starts, started = told.sentence.startswith(STARTS_NOW), bool(harness.job(job).attempt)
+            conservative = self.pipeline.backfill == Conservative()  # is promised something in that cycle
             assert started or conservative or not starts, told
             assert starts or not started or asked.gang.min_nodes is not None, told
-        self.agents.obey(world)
+        self.agents.obey(harness)
 
     @rule(name=st.sampled_from(NODES))
     def reboot(self, name: str) -> None:
@@ -259,11 +248,11 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]), key=st.sampled_from(["", "", "k1", "k2"]))
     def submit(self, asked: JobSpec, user: str, key: str) -> None:
-        self.world.tell(inputs.Submit(asked, user, key))
+        self.harness.tell(inputs.Submit(asked, user, key))
 
     @rule(array=st.sampled_from(["0-3%1", "0-4%2"]), hold=st.booleans(), restart=RESTARTS)
     def submit_by_and_by(self, array: str, hold: bool, restart: Restart) -> None:
-        self.world.tell(inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
+        self.harness.tell(inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
 
     @rule(
         begin=MOMENTS,
@@ -284,7 +273,7 @@ class EngineMachine(RuleBasedStateMachine):
         hold: bool,
         relax: bool,
     ) -> None:
-        now = self.world.now
+        now = self.harness.now
         asked = spec(
             2,
             begin_at=None if begin is None else now + begin,
@@ -297,9 +286,9 @@ class EngineMachine(RuleBasedStateMachine):
             relax=("selector", "gpu_models") if relax else (),
             relax_after_s=40,
         )
-        self.world.tell(inputs.Submit(asked, "ada"))
+        self.harness.tell(inputs.Submit(asked, "ada"))
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(
         data=st.data(),
         until=st.lists(st.sampled_from([each for each in Until if each is not Until.DATA]), max_size=3),
@@ -322,7 +311,7 @@ class EngineMachine(RuleBasedStateMachine):
         priority: int,
     ) -> None:
         """Some of these wait in vain: that must be found out, or end by itself."""
-        labels = sorted(self.world.state.jobs)
+        labels = sorted(self.harness.state.jobs)
         after = [Dependency(each, str(data.draw(st.sampled_from(labels)))) for each in until]
         if path:
             after.append(Dependency(Until.DATA, path="/data/ready"))
@@ -336,17 +325,17 @@ class EngineMachine(RuleBasedStateMachine):
                 restart=restart,
                 priority=priority,
             )
-            self.world.tell(inputs.Submit(asked, "ada"))
+            self.harness.tell(inputs.Submit(asked, "ada"))
 
     @rule()
     def data_comes(self) -> None:
-        self.world.tell(inputs.DataFound("/data/ready"))
+        self.harness.tell(inputs.DataFound("/data/ready"))
 
     @rule(step=st.floats(0, 100))
     def tick(self, step: float) -> None:
-        self.world.now += step
-        self.world.tick()
-        self.agents.obey(self.world)
+        self.harness.now += step
+        self.harness.tick()
+        self.agents.obey(self.harness)
 
     @precondition(lambda self: self.agents.alive)
     @rule(data=st.data(), code=st.sampled_from([0, 0, 1, None]), reported=st.booleans())
@@ -355,8 +344,8 @@ class EngineMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.agents.alive)))
         self._move(key, code, ready=data.draw(st.booleans()))
         if key[0] in self.agents.up and reported:
-            self.world.tell(inputs.AgentReported(key[0], self.agents.alive[key]))
-            self.agents.obey(self.world)
+            self.harness.tell(inputs.AgentReported(key[0], self.agents.alive[key]))
+            self.agents.obey(self.harness)
 
     @precondition(lambda self: self.agents.alive)
     @rule(data=st.data(), codes=st.lists(st.sampled_from([0, 0, 1, None]), min_size=3, max_size=3))
@@ -371,9 +360,9 @@ class EngineMachine(RuleBasedStateMachine):
             for key in members
             if key[0] in self.agents.up
         ]
-        for given, _ in together((each, None) for each in told):
-            self.world.tell(given)
-            self.agents.obey(self.world)
+        for given, _ in merge_member_reports((each, None) for each in told):
+            self.harness.tell(given)
+            self.agents.obey(self.harness)
 
     def _move(self, key: tuple[str, int, int], code: int | None, *, ready: bool) -> None:
         old = self.agents.alive[key]
@@ -382,23 +371,23 @@ class EngineMachine(RuleBasedStateMachine):
         if old.started_at is None and not old.ready and ready:
             new = AttemptStatus(old.job, old.attempt, ready=True)
         elif old.started_at is None:
-            new = AttemptStatus(old.job, old.attempt, 1, self.world.now)
+            new = AttemptStatus(old.job, old.attempt, 1, self.harness.now)
         else:
             number = None if code is not None else 9
-            saved = Checkpoint("/saved", 1, self.world.now) if code else None
+            saved = Checkpoint("/saved", 1, self.harness.now) if code else None
             new = AttemptStatus(
-                old.job, old.attempt, 1, old.started_at, self.world.now, code, number, checkpoint=saved
+                old.job, old.attempt, 1, old.started_at, self.harness.now, code, number, checkpoint=saved
             )
         self.agents.alive[key] = new
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), what=st.sampled_from([inputs.Cancel, inputs.Hold, inputs.Release]))
     def ask(self, data: st.DataObject, what: type[inputs.Cancel]) -> None:
-        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
-        self.world.tell(what(job, "ada"))
-        self.agents.obey(self.world)
+        job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
+        self.harness.tell(what(job, "ada"))
+        self.agents.obey(self.harness)
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(
         data=st.data(),
         priority=st.sampled_from([None, 10, 90]),
@@ -419,27 +408,27 @@ class EngineMachine(RuleBasedStateMachine):
         clear: list[str],
     ) -> None:
         """Some of these come too late, some would close a circle: they are refused and change nothing."""
-        jobs = sorted(self.world.state.jobs)
+        jobs = sorted(self.harness.state.jobs)
         job = data.draw(st.sampled_from(jobs))
         wanted = {"priority": priority, "time_limit_s": limit, "gpus": gpus}
         changes: dict[str, object] = {name: value for name, value in wanted.items() if value is not None}
         if begin is not None:
-            changes["begin_at"] = self.world.now + begin
+            changes["begin_at"] = self.harness.now + begin
         if until is not None:
             other = data.draw(st.sampled_from(jobs))
             changes |= {"after": [{"until": until.value, "job": str(other)}], "after_count": None}
-        self.world.tell(inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
-        self.agents.obey(self.world)
+        self.harness.tell(inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
+        self.agents.obey(self.harness)
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), kind=st.sampled_from([LATEST, LIKELY]), start=st.floats(0, 100))
     def somebody_is_told_a_start(self, data: st.DataObject, kind: str, start: float) -> None:
-        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
-        self.world.tell(inputs.NoteStart(job, kind, self.world.now + start))
+        job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
+        self.harness.tell(inputs.NoteStart(job, kind, self.harness.now + start))
 
     @rule(name=st.sampled_from(NODES), drain=st.booleans())
     def drain(self, name: str, drain: bool) -> None:
-        self.world.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
+        self.harness.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
 
     @rule(
         name=st.sampled_from(NODES),
@@ -449,8 +438,8 @@ class EngineMachine(RuleBasedStateMachine):
     )
     def mark(self, name: str, taint: str, value: str | None, disk: str | None) -> None:
         """An operator sets a label and a taint, or takes them away; who does not bear NoExecute has to go."""
-        self.world.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
-        self.agents.obey(self.world)
+        self.harness.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
+        self.agents.obey(self.harness)
 
     @rule(
         name=st.sampled_from(NODES),
@@ -459,30 +448,30 @@ class EngineMachine(RuleBasedStateMachine):
         xid=st.sampled_from([13, 43, 48, 79, 94, 119, 999]),
     )
     def gpu_falls_ill(self, name: str, index: int, kind: TroubleKind, xid: int) -> None:
-        self.world.tell(inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
+        self.harness.tell(inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
     def gpu_is_looked_at(self, name: str, index: int, ok: bool) -> None:
         """Asked for or not."""
-        self.world.tell(inputs.GpuLooked(name, f"GPU-{name}-{index}", ok, "seen"))
+        self.harness.tell(inputs.GpuChecked(name, f"GPU-{name}-{index}", ok, "seen"))
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), cordon=st.booleans())
     def gpu_is_cordoned(self, name: str, index: int, cordon: bool) -> None:
         given = inputs.CordonGpu(name, index, "root") if cordon else inputs.ResumeGpu(name, index, "root")
-        self.world.tell(given)
+        self.harness.tell(given)
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
     def gpu_was_reset(self, name: str, index: int, ok: bool) -> None:
         """Asked for or not."""
-        self.world.tell(inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
+        self.harness.tell(inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
 
     @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
     def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
         """Or work again; the attempt may be over by then, or of no such job."""
-        since = self.world.now - 1.0
+        since = self.harness.now - 1.0
         told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
-        self.world.tell(told)
-        self.agents.obey(self.world)
+        self.harness.tell(told)
+        self.agents.obey(self.harness)
 
     @rule(
         name=st.sampled_from(NODES),
@@ -493,7 +482,9 @@ class EngineMachine(RuleBasedStateMachine):
     def stranger(self, name: str, index: int, user: str, comes: bool) -> None:
         """Somebody works past the queue, or is gone."""
         where = name, f"GPU-{name}-{index}", user
-        self.world.tell(inputs.StrangerSeen(*where, 7, "python") if comes else inputs.StrangerGone(*where))
+        self.harness.tell(
+            inputs.OffQueueProcessSeen(*where, 7, "python") if comes else inputs.OffQueueProcessGone(*where)
+        )
 
     @rule(data=st.data(), at=st.floats(0, 2_000), size=st.integers(0, 3))
     def saves(self, data: st.DataObject, at: float, size: int) -> None:
@@ -504,18 +495,18 @@ class EngineMachine(RuleBasedStateMachine):
         if running:
             key, status = data.draw(st.sampled_from(running))
             found = replace(status, checkpoint=Checkpoint(f"/saved/{size}", size, at))
-            self.world.tell(inputs.AgentReported(key[0], found))
-            self.agents.obey(self.world)
+            self.harness.tell(inputs.AgentReported(key[0], found))
+            self.agents.obey(self.harness)
 
     @invariant()
     def the_ledger_knows_only_nodes_that_are_heard_of(self) -> None:
-        for node, _, _ in self.world.state.offqueue.open:
-            assert self.world.state.nodes.by_name[node].up
+        for node, _, _ in self.harness.state.offqueue.open:
+            assert self.harness.state.nodes.by_name[node].up
 
     @invariant()
     def no_success_is_run_again(self) -> None:
         ended = set()
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, JobEnded):
                 assert event.job not in ended
                 ended.add(event.job)
@@ -525,9 +516,9 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def gangs_are_whole(self) -> None:
         """Whoever starts has all that was asked for, on nodes of its own, or on as few as will do."""
-        for event in self.world.events[self.seen :]:
+        for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
-                asked = self.world.job(event.job).spec
+                asked = self.harness.job(event.job).spec
                 nodes, most = len({each.node for each in event.allocations}), asked.nodes or NEVER
                 assert nodes == len(event.allocations)
                 assert (asked.gang.min_nodes or asked.nodes or 1) <= nodes <= most
@@ -537,22 +528,22 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_starts_out_of_time(self) -> None:
-        for event in self.world.events[self.seen :]:
+        for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
-                asked = self.world.job(event.job).spec
+                asked = self.harness.job(event.job).spec
                 assert asked.begin_at is None or event.at >= asked.begin_at
                 assert asked.deadline_at is None or (
                     event.at + (asked.time_limit_s or 0) <= asked.deadline_at + 1e-6
                 )
                 if asked.after_count is None:
                     assert all(self.has_happened(each) for each in asked.after)
-        self.seen = len(self.world.events)
+        self.seen = len(self.harness.events)
 
     @invariant()
     def of_an_array_no_more_run_than_may(self) -> None:
-        for array, elements in self.world.state.arrays.items():
-            jobs = [self.world.job(each) for each in elements.values()]
-            most = array_most(jobs[0].spec.array or "")
+        for array, elements in self.harness.state.arrays.items():
+            jobs = [self.harness.job(each) for each in elements.values()]
+            most = array_concurrency_limit(jobs[0].spec.array or "")
             running = sum(bool(job.running) for job in jobs)
             assert most is None or running <= most, array
 
@@ -560,8 +551,10 @@ class EngineMachine(RuleBasedStateMachine):
         """By the states of the jobs alone."""
         if dependency.until is Until.DATA:
             return True  # it is there once and for all, or has been
-        array = {} if "_" in dependency.job else self.world.state.arrays.get(int(dependency.job), {})
-        jobs = [self.world.job(each) for each in array.values()] or [self.world.state.find(dependency.job)]
+        array = {} if "_" in dependency.job else self.harness.state.arrays.get(int(dependency.job), {})
+        jobs = [self.harness.job(each) for each in array.values()] or [
+            self.harness.state.find(dependency.job)
+        ]
         over = [job.state for job in jobs if job and job.state.terminal]
         if dependency.until is Until.NOT_OK:
             return any(state is not JobState.COMPLETED for state in over)
@@ -574,67 +567,67 @@ class EngineMachine(RuleBasedStateMachine):
         """What a reachable host runs is either the job's current attempt or already told to stop."""
         for (node, job_id, attempt), status in self.agents.alive.items():
             if node in self.agents.up and status.ended_at is None and status.started_at is not None:
-                job = self.world.job(job_id)
+                job = self.harness.job(job_id)
                 assert job.attempt == attempt
                 assert node in job.members
 
     def teardown(self) -> None:
         """The journal alone, the rows alone and the same inputs again lead to the same state."""
-        state = self.world.state
+        state = self.harness.state
         expected = _rows(state)
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
-        for event in self.world.events:
-            apply(folded, event_of(type(event).__name__, body_of(event)))
+        for event in self.harness.events:
+            apply(folded, event_of(kind_of(event), body_of(event)))
         assert _rows(folded) == expected
         restored = State(self.pipeline.order, sharing=self.pipeline.sharing)
         jobs, nodes = (
             [job_row(job, with_spec=True) for job in state.jobs.values()],
             [node_row(node) for node in state.nodes],
         )
-        restore(restored, jobs, nodes, notes_of(state))
+        restore_state(restored, jobs, nodes, all_notes(state))
         assert _rows(restored)[0] == expected[0]
-        assert check(folded) == check(restored) == []
-        assert sorted(notes_of(folded), key=repr) == sorted(notes_of(state), key=repr)
-        assert sorted(notes_of(restored), key=repr) == sorted(notes_of(state), key=repr)
+        assert find_violations(folded) == find_violations(restored) == []
+        assert sorted(all_notes(folded), key=repr) == sorted(all_notes(state), key=repr)
+        assert sorted(all_notes(restored), key=repr) == sorted(all_notes(state), key=repr)
         again = Engine(self.pipeline, State(self.pipeline.order, sharing=self.pipeline.sharing))
         events = [event for given, now in self.given for event in again.handle(given, now).events]
-        assert [body_of(event) for event in events] == [body_of(event) for event in self.world.events]
+        assert [body_of(event) for event in events] == [body_of(event) for event in self.harness.events]
         self.finish()
 
     def finish(self) -> None:
         """Let everything run to its end: no job may be left over on healthy, open nodes."""
         for name in NODES:
             self.hello(name)
-            self.world.tell(inputs.Resume(name, "root"))
-            none = dict.fromkeys(self.world.state.nodes.by_name[name].marks.taints)
-            self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
+            self.harness.tell(inputs.Resume(name, "root"))
+            none = dict.fromkeys(self.harness.state.nodes.by_name[name].marks.taints)
+            self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
             for index in range(8):
-                self.world.tell(inputs.ResumeGpu(name, index, "root"))
-                self.world.tell(inputs.GpuLooked(name, f"GPU-{name}-{index}", True))
+                self.harness.tell(inputs.ResumeGpu(name, index, "root"))
+                self.harness.tell(inputs.GpuChecked(name, f"GPU-{name}-{index}", True))
         self.data_comes()
-        for _ in range(8 * len(self.world.state.jobs) + 8):
-            if (due := self.world.engine.next_at) != NEVER:
-                self.world.now = max(self.world.now, due)
-            for job in list(self.world.state.jobs.values()):
+        for _ in range(8 * len(self.harness.state.jobs) + 8):
+            if (due := self.harness.engine.next_at) != NEVER:
+                self.harness.now = max(self.harness.now, due)
+            for job in list(self.harness.state.jobs.values()):
                 if job.held and job.state is JobState.QUEUED:
-                    self.world.tell(inputs.Release(job.id, "ada"))
-            self.world.tick()
-            self.agents.obey(self.world)
+                    self.harness.tell(inputs.Release(job.id, "ada"))
+            self.harness.tick()
+            self.agents.obey(self.harness)
             for (node, job_id, attempt), old in list(self.agents.alive.items()):
                 over = AttemptStatus(
                     job_id,
                     attempt,
                     1,
-                    old.started_at or self.world.now,
-                    old.ended_at or self.world.now,
+                    old.started_at or self.harness.now,
+                    old.ended_at or self.harness.now,
                     old.code if old.ended_at else 0,
                     old.signal,
                     old.why,
                 )
                 self.agents.alive[node, job_id, attempt] = over
-                self.world.tell(inputs.AgentReported(node, over))
-                self.agents.obey(self.world)
-        left = [job.id for job in self.world.state.jobs.values() if not job.state.terminal]
+                self.harness.tell(inputs.AgentReported(node, over))
+                self.agents.obey(self.harness)
+        left = [job.id for job in self.harness.state.jobs.values() if not job.state.terminal]
         assert left == []
 
 

@@ -8,21 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.config import Config
-from controller.core.plugin import Backfill
-from controller.sim.faults.plan import Plan
-from controller.sim.faults.rules import REBALANCE
-from controller.sim.faults.verdict import try_seed
-from controller.sim.run import varied
+from controller.core.framework.interfaces import Backfill
+from controller.sim.run import with_order_and_backfill
+from tests.engine_harness import BACKFILLS
+from tests.simulation.random_config import REBALANCE
+from tests.simulation.trial_plan import TrialPlan
+from tests.simulation.trial_report import run_seed
 
 PLANS = st.builds(
-    Plan, hours=st.sampled_from([0.2, 1.0, 4.0, 12.0]), nodes=st.integers(1, 6), jobs=st.integers(1, 50)
+    TrialPlan, hours=st.sampled_from([0.2, 1.0, 4.0, 12.0]), nodes=st.integers(1, 6), jobs=st.integers(1, 50)
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(plan=PLANS, seed=st.integers(0, 2**32))
-def test_promises_are_kept(plan: Plan, seed: int) -> None:
-    verdict = try_seed(plan, seed)
+def test_promises_are_kept(plan: TrialPlan, seed: int) -> None:
+    verdict = run_seed(plan, seed)
     assert verdict.failure is None, verdict.failure
     assert verdict.jobs >= 0
 
@@ -35,7 +36,7 @@ MOVING = Config(
 
 
 @settings(max_examples=30, deadline=None)
-@given(plan=PLANS, backfill=st.sampled_from(Backfill), seed=st.integers(0, 2**32))
-def test_promises_are_kept_while_jobs_are_moved(plan: Plan, backfill: Backfill, seed: int) -> None:
-    verdict = try_seed(replace(plan, config=varied(MOVING, "", backfill.value)), seed)
+@given(plan=PLANS, backfill=st.sampled_from([*BACKFILLS.values()]), seed=st.integers(0, 2**32))
+def test_promises_are_kept_while_jobs_are_moved(plan: TrialPlan, backfill: Backfill, seed: int) -> None:
+    verdict = run_seed(replace(plan, config=with_order_and_backfill(MOVING, "", backfill.name)), seed)
     assert verdict.failure is None, verdict.failure

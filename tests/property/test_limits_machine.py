@@ -8,23 +8,35 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from controller.core import inputs
-from controller.core.accounts import CPU, GPU, GPU_TIME, QUEUED, RUNNING
-from controller.core.events import JobPlaced, JobQueued
-from controller.core.plugin import Backfill
-from controller.core.quotas import QueueRule, Rules
-from controller.plugins.quotas.local import Amounts, Borrowed, Local, ProjectTable, Table
+from controller.core.model import inputs
+from controller.core.model.events import JobPlaced, JobQueued
+from controller.core.quota.quotas import QueueRule, QuotaConfig
+from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.quotas.local import (
+    BorrowTable,
+    LocalQuotas,
+    ProjectQuotaTable,
+    QuotaAmounts,
+    QuotaTable,
+)
+from tests.engine_harness import PIPELINE, spec
 from tests.property.test_engine_machine import EngineMachine
-from tests.worlds import PIPELINE, spec
-from wire.quota import UNLIMITED, Limits, Quota
-from wire.reservation import ReservationSpec
+from wire.cluster.quota import UNLIMITED, Limits, Quota
+from wire.cluster.reservation import ReservationSpec
 
 NAMES = ("r", "s")
-RULES = Rules(
+RULES = QuotaConfig(
     {"short": QueueRule(priority=3, max_running=2, max_time_limit_s=90.0), "default": QueueRule()},
-    Local(
-        users={"*": Table(running=6, queued=40, soft=Amounts(gpus=4)), "ada": Table(gpu_hours=10)},
-        projects={"p": ProjectTable(gpus=9, borrow=Borrowed(gpus=8)), "q": ProjectTable(gpus=10, cpus=40)},
+    LocalQuotas(
+        users={
+            "*": QuotaTable(running=6, queued=40, soft=QuotaAmounts(gpus=4)),
+            "ada": QuotaTable(gpu_hours=10),
+        },
+        projects={
+            "p": ProjectQuotaTable(gpus=9, borrow=BorrowTable(gpus=8)),
+            "q": ProjectQuotaTable(gpus=10, cpus=40),
+        },
     ),
     window_s=3_600.0,
     licences={"m": 3, "n": 1},
@@ -67,7 +79,7 @@ class LimitsMachine(EngineMachine):
             queue=queue,
             licences=licences,
         )
-        self.world.tell(inputs.Submit(asked, user))
+        self.harness.tell(inputs.Submit(asked, user))
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -93,7 +105,7 @@ class LimitsMachine(EngineMachine):
         by_name, count = ((), nodes) if isinstance(nodes, int) else (nodes, None)
         asked = ReservationSpec(
             name,
-            self.world.now + after,
+            self.harness.now + after,
             length,
             by_name,
             count,
@@ -101,7 +113,7 @@ class LimitsMachine(EngineMachine):
             projects=projects,
             every_s=every,
         )
-        self.world.tell(inputs.Reserve(asked, "root", anyway))
+        self.harness.tell(inputs.Reserve(asked, "root", anyway))
 
     @rule(
         key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p"), ("queue", "short")]),
@@ -114,23 +126,23 @@ class LimitsMachine(EngineMachine):
         said = Limits(
             **{name: value * 1000 if name == "cpu_milli" else value for name, value in limits.items()}
         )
-        self.world.tell(inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
+        self.harness.tell(inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
 
     @rule(share=st.sampled_from(["p", "p/ada"]), hard=st.sampled_from([-1.0, 0.0, 4.0, 20.0]))
     def limit_share(self, share: str, hard: float) -> None:
-        self.world.tell(inputs.SetShare(share, None, "root", hard=hard))
+        self.harness.tell(inputs.SetShare(share, None, "root", hard=hard))
 
     @invariant()
     def shares_and_licences_are_kept(self) -> None:
         """Nothing has just started at a hard limit of its share, or with licences that are not."""
-        state, placed = self.world.state, self.world.events[self.shared :]
-        self.shared = len(self.world.events)
+        state, placed = self.harness.state, self.harness.events[self.shared :]
+        self.shared = len(self.harness.events)
         assert all(used <= RULES.licences[name] for name, used in state.licences.used.items())
         last = {
-            state.tenant(self.world.job(each.job)): each for each in placed if isinstance(each, JobPlaced)
+            state.tenant(self.harness.job(each.job)): each for each in placed if isinstance(each, JobPlaced)
         }
         for path, event in last.items():
-            own = self.world.job(event.job).charge * state.shares.sharing.held_hours
+            own = self.harness.job(event.job).charge * state.shares.sharing.held_hours
             limited = [path[:depth] for depth in range(1, len(path) + 1)]
             for name, limit in state.shares.hard.items():
                 for each in limited:
@@ -140,57 +152,57 @@ class LimitsMachine(EngineMachine):
 
     @rule(key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p")]))
     def unset_quota(self, key: tuple[str, str]) -> None:
-        self.world.tell(inputs.UnsetQuota(*key, "root"))
+        self.harness.tell(inputs.UnsetQuota(*key, "root"))
 
     @rule(name=st.sampled_from(NAMES))
     def cancel_reservation(self, name: str) -> None:
-        self.world.tell(inputs.CancelReservation(name, "root"))
+        self.harness.tell(inputs.CancelReservation(name, "root"))
 
     @invariant()
     def hard_quotas_are_kept(self) -> None:
         """Nobody for whom something started holds more than allowed; nobody's submit passed what may wait."""
-        state = self.world.state
-        for event in self.world.events[self.counted :]:
+        state = self.harness.state
+        for event in self.harness.events[self.counted :]:
             if isinstance(event, JobPlaced):
-                job, wrong = self.world.job(event.job), QUEUED
+                job, wrong = self.harness.job(event.job), QUEUED
             elif isinstance(event, JobQueued):
-                job, wrong = self.world.job(event.job), None
+                job, wrong = self.harness.job(event.job), None
             else:
                 continue
-            for account in state.accounts.of(job.user, job.spec):
+            for account in state.accounts.tenants_of(job.user, job.spec):
                 quota = state.quotas.quota(account.key)
                 for name, place in PLACES.items():
                     limit, lent = getattr(quota.hard, name), getattr(quota.borrow, name) or 0
                     if limit in (None, UNLIMITED) or (wrong is None) != (place == QUEUED):
                         continue
                     unit = {GPU: 1000, GPU_TIME: 3_600_000}.get(place, 1)
-                    used = account.amount(place, self.world.now, RULES.window_s)
+                    used = account.amount(place, self.harness.now, RULES.window_s)
                     assert used <= (limit + lent) * unit, (account.key, name, used, limit, lent)
-        self.counted = len(self.world.events)
+        self.counted = len(self.harness.events)
 
     @invariant()
     def reservations_are_kept(self) -> None:
         """Whoever starts on a kept node is admitted, or over before the time comes."""
-        for event in self.world.events[self.judged :]:
+        for event in self.harness.events[self.judged :]:
             if isinstance(event, JobPlaced):
-                job = self.world.job(event.job)
+                job = self.harness.job(event.job)
                 until = event.at + job.span
-                for each in self.world.state.reservations:
+                for each in self.harness.state.reservations:
                     if {one.node for one in event.allocations} & {*each.nodes}:
                         admitted = job.user in each.spec.users or job.spec.project in each.spec.projects
                         assert admitted or not _is_on_between(each.spec, event.at, until)
-        self.judged = len(self.world.events)
+        self.judged = len(self.harness.events)
 
     def finish(self) -> None:
         """Without reservations, and with every limit that was set lifted, everything runs."""
         for key in [
-            *self.world.state.quotas.edits
+            *self.harness.state.quotas.edits
         ]:  # what was taken under a higher limit must be able to end
-            self.world.tell(inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root"))
+            self.harness.tell(inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root"))
         for name in NAMES:
-            self.world.tell(inputs.CancelReservation(name, "root"))
-        for share in [*self.world.state.shares.hard]:
-            self.world.tell(inputs.SetShare(share, None, "root", hard=-1.0))
+            self.harness.tell(inputs.CancelReservation(name, "root"))
+        for share in [*self.harness.state.shares.hard]:
+            self.harness.tell(inputs.SetShare(share, None, "root", hard=-1.0))
         super().finish()
 
 
@@ -207,7 +219,7 @@ def _is_on_between(spec: ReservationSpec, at: float, until: float) -> bool:
 
 
 class ConservativeMachine(LimitsMachine):
-    pipeline = replace(PIPELINE, rules=RULES, backfill=Backfill.CONSERVATIVE)
+    pipeline = replace(PIPELINE, rules=RULES, backfill=Conservative())
 
 
 LimitsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)

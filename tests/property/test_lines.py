@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from controller.core.bits import bits_of, rows_in
-from controller.core.book import Promise
-from controller.core.events import Allocation
-from controller.core.jobs import NEVER
-from controller.core.lines import Lines
-from controller.core.needs import needs_of
-from controller.core.placement import Place
-from controller.core.requests import Part, ask_of
-from controller.core.room import room_of
-from controller.core.timeline import Timeline
-from tests.worlds import PIPELINE, World, spec
-from wire.frames import GpuHold
+from controller.core.backfill.conservative.node_timelines import NodeTimelines
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.timeline import NodeTimeline
+from controller.core.cluster.free_resources import free_on
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import row_set, rows_in
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER
+from controller.core.model.request import PerNodeRequest, request_of
+from controller.core.placement.placer import Placement
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.agent.frames import GpuHold
 
 CPUS = 4
 NODES = (0, 0, 0, 0, 0, 2)
@@ -27,7 +27,7 @@ ROWS = st.sets(st.integers(0, len(NODES) - 1), min_size=1)
 MOMENTS = st.integers(0, 12).map(float)
 LENGTHS = st.sampled_from([1.0, 2.0, 3.0, 7.0, NEVER])
 PARTS = st.builds(
-    lambda cpus, gpus: ask_of(spec(gpus, cpu_milli=1000 * cpus, memory_mib=0)).part,
+    lambda cpus, gpus: request_of(spec(gpus, cpu_milli=1000 * cpus, memory_mib=0)).part,
     st.integers(1, CPUS),
     st.sampled_from([0, 0, 0, 1, 2]),
 )
@@ -54,25 +54,25 @@ TAKEN = st.lists(
 class Both:
     """The same nodes looked at together, and each by itself."""
 
-    world: World
-    lines: Lines
-    alone: list[Timeline]
+    harness: EngineHarness
+    lines: NodeTimelines
+    alone: list[NodeTimeline]
 
     def give(self, allocations: tuple[Allocation, ...], start: float, end: float) -> None:
         """Take allocations out."""
         self.lines.give(allocations, start, end, -1)
         for each in allocations:
-            self.alone[self.world.state.nodes.by_name[each.node].row].give(start, end, each, -1)
+            self.alone[self.harness.state.nodes.by_name[each.node].row].give(start, end, each, -1)
 
-    def compare(self, part: Part, duration: float, since: float, enough: int) -> None:
+    def compare(self, part: PerNodeRequest, duration: float, since: float, enough: int) -> None:
         """All first starts, or enough of them."""
-        needs = needs_of(part, self.world.state.nodes.columns)
+        needs = gpu_needs_of(part, self.harness.state.nodes.columns)
         expected = {
             line.node.row: found
             for line in self.alone
             if (found := line.first_start(part, needs, duration, since)) is not None
         }
-        everybody = bits_of(range(len(NODES)))
+        everybody = row_set(range(len(NODES)))
         for count in (len(NODES), enough):
             starts = self.lines.first_starts(part, needs, duration, since, everybody, count)
             assert [start for start, _, _ in starts] == sorted(start for start, _, _ in starts)
@@ -86,14 +86,14 @@ class Both:
 
 def nodes_of(apart: bool) -> Both:
     """Nobody is on them; `apart`: those without GPUs have lines of their own, too."""
-    world = World(PIPELINE)
+    harness = EngineHarness(PIPELINE)
     for number, gpus in enumerate(NODES):
-        world.join(f"n{number}", gpus=gpus, cpus=CPUS)
-    nodes = world.state.nodes
-    lines = Lines.of(nodes, 0.0)
+        harness.join(f"n{number}", gpus=gpus, cpus=CPUS)
+    nodes = harness.state.nodes
+    lines = NodeTimelines.of(nodes, 0.0)
     if apart:
-        lines.scatter(0.0)
-    return Both(world, lines, [Timeline(node, 0.0, room_of(nodes, node.row)) for node in nodes.rows])
+        lines.split_shared(0.0)
+    return Both(harness, lines, [NodeTimeline(node, 0.0, free_on(nodes, node.row)) for node in nodes.rows])
 
 
 @settings(max_examples=300, deadline=None)
@@ -101,10 +101,10 @@ def nodes_of(apart: bool) -> Both:
     taken=TAKEN, part=PARTS, duration=LENGTHS, later=MOMENTS, enough=st.integers(1, 6), apart=st.booleans()
 )
 def test_first_starts_are_those_of_each_node_by_itself(
-    taken: list[Taken], part: Part, duration: float, later: float, enough: int, apart: int
+    taken: list[Taken], part: PerNodeRequest, duration: float, later: float, enough: int, apart: int
 ) -> None:
     both, now = nodes_of(apart=not apart), 0.0
-    gpus = both.world.state.nodes.rows[-1].facts.gpus
+    gpus = both.harness.state.nodes.rows[-1].facts.gpus
     for number, one in enumerate(taken):
         held = tuple(
             Allocation(
@@ -119,9 +119,9 @@ def test_first_starts_are_those_of_each_node_by_itself(
         both.give(held, start, start + one.length)
         if one.forgotten:
             now = max(now, min(one.start, later))
-            both.lines.forget(now)
+            both.lines.forget_past(now)
         if number == apart:
-            both.lines.scatter(now)
+            both.lines.split_shared(now)
         both.compare(part, duration, now, enough)
         both.compare(part, duration, max(now, later), enough)
 
@@ -147,25 +147,25 @@ def test_a_promise_that_is_looked_past_is_as_if_it_were_not_there(
 ) -> None:
     both = nodes_of(apart)
     lines = both.lines
-    part = ask_of(spec(0, cpu_milli=1000 * cpus, memory_mib=10)).part
+    part = request_of(spec(0, cpu_milli=1000 * cpus, memory_mib=10)).part
     for one in taken:
         held = tuple(Allocation(f"n{row}", 1000 * one.cpus, 0) for row in sorted(one.rows))
         both.give(held, one.start, one.start + one.length)
     assume(all(lines.least(row, start, length).cpu_milli >= part.cpu_milli for row in rows))
-    place = Place(tuple(Allocation(f"n{row}", part.cpu_milli, 10) for row in sorted(rows)), 100)
-    promise = Promise(start, start + length, bits_of(rows), place, part)
+    place = Placement(tuple(Allocation(f"n{row}", part.cpu_milli, 10) for row in sorted(rows)), 100)
+    promise = BackfillReservation(1, start, start + length, row_set(rows), place, part)
     both.compare(part, duration, 0.0, 6)
-    lines.write(promise, -1)
-    lines.lift(promise)
+    lines.reserve(promise)
+    lines.set_aside(promise)
     both.compare(part, duration, 0.0, 6)
-    lines.lay_back()
-    lines.lift(promise)
-    lines.drop()
+    lines.put_back()
+    lines.set_aside(promise)
+    lines.drop_aside()
     both.compare(part, duration, 0.0, 6)
-    lines.write(promise, -1)
+    lines.reserve(promise)
     for each in place.allocations:
-        both.alone[both.world.state.nodes.by_name[each.node].row].give(start, start + length, each, -1)
+        both.alone[both.harness.state.nodes.by_name[each.node].row].give(start, start + length, each, -1)
     both.compare(part, duration, 0.0, 6)
-    lines.lift(promise)
-    lines.lay_back()
+    lines.set_aside(promise)
+    lines.put_back()
     both.compare(part, duration, 0.0, 6)

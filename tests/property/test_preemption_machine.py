@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from controller.core import inputs
-from controller.core.events import (
+from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.model import inputs
+from controller.core.model.events import (
     JobEdited,
     JobEnded,
     JobPlaced,
@@ -17,19 +18,18 @@ from controller.core.events import (
     PreemptionDropped,
     PreemptionPlanned,
 )
-from controller.core.plugin import Guards
-from controller.plugins.preemption.fair import Fair
-from controller.plugins.preemption.priority import Priority
+from controller.plugins.preemption.fair import FairShareStrategy
+from controller.plugins.preemption.priority import PriorityStrategy
+from tests.engine_harness import PIPELINE, spec
 from tests.property.test_engine_machine import NODES, EngineMachine
-from tests.worlds import PIPELINE, spec
-from wire.gangs import Gang
-from wire.words import JobState
+from wire.job.gangs import Gang
+from wire.names import JobState
 
-GUARDS = Guards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
+GUARDS = PreemptionGuards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
 
 
 class PreemptionMachine(EngineMachine):
-    pipeline = replace(PIPELINE, strategies=(Priority(gap=20),), guards=GUARDS)
+    pipeline = replace(PIPELINE, strategies=(PriorityStrategy(gap=20),), guards=GUARDS)
 
     @rule(
         gpus=st.sampled_from([0.5, 1, 2, 4, 8, 16]),
@@ -43,43 +43,43 @@ class PreemptionMachine(EngineMachine):
         nodes = 2 if gpus == 16 else None
         gang = Gang(1, elastic=True) if elastic and nodes else Gang()
         for _ in range(count):
-            self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority, gang=gang), "bo"))
+            self.harness.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority, gang=gang), "bo"))
         self.tick(0.0)
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
-                begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.world.now)
-                self.world.tell(inputs.AgentReported(key[0], begun))
-                self.agents.obey(self.world)
-        self.world.now += minutes
+                begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.harness.now)
+                self.harness.tell(inputs.AgentReported(key[0], begun))
+                self.agents.obey(self.harness)
+        self.harness.now += minutes
 
     @rule(gpus=st.sampled_from([0.5, 1, 4, 8, 16, 24]), priority=st.sampled_from([50, 75, 100]))
     def hurry(self, gpus: float, priority: int) -> None:
         """Somebody important comes."""
         nodes = int(gpus) // 8 if gpus > 8 else None
-        self.world.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
-        self.world.tick()
+        self.harness.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
+        self.harness.tick()
         if priority < 100:  # else the agents take their time
-            self.agents.obey(self.world)
+            self.agents.obey(self.harness)
 
     @rule(gpus=st.sampled_from([1, 8]), priority=st.sampled_from([0, 20]), late=st.booleans())
     def stretch(self, gpus: int, priority: int, late: bool) -> None:
         """An elastic job comes when all others are gone, runs for a while, and somebody hurries."""
-        for job in list(self.world.state.jobs):
-            self.world.tell(inputs.Cancel(job, "root"))
-        self.agents.obey(self.world)
+        for job in list(self.harness.state.jobs):
+            self.harness.tell(inputs.Cancel(job, "root"))
+        self.agents.obey(self.harness)
         for name in NODES:
-            if name in self.world.state.nodes.by_name:
-                self.world.tell(inputs.Resume(name, "root"))
+            if name in self.harness.state.nodes.by_name:
+                self.harness.tell(inputs.Resume(name, "root"))
         self.agents_tell()
         asked = spec(3 * gpus, nodes=3, priority=priority, gang=Gang(1, elastic=True))
         if late:  # it starts on fewer nodes, and grows when nobody waits
-            self.world.tell(inputs.Drain(NODES[-1], "root", "late"))
-            self.world.tell(inputs.Submit(asked, "bo"))
+            self.harness.tell(inputs.Drain(NODES[-1], "root", "late"))
+            self.harness.tell(inputs.Submit(asked, "bo"))
             self.fill(0.5, 0, 1, 0.0, False)
-            self.world.tell(inputs.Resume(NODES[-1], "root"))
+            self.harness.tell(inputs.Resume(NODES[-1], "root"))
             self.tick(1.0)
         else:
-            self.world.tell(inputs.Submit(asked, "bo"))
+            self.harness.tell(inputs.Submit(asked, "bo"))
         self.fill(8, 0, 1, 60.0, True)
         self.hurry(8, 75)
         self.agents_tell()
@@ -89,23 +89,23 @@ class PreemptionMachine(EngineMachine):
         """What ended on nodes that can be reached becomes known."""
         for key, status in list(self.agents.alive.items()):
             if status.ended_at is not None and key[0] in self.agents.up:
-                self.world.tell(inputs.AgentReported(key[0], status))
-                self.agents.obey(self.world)
+                self.harness.tell(inputs.AgentReported(key[0], status))
+                self.agents.obey(self.harness)
         self.tick(1.0)
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), hold=st.booleans())
     def preempt(self, data: st.DataObject, hold: bool) -> None:
         """An operator has one ended."""
-        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
-        self.world.tell(inputs.Preempt(job, "root", hold))
-        self.agents.obey(self.world)
+        job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
+        self.harness.tell(inputs.Preempt(job, "root", hold))
+        self.agents.obey(self.harness)
 
     @invariant()
     def who_made_room_for_a_job_did_so_for_its_start(self) -> None:
         """After a plan the job starts in that very place, unless it is let go for a reason from outside."""
         planned: dict[int, PreemptionPlanned] = {}
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, PreemptionPlanned):
                 assert event.job not in planned
                 planned[event.job] = event
@@ -116,14 +116,14 @@ class PreemptionMachine(EngineMachine):
                 del planned[event.job]
             elif isinstance(event, JobEnded):
                 assert event.job not in planned
-        assert set(planned) == set(self.world.state.claims)
+        assert set(planned) == set(self.harness.state.claims)
 
     @invariant()
     def only_the_less_important_are_ended_and_not_too_often(self) -> None:
         times: dict[int, int] = {}
         priorities: dict[int, int] = {}
         recent: list[float] = []
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, JobQueued | JobEdited):
                 priorities[event.job] = event.spec.priority
             elif isinstance(event, PreemptionPlanned):
@@ -144,8 +144,8 @@ class PreemptionMachine(EngineMachine):
     def finish(self) -> None:
         """In the end nothing is kept for anybody, and everything has run."""
         super().finish()
-        assert not self.world.state.claims
-        assert all(job.state is not JobState.PREEMPTED for job in self.world.state.jobs.values())
+        assert not self.harness.state.claims
+        assert all(job.state is not JobState.PREEMPTED for job in self.harness.state.jobs.values())
 
 
 PreemptionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
@@ -155,17 +155,17 @@ TestPreemptionMachine = PreemptionMachine.TestCase
 class FairMachine(PreemptionMachine):
     """Between users, whatever the priorities."""
 
-    pipeline = replace(PIPELINE, strategies=(Fair(threshold=1.0),), guards=GUARDS)
+    pipeline = replace(PIPELINE, strategies=(FairShareStrategy(threshold=1.0),), guards=GUARDS)
 
     def may(self, _victim: int, _asker: int) -> bool:
         return True
 
     @invariant()
     def nobody_is_ended_for_themselves(self) -> None:
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, PreemptionPlanned):
-                asker = self.world.job(event.job).user
-                assert all(self.world.job(victim.job).user != asker for victim in event.victims)
+                asker = self.harness.job(event.job).user
+                assert all(self.harness.job(victim.job).user != asker for victim in event.victims)
 
 
 FairMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=60, deadline=None)

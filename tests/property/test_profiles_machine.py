@@ -8,21 +8,28 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.core import inputs
-from controller.core.events import JobPlaced
-from controller.core.forecast import fork
-from controller.core.inputs import Refusal
-from controller.core.plugin import Backfill, Guards, Pipeline
-from controller.core.profiles import Profile
-from controller.plugins.orders.fifo import Fifo
-from controller.plugins.preemption.priority import Priority
+from controller.core.forecast.forecast import fork
+from controller.core.framework.interfaces import Backfill, PreemptionGuards
+from controller.core.framework.profiles import Profile
+from controller.core.model import inputs
+from controller.core.model.events import JobPlaced
+from controller.core.model.inputs import Refusal
+from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.backfill.aggressive import Aggressive
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.easy_sjbf import EasySjbf
+from controller.plugins.backfill.greedy import Greedy
+from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.orders.fifo import FifoOrder
+from controller.plugins.preemption.priority import PriorityStrategy
+from tests.engine_harness import EngineHarness, spec
 from tests.property.test_engine_machine import NODES, PIPELINE, EngineMachine
-from tests.worlds import World, spec
-from wire.affinity import term_of
-from wire.words import JobState
+from wire.job.affinity import parse_term
+from wire.names import JobState
 
-LEFT, RIGHT = (term_of("node in a,b"),), (term_of("node in b,c"),)
-GUARDS = Guards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
+LEFT, RIGHT = (parse_term("node in a,b"),), (parse_term("node in b,c"),)
+GUARDS = PreemptionGuards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
 
 
 class SharedMachine(EngineMachine):
@@ -33,11 +40,11 @@ class SharedMachine(EngineMachine):
         profiles=(
             Profile(
                 "left",
-                replace(PIPELINE, strategies=(Priority(gap=20),), guards=GUARDS),
+                replace(PIPELINE, strategies=(PriorityStrategy(gap=20),), guards=GUARDS),
                 nodes=LEFT,
                 users=("ada",),
             ),
-            Profile("right", replace(PIPELINE, backfill=Backfill.CONSERVATIVE), nodes=RIGHT, users=("bo",)),
+            Profile("right", replace(PIPELINE, backfill=Conservative()), nodes=RIGHT, users=("bo",)),
             Profile("default", PIPELINE),
         ),
     )
@@ -54,41 +61,41 @@ class SharedMachine(EngineMachine):
     ) -> None:
         """Refused where the profile is not for such jobs."""
         asked = spec(gpus, priority=priority, time_limit_s=limit, profile=profile)
-        reply = self.world.tell(inputs.Submit(asked, user)).reply
+        reply = self.harness.tell(inputs.Submit(asked, user)).reply
         allowed = {"ada": ("left",), "bo": ("right",)}.get(user, ())
         refused = isinstance(reply, Refusal) and reply.where == "profile"
         assert refused == (profile not in (None, "default", *allowed))
 
-    @precondition(lambda self: self.world.state.jobs)
+    @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), profile=st.sampled_from([None, "default", "left"]))
     def move(self, data: st.DataObject, profile: str | None) -> None:
-        job = data.draw(st.sampled_from(sorted(self.world.state.jobs)))
-        self.world.tell(inputs.Edit(job, "ada", {"profile": profile}))
-        self.agents.obey(self.world)
+        job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
+        self.harness.tell(inputs.Edit(job, "ada", {"profile": profile}))
+        self.agents.obey(self.harness)
 
     @invariant()
     def jobs_are_on_the_nodes_of_their_profiles(self) -> None:
         """As the labels were when they were placed; names do not change."""
-        for event in self.world.events[self.seen :]:
+        for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
                 nodes = {"left": {"a", "b"}, "right": {"b", "c"}}.get(event.profile, {"a", "b", "c"})
                 assert {each.node for each in event.allocations} <= nodes
-                assert event.profile == self.world.job(event.job).profile
+                assert event.profile == self.harness.job(event.job).profile
 
     @invariant()
     def waiting_jobs_are_in_the_queue_of_their_profile(self) -> None:
-        for name, queue in self.world.state.queues.items():
-            assert all(self.world.job(job).profile == name for lane in queue for _, job in lane)
+        for name, queue in self.harness.state.queues.items():
+            assert all(self.harness.job(job).profile == name for lane in queue for _, job in lane)
 
     def finish(self) -> None:
         """Jobs that came while there was no node may be too wide for their profile; nobody else is left."""
         for name in NODES:
             self.hello(name)
-            self.world.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, {}))
-        for job in list(self.world.state.live()):
-            if self.world.engine.schedulers.of(job).placer.shape(job.ask) is None:
+            self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, {}))
+        for job in list(self.harness.state.live()):
+            if self.harness.engine.profile_cycles.of(job).placer.shape(job.ask) is None:
                 assert job.state is JobState.QUEUED
-                self.world.tell(inputs.Cancel(job.id, "root"))
+                self.harness.tell(inputs.Cancel(job.id, "root"))
         super().finish()
 
 
@@ -101,27 +108,27 @@ class PromiseMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.harness = EngineHarness()
         self.promised: dict[int, float] = {}
         self.seen = 0
 
     @initialize(
-        left=st.sampled_from([Backfill.EASY, Backfill.NONE, Backfill.EASY_SJBF, Backfill.AGGRESSIVE]),
-        right=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE, Backfill.GREEDY]),
+        left=st.sampled_from([Easy(), NoBackfill(), EasySjbf(), Aggressive(max_delay_s=100.0)]),
+        right=st.sampled_from([Easy(), Conservative(), Greedy()]),
         nodes=st.sampled_from(["ab", "abc", "abcd"]),
     )
     def begin(self, left: Backfill, right: Backfill, nodes: str) -> None:
         def policy(mode: Backfill) -> Pipeline:
-            return replace(PIPELINE, order=Fifo(), backfill=mode, max_delay_s=100.0)
+            return replace(PIPELINE, order=FifoOrder(), backfill=mode)
 
         profiles = (
             Profile("left", policy(left), nodes=LEFT, users=("ada",)),
             Profile("right", policy(right), nodes=RIGHT, users=("bo",)),
-            Profile("default", policy(Backfill.EASY)),
+            Profile("default", policy(Easy())),
         )
-        self.world = World(replace(PIPELINE, profiles=profiles))
+        self.harness = EngineHarness(replace(PIPELINE, profiles=profiles))
         for name in nodes:
-            self.world.join(name, gpus=4, numa_nodes=2, island=2)
+            self.harness.join(name, gpus=4, numa_nodes=2, island=2)
 
     @rule(
         gpus=st.sampled_from([0, 0.5, 1, 2, 3, 4, 8]),
@@ -132,46 +139,50 @@ class PromiseMachine(RuleBasedStateMachine):
     def submit(self, gpus: float, cpus: int, user: str, limit: float | None) -> None:
         nodes = 2 if gpus == 8 else None
         asked = spec(gpus, nodes=nodes, cpu_milli=cpus * 1_000, time_limit_s=limit)
-        self.world.tell(inputs.Submit(asked, user))
+        self.harness.tell(inputs.Submit(asked, user))
 
     @rule(step=st.sampled_from([0.0, 1.0, 15.0, 60.0]))
     def time_passes(self, step: float) -> None:
         """Every job ends when its limit is up, and a pass follows at once."""
-        until = self.world.now + step
+        until = self.harness.now + step
         while True:
-            following = min((end for end, _ in self.world.state.releases), default=until + 1)
-            self.world.now = min(max(following, self.world.now), until)
-            for job in [job for end, job in self.world.state.releases if end <= self.world.now]:
-                self.world.exit(job)
+            following = min((end for end, _ in self.harness.state.releases), default=until + 1)
+            self.harness.now = min(max(following, self.harness.now), until)
+            for job in [job for end, job in self.harness.state.releases if end <= self.harness.now]:
+                self.harness.exit(job)
             self.pass_by()
             if following > until:
                 return
 
-    @precondition(lambda self: self.world.state.releases)
+    @precondition(lambda self: self.harness.state.releases)
     @rule(data=st.data())
     def ends_early(self, data: st.DataObject) -> None:
-        job = data.draw(st.sampled_from(sorted(job for _, job in self.world.state.releases)))
-        self.world.exit(job)
+        job = data.draw(st.sampled_from(sorted(job for _, job in self.harness.state.releases)))
+        self.harness.exit(job)
         self.pass_by()
 
-    @precondition(lambda self: len(self.world.state.queue))
+    @precondition(lambda self: len(self.harness.state.queue))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        waiting = sorted(job for lane in self.world.state.queue for _, job in lane)
-        self.world.tell(inputs.Cancel(data.draw(st.sampled_from(waiting)), "ada"))
+        waiting = sorted(job for lane in self.harness.state.queue for _, job in lane)
+        self.harness.tell(inputs.Cancel(data.draw(st.sampled_from(waiting)), "ada"))
         self.pass_by()
 
     def pass_by(self) -> None:
         """One pass; who was promised a start has it by then, or is still promised it."""
-        self.world.tick()
-        now, cycles = self.world.now, self.world.engine.schedulers.cycles
-        for event in self.world.events[self.seen :]:
+        self.harness.tick()
+        now, cycles = self.harness.now, self.harness.engine.profile_cycles.cycles
+        for event in self.harness.events[self.seen :]:
             if isinstance(event, JobPlaced):
                 assert now <= self.promised.get(event.job, now)
-        self.seen = len(self.world.events)
-        told = {job: promise.start for each in cycles.values() for job, promise in each.plan.promises.items()}
+        self.seen = len(self.harness.events)
+        told = {
+            job: promise.starts_at
+            for each in cycles.values()
+            for job, promise in each.reservations.by_job.items()
+        }
         for job, at in self.promised.items():
-            found = self.world.job(job)
+            found = self.harness.job(job)
             if not found.state.terminal and not found.running:
                 assert told.get(job, at + 1) <= at
         self.promised = told
@@ -179,16 +190,16 @@ class PromiseMachine(RuleBasedStateMachine):
     @rule()
     def a_copy_goes_on_from_the_same_promises(self) -> None:
         """And decides as the original does."""
-        ahead = fork(self.world.engine).handle(inputs.Tick(), self.world.now).events
-        assert self.world.tell(inputs.Tick()).events == ahead
+        ahead = fork(self.harness.engine).handle(inputs.Tick(), self.harness.now).events
+        assert self.harness.tell(inputs.Tick()).events == ahead
         self.pass_by()
 
     @invariant()
     def whoever_stands_first_is_told_why(self) -> None:
         """Nobody waits for a promise that there is not."""
-        for lane in self.world.state.queue:
+        for lane in self.harness.state.queue:
             for _, job in lane:
-                assert self.world.why(job).sentence
+                assert self.harness.why(job).sentence
 
 
 PromiseMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -8,27 +8,33 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.plugin import Backfill
-from tests.worlds import PIPELINE, World, spec
-from wire.company import job_term_of
-from wire.gpuwish import Topology
-from wire.spec import JobSpec
+from controller.core.framework.interfaces import Backfill
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.easy_sjbf import EasySjbf
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.job.gpu_requirements import Topology
+from wire.job.job_affinity import parse_job_term
+from wire.job.spec import JobSpec
 
 RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
 """Four nodes of four GPUs."""
 COMPANY = [
-    job_term_of("app=x on node", None),
-    job_term_of("app=x on rack", None),
-    job_term_of("app=y on rack", 1),
-    job_term_of("app=x on rack=2", 0),
+    parse_job_term("app=x on node", None),
+    parse_job_term("app=x on rack", None),
+    parse_job_term("app=y on rack", 1),
+    parse_job_term("app=x on rack=2", 0),
 ]
 LABELS = st.sampled_from([{}, {}, {"app": "x"}, {"app": "y"}])
 LIMITS = st.sampled_from([10.0, 20.0, 35.0, 50.0, 100.0, 400.0])
+GRACES = st.sampled_from([0.0, 0.0, 15.0, 120.0])
+"""Every job uses its whole grace: it ends when limit and grace are over."""
 SPECS = st.builds(
     spec,
     gpus=st.sampled_from([0, 0.5, 1, 2, 3, 4]),
     cpu_milli=st.sampled_from([500, 20_000]),
     time_limit_s=LIMITS,
+    grace_s=GRACES,
     labels=LABELS,
     company=st.sampled_from([(), (), *((each,) for each in COMPANY)]),
 ) | st.builds(
@@ -36,6 +42,7 @@ SPECS = st.builds(
     gpus=st.sampled_from([0, 2, 4, 8]),
     nodes=st.just(2),
     time_limit_s=LIMITS,
+    grace_s=GRACES,
     labels=LABELS,
     topology=st.sampled_from([None, Topology("rack"), Topology("rack", 2)]),
     company=st.sampled_from([(), (), *((each,) for each in COMPANY[:2])]),
@@ -47,65 +54,101 @@ STEPS = st.lists(st.tuples(SPECS, st.sampled_from([0.0, 0.0, 5.0, 30.0])), min_s
 class Run:
     """Jobs come one by one; each ends when its time is up."""
 
-    world: World
+    harness: EngineHarness
     promised: dict[int, float] = field(default_factory=dict)
     """By job: the earliest start it was ever promised."""
 
     def tick(self) -> None:
         """One cycle; whoever has a promise starts by then."""
-        world = self.world
-        world.tick()
+        harness = self.harness
+        harness.tick()
         for job, at in self.promised.items():
-            assert world.job(job).attempt or world.now < at, (job, at, world.now)
-        shadow = world.engine.cycle.promise(world.now)
+            assert harness.job(job).attempt or harness.now < at, (job, at, harness.now)
+        shadow = harness.engine.cycle.first_reservation(harness.now)
         if shadow is not None:
-            known = self.promised.setdefault(shadow.job, shadow.at)
-            assert shadow.at <= known, (shadow.job, known, shadow.at)
+            known = self.promised.setdefault(shadow.job, shadow.starts_at)
+            assert shadow.starts_at <= known, (shadow.job, known, shadow.starts_at)
 
 
-def pass_time(world: World, until: float, tick: Callable[[], None]) -> None:
-    """Everything that is over by then ends when it does."""
-    state = world.state
+def pass_time(
+    harness: EngineHarness,
+    until: float,
+    tick: Callable[[], None],
+    between: Callable[[], object] | None = None,
+) -> None:
+    """Everything that is over by then ends when it does; `between` is called after each member that ended."""
+    state = harness.state
     while state.releases and state.releases[0][0] <= until:
-        world.now = state.releases[0][0]
-        for job in [job for end, job in state.releases if end <= world.now]:
-            world.exit(job)
+        harness.now = state.releases[0][0]
+        for job in [job for end, job in state.releases if end <= harness.now]:
+            for node in [""] if between is None else harness.nodes_of(job):
+                harness.exit(job, node=node)
+                if between is not None:
+                    between()
         tick()
-    world.now = max(world.now, until)
+    harness.now = max(harness.now, until)
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=STEPS, backfill=st.sampled_from([Backfill.EASY, Backfill.EASY_SJBF]))
+@given(steps=STEPS, backfill=st.sampled_from([Easy(), EasySjbf()]))
 def test_nobody_who_passes_delays_the_first(steps: list[tuple[JobSpec, float]], backfill: Backfill) -> None:
-    run = Run(World(replace(PIPELINE, backfill=backfill)))
+    run = Run(EngineHarness(replace(PIPELINE, backfill=backfill)))
     for node, rack in RACKS.items():
-        run.world.join(node, gpus=4, cpus=40, labels={"rack": rack})
+        run.harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
     for asked, pause in steps:
-        run.world.submit(asked)
+        run.harness.submit(asked)
         run.tick()
-        pass_time(run.world, run.world.now + pause, run.tick)
-    pass_time(run.world, 1e6, run.tick)
+        pass_time(run.harness, run.harness.now + pause, run.tick)
+    pass_time(run.harness, 1e6, run.tick)
 
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_a_conservative_promise_moves_only_forward(steps: list[tuple[JobSpec, float]]) -> None:
     """Of jobs to which it does not matter who is near; what company there will be nobody can promise."""
-    world = World(replace(PIPELINE, backfill=Backfill.CONSERVATIVE))
+    harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
     promised: dict[int, float] = {}
 
     def tick() -> None:
-        world.tick()
+        harness.tick()
         for job, at in promised.items():
-            assert world.job(job).attempt or world.now < at, (job, at, world.now)
-        for job, promise in world.engine.cycle.plan.promises.items():
-            assert promise.start <= promised.setdefault(job, promise.start)
+            assert harness.job(job).attempt or harness.now < at, (job, at, harness.now)
+        for job, promise in harness.engine.cycle.reservations.by_job.items():
+            assert promise.starts_at <= promised.setdefault(job, promise.starts_at)
 
     for node, rack in RACKS.items():
-        world.join(node, gpus=4, cpus=40, labels={"rack": rack})
+        harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
     for asked, pause in steps:
-        world.submit(replace(asked, labels={}, company=()))
+        harness.submit(replace(asked, labels={}, company=()))
         tick()
-        pass_time(world, world.now + pause, tick)
-    pass_time(world, 1e6, tick)
-    assert not len(world.state.queue)
+        pass_time(harness, harness.now + pause, tick)
+    pass_time(harness, 1e6, tick)
+    assert not len(harness.state.queue)
+
+
+@settings(max_examples=600, deadline=None)
+@given(steps=STEPS)
+def test_members_that_end_one_by_one_delay_no_start_of_the_first(
+    steps: list[tuple[JobSpec, float]],
+) -> None:
+    """A pass after each member that ended gives nothing away that is reserved for the first waiting job."""
+    harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
+    promised: dict[int, float] = {}
+
+    def tick() -> None:
+        harness.tick()
+        for job, at in promised.items():
+            assert harness.job(job).attempt or harness.now < at, (job, at, harness.now)
+        first = min((entry for lane in harness.state.queue for entry in lane), default=None)
+        promise = None if first is None else harness.engine.cycle.reservations.by_job.get(first[1])
+        if first is not None and promise is not None:
+            assert promise.starts_at <= promised.setdefault(first[1], promise.starts_at)
+
+    for node, rack in RACKS.items():
+        harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
+    for asked, pause in steps:
+        harness.submit(replace(asked, labels={}, company=()))
+        tick()
+        pass_time(harness, harness.now + pause, tick, harness.tick)
+    pass_time(harness, 1e6, tick, harness.tick)
+    assert not len(harness.state.queue)

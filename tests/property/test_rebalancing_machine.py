@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from controller.core import inputs
-from controller.core.events import (
+from controller.core.framework.interfaces import WeightedScorer
+from controller.core.model import inputs
+from controller.core.model.events import (
     Allocation,
     JobEnded,
     JobPlaced,
@@ -18,13 +19,12 @@ from controller.core.events import (
     PreemptionDropped,
     PreemptionPlanned,
 )
-from controller.core.plugin import Weighted
-from controller.core.proposals import DEFRAGMENT, DRAIN, LOAD, RebalanceRules
-from controller.core.rebalancing import STRATEGY
-from controller.plugins.scorers.spread import Spread
+from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, RebalanceRules
+from controller.core.rebalance.rebalancer import STRATEGY
+from controller.plugins.scorers.spread import SpreadScorer
+from tests.engine_harness import spec
 from tests.property.test_engine_machine import NODES
 from tests.property.test_preemption_machine import GUARDS, PreemptionMachine
-from tests.worlds import spec
 
 RULES = RebalanceRules(
     mode="propose",
@@ -40,7 +40,7 @@ RULES = RebalanceRules(
 class RebalancingMachine(PreemptionMachine):
     pipeline = replace(
         PreemptionMachine.pipeline,
-        scorers=(Weighted(Spread(), 1),),
+        scorers=(WeightedScorer(SpreadScorer(), 1),),
         rebalance=RULES,
         guards=replace(GUARDS, min_runtime_s=0.0, cooldown_s=10.0, max_per_job=3),
     )
@@ -48,16 +48,16 @@ class RebalancingMachine(PreemptionMachine):
     @rule(every=st.booleans(), at_once=st.booleans())
     def rebalance(self, every: bool, at_once: bool) -> None:
         """An operator does what is proposed; what he is shown can be done, and only once."""
-        shown = self.world.engine.rebalancing.proposals(self.world.now)
+        shown = self.harness.engine.rebalancer.proposals(self.harness.now)
         if every or not shown:
-            self.world.tell(inputs.Rebalance("root"))
+            self.harness.tell(inputs.Rebalance("root"))
         else:
             assert isinstance(self._run(shown[-1].id), inputs.Accepted)
             assert isinstance(self._run(shown[-1].id), inputs.Refusal)
         if at_once:
-            self.agents.obey(self.world)
+            self.agents.obey(self.harness)
             self.agents_tell()
-            self.agents.obey(self.world)
+            self.agents.obey(self.harness)
             self.all_start()
 
     @rule()
@@ -65,42 +65,42 @@ class RebalancingMachine(PreemptionMachine):
         """Processes come up on all nodes that can be reached."""
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
-                begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.world.now)
-                self.world.tell(inputs.AgentReported(key[0], begun))
-                self.agents.obey(self.world)
+                begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.harness.now)
+                self.harness.tell(inputs.AgentReported(key[0], begun))
+                self.agents.obey(self.harness)
 
     def _run(self, proposal: str) -> inputs.Reply:
-        return self.world.tell(inputs.Rebalance("root", proposal)).reply
+        return self.harness.tell(inputs.Rebalance("root", proposal)).reply
 
     @rule(node=st.sampled_from(NODES), gpus=st.sampled_from([0.5, 1, 2, 3]), count=st.integers(2, 5))
     def scatter(self, node: str, gpus: float, count: int) -> None:
         """Small jobs lie on all nodes, somebody comes who needs a whole one, and a node may drain."""
-        for job in list(self.world.state.jobs):
-            self.world.tell(inputs.Cancel(job, "root"))
-        self.agents.obey(self.world)
+        for job in list(self.harness.state.jobs):
+            self.harness.tell(inputs.Cancel(job, "root"))
+        self.agents.obey(self.harness)
         self.agents_tell()
         for name in NODES:
-            self.world.tell(inputs.Resume(name, "root"))
+            self.harness.tell(inputs.Resume(name, "root"))
         self.fill(gpus, 0, count, 30.0, False)
         if count % 2:
-            self.world.tell(inputs.Drain(node, "root", "scatter"))
+            self.harness.tell(inputs.Drain(node, "root", "scatter"))
         else:
-            self.world.tell(inputs.Submit(spec(8, nodes=1, priority=0), "ada"))
-            self.world.tick()
+            self.harness.tell(inputs.Submit(spec(8, nodes=1, priority=0), "ada"))
+            self.harness.tick()
         self.rebalance(True, count == 4)
 
     @rule(node=st.sampled_from(NODES), gpu=st.integers(0, 7))
     def break_a_gpu(self, node: str, gpu: int) -> None:
         """Somebody takes a GPU out."""
-        self.world.tell(inputs.CordonGpu(node, gpu, "root", "test"))
+        self.harness.tell(inputs.CordonGpu(node, gpu, "root", "test"))
         self.tick(0.0)
-        self.world.tell(inputs.ResumeGpu(node, gpu, "root"))
+        self.harness.tell(inputs.ResumeGpu(node, gpu, "root"))
 
     @invariant()
     def who_made_room_for_a_job_did_so_for_its_start(self) -> None:
         """Whatever is kept for a job is where it starts next, unless it is let go."""
         kept: dict[int, tuple[Allocation, ...]] = {}
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, PreemptionPlanned | MovePlanned):
                 assert event.job not in kept
                 kept[event.job] = event.allocations
@@ -114,13 +114,13 @@ class RebalancingMachine(PreemptionMachine):
                 del kept[event.job]
             elif isinstance(event, JobEnded):
                 kept.pop(event.job, None)
-        assert set(kept) == set(self.world.state.claims)
+        assert set(kept) == set(self.harness.state.claims)
 
     @invariant()
     def only_the_less_important_are_ended_and_not_too_often(self) -> None:
         """Being moved counts like being preempted."""
         times: dict[int, int] = {}
-        for event in self.world.events:
+        for event in self.harness.events:
             if isinstance(event, PreemptionPlanned):
                 for victim in event.victims:
                     if event.strategy != STRATEGY:
@@ -132,7 +132,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @invariant()
     def no_more_are_on_the_move_than_may_be(self) -> None:
-        state = self.world.state
+        state = self.harness.state
         moving = [job for job in state.jobs.values() if job.move is not None]
         assert all(not job.state.terminal for job in moving)
         assert sum(1 for job in moving if job.claim) <= RULES.max_moves
@@ -140,7 +140,7 @@ class RebalancingMachine(PreemptionMachine):
     def finish(self) -> None:
         """In the end nobody is under way any more."""
         super().finish()
-        assert all(job.move is None for job in self.world.state.jobs.values())
+        assert all(job.move is None for job in self.harness.state.jobs.values())
 
 
 RebalancingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)

@@ -23,13 +23,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
-from tui.corral import Corral
-from tui.feed import LiveFeed
+from tui.app import CorralApp
+from tui.data.cluster_feed import LiveFeed
 from wire.api.cluster import ClusterView, EventList, StreamBatch
 from wire.api.jobs import JobList
 from wire.api.nodes import NodeList
 from wire.codec import decode, dumps, encode
-from wire.words import JobState
+from wire.names import JobState
 
 JOBS = int(os.environ.get("JOBS", "10000"))
 ROWS_A_SECOND = int(os.environ.get("ROWS", "500"))
@@ -89,7 +89,7 @@ def _parts(number: int, size: int) -> Iterator[range]:
     return (range(low, min(low + size, number + 1)) for low in range(1, number + 1, size))
 
 
-class Watched(Corral):
+class Watched(CorralApp):
     """Writes down how late its loop is, while the file `watch` is there."""
 
     async def watch(self, figures: str) -> None:

@@ -6,14 +6,14 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tui.corral import Corral
-from tui.feed import LiveFeed
-from wire.client import Client
+from tui.app import CorralApp
+from tui.data.cluster_feed import LiveFeed
+from wire.http.client import Client
 
 
 async def take(size: tuple[int, int], keys: list[str]) -> str:
     """The screen after these keys, on the controller that is there."""
-    app = Corral(LiveFeed(Client), Client)
+    app = CorralApp(LiveFeed(Client), Client)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(1.5)
         for key in keys:

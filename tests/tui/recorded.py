@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tui.feed import Basket, Changes, Connection
+from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
 from wire.api.cluster import ClusterView, EventView
 from wire.api.forecasts import Easing, Explanation, Shift, WhatIf, WhatIfAnswer
 from wire.api.jobs import Held, JobDetail, JobRefused, JobsAnswer, JobsOrder, JobView, Moved, Submitted
-from wire.api.moves import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.api.problem import Problem
 from wire.api.reasons import FilterLoss, Why
+from wire.api.rebalance import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
 from wire.api.tenants import (
     QuotaList,
     QuotaView,
@@ -23,14 +23,14 @@ from wire.api.tenants import (
     ShareView,
     ShareWeight,
 )
-from wire.client import Client, Refused
-from wire.quota import Limits, Quota
-from wire.reservation import ReservationSpec
-from wire.spec import JobSpec
-from wire.words import GpuHealth, JobState, NodeState, Reason
+from wire.cluster.quota import Limits, Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.http.client import Client, Refused
+from wire.job.spec import JobSpec
+from wire.names import GpuHealth, JobState, NodeState, Reason
 
 NOW = 1_763_462_400.0
-LIVE = Connection("live", NOW)
+LIVE = ConnectionStatus("live", NOW)
 
 _NAMES = (
     "llama-70b-sft",
@@ -207,7 +207,7 @@ def cluster(name: str = "demo") -> ClusterView:
     return ClusterView(name, "0.1.0", NOW, 985, {}, {}, 32, 20.0, 512_000, 100_000, NOW - 90_000)
 
 
-def everything(connection: Connection = LIVE) -> Changes:
+def everything(connection: ConnectionStatus = LIVE) -> Changes:
     """The whole recording as one change."""
     return Changes(connection, True, cluster(), jobs(), nodes(), events())
 
@@ -341,7 +341,7 @@ class RecordedFeed:
     """A feed that says what the test puts into it."""
 
     def __init__(self, *first: Changes) -> None:
-        self._basket = Basket()
+        self._basket = PendingChanges()
         self._first = first
         self.stopped = False
 
@@ -396,7 +396,7 @@ class RecordedClient(Client):
         why = Why(view.reason, "no two nodes have 8 free GPUs each", losses, 1, 0)
         return JobDetail(view, spec, why)
 
-    def explain(self, job: str | int) -> Explanation:
+    def explain(self, job: str | int, *, within_s: float | None = None) -> Explanation:
         detail = self.job(job)
         easings = (Easing("with 8 GPUs instead of 16", {"gpus": 8.0}),)
         return Explanation(detail.job, detail.why, NOW + 5_400, ("node-1", "node-2"), easings=easings)
@@ -474,7 +474,9 @@ class RecordedClient(Client):
         self._orders.append(("move", proposal))
         return Rebalanced(self._tenants.rebalance.moves[:1])
 
-    def what_if(self, asked: WhatIf) -> WhatIfAnswer:
+    def what_if(
+        self, asked: WhatIf, *, within_s: float | None = None, only_first: bool = False
+    ) -> WhatIfAnswer:
         """One job starts later, and another sooner; a new one in half an hour."""
         shifts = (
             Shift(10, "10", "llama-405b", "alice", NOW + 5_400, NOW + 9_000, ("node-1", "node-2")),

@@ -11,13 +11,13 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, Tenants, everything
-from tui.corral import Corral
-from tui.feed import Changes
+from tui.app import CorralApp
+from tui.data.cluster_feed import Changes
 
 PATIENCE_S = 10.0
 
 
-class Screen(Corral):
+class Screen(CorralApp):
     """Corral with its recording at hand."""
 
     def __init__(

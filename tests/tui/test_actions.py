@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from cli.main import app as command_line
 from tests.tui.screens import Screen, press, settled, until
-from tui.actions import ACTIONS, EVERYWHERE, Action, actions_of, footer_of, shown_key
+from tui.actions import ACTIONS, EVERYWHERE, ScreenAction, actions_of, footer_of, shown_key
 from tui.dialogs.help import help_lines
 from tui.dialogs.menu import Menu
 
@@ -82,7 +82,7 @@ def test_no_key_means_two_things(view: str) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
-def test_only_capitals_change_something(action: Action) -> None:
+def test_only_capitals_change_something(action: ScreenAction) -> None:
     letters = [key for key in action.keys if len(key) == 1 and key.isalpha()]
     if action.changes:
         assert letters
@@ -100,7 +100,7 @@ def test_read_only_hides_what_changes_something(view: str) -> None:
 
 
 @pytest.mark.parametrize("action", [one for one in ACTIONS if one.command], ids=lambda one: one.name)
-def test_the_command_of_an_action_is_one_of_the_command_line(action: Action) -> None:
+def test_the_command_of_an_action_is_one_of_the_command_line(action: ScreenAction) -> None:
     corral, *words = action.command.split()
     assert corral == "corral"
     command = get_command(command_line)

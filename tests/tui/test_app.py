@@ -26,22 +26,22 @@ from tests.tui.recorded import (
     shares,
 )
 from tests.tui.screens import Screen, burst, press, settled, until
-from tui.dialogs.ask import Ask
-from tui.dialogs.fill import Fill
+from tui.data.cluster_feed import Changes, ConnectionStatus
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.menu import Menu
-from tui.feed import Changes, Connection
-from tui.views.job import Job
-from tui.views.queue import Queue
-from tui.widgets.frame import Status
-from tui.widgets.table import Table
-from wire.words import JobState
+from tui.views.job_details import JobDetailsView
+from tui.views.queue import QueueView
+from tui.widgets.frame import StatusLine
+from tui.widgets.table import ListTable
+from wire.names import JobState
 
-LOST = Connection("lost", NOW - 12, "nobody listens there", NOW + 3)
+LOST = ConnectionStatus("lost", NOW - 12, "nobody listens there", NOW + 3)
 
 
-def table(screen: Screen) -> Table[int, object]:
+def table(screen: Screen) -> ListTable[int, object]:
     view = screen.view
-    assert isinstance(view, Queue)
+    assert isinstance(view, QueueView)
     return view.table  # type: ignore[return-value]
 
 
@@ -104,7 +104,7 @@ async def test_views_and_back() -> None:
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
         await press(pilot, "enter")
-        await until(pilot, lambda: isinstance(screen.view, Job) and screen.view.pane.has_focus)
+        await until(pilot, lambda: isinstance(screen.view, JobDetailsView) and screen.view.pane.has_focus)
         assert "Queue › 1 dpo" in screen.text()
         await press(pilot, "escape")
         assert screen.view.NAME == "queue"
@@ -122,7 +122,9 @@ async def test_a_number_in_the_palette_opens_that_job() -> None:
     async with screen.run_test() as pilot:
         await settled(pilot)
         await press(pilot, "colon", "1", "0", "enter")
-        await until(pilot, lambda: isinstance(screen.view, Job) and "no two nodes" in screen.text())
+        await until(
+            pilot, lambda: isinstance(screen.view, JobDetailsView) and "no two nodes" in screen.text()
+        )
         assert "-3  gpus" in screen.text()
         assert "1st in the queue" in screen.text()
 
@@ -195,7 +197,7 @@ async def test_cancelling_asks_first_with_the_focus_on_back() -> None:
         await settled(pilot)
         await press(pilot, "space", "space", "C")
         ask = screen.screen
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, ConfirmDialog)
         assert "Cancel 2 jobs?" in screen.text()
         assert "corral job cancel 1 2" in screen.text()
         assert ask.query_one("#back", Button).has_focus
@@ -242,7 +244,7 @@ async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
         await until(pilot, lambda: "Cancel 1 job?" in screen.text())
         assert screen.screen.query_one("#back", Button).has_focus
         screen.recording.put(Changes(LIVE, jobs=(job(2, JobState.FAILED),)))
-        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        await until(pilot, lambda: not isinstance(screen.screen, ConfirmDialog))
         assert "it has changed meanwhile" in screen.text()
         assert screen.ordered == []
 
@@ -280,7 +282,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         await settled(pilot)
         await press(pilot, "N")
         form = screen.screen
-        assert isinstance(form, Fill)
+        assert isinstance(form, FormDialog)
         assert form.query_one("#do", Button).disabled
         await press(pilot, *"sleep", "space", *"60", "tab", "tab", "x")
         assert "write 8, or a share" in screen.text()
@@ -302,7 +304,7 @@ async def test_read_only_has_no_way_to_change_anything() -> None:
         await settled(pilot)
         await press(pilot, "C", "H", "R", "N")
         assert screen.ordered == []
-        assert not isinstance(screen.screen, (Ask, Fill))
+        assert not isinstance(screen.screen, (ConfirmDialog, FormDialog))
         assert "this screen is read-only" in screen.text()
         assert "cancel" not in screen.text()
         assert "read-only" in screen.text().splitlines()[-1]
@@ -321,12 +323,12 @@ async def test_a_lost_connection_keeps_the_data_and_refuses_changes() -> None:
         await until(pilot, lambda: "stale 12s" in screen.text())
         assert "vit-h-pretrain" in screen.text()
         await press(pilot, "C")
-        assert not isinstance(screen.screen, Ask)
+        assert not isinstance(screen.screen, ConfirmDialog)
         assert "the connection is lost: changes have to wait" in screen.text()
         screen.recording.put(Changes(LIVE))
         await until(pilot, lambda: "● live" in screen.text())
         await press(pilot, "C")
-        assert isinstance(screen.screen, Ask)
+        assert isinstance(screen.screen, ConfirmDialog)
 
 
 async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself() -> None:
@@ -335,7 +337,7 @@ async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself()
         await settled(pilot)
         await press(pilot, "C")
         screen.recording.put(Changes(LOST))
-        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        await until(pilot, lambda: not isinstance(screen.screen, ConfirmDialog))
         assert screen.ordered == []
 
 
@@ -364,7 +366,7 @@ async def test_a_log_is_followed_until_one_scrolls_up() -> None:
         await press(pilot, "enter")
         await until(pilot, lambda: "261 lines" in screen.text())
         view = screen.view
-        assert isinstance(view, Job)
+        assert isinstance(view, JobDetailsView)
         assert view.output.at_end
         await press(pilot, "g")
         assert "step 0 loss" in screen.text()
@@ -555,7 +557,7 @@ async def test_what_is_said_goes_away_by_itself(monkeypatch: pytest.MonkeyPatch)
         screen.say("hear, hear")
         await pilot.pause()
         assert "hear, hear" in screen.text()
-        monkeypatch.setattr(screen.query_one(Status), "_until", 0.0)
+        monkeypatch.setattr(screen.query_one(StatusLine), "_until", 0.0)
         screen._tick()
         await pilot.pause()
         assert "hear, hear" not in screen.text()
@@ -596,7 +598,7 @@ async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
         )
         await until(pilot, lambda: not screen.busy and not screen._filter.display)
         assert (screen.ordered, screen.model.jobs.filter.text) == ([], "")
-        assert not isinstance(screen.screen, Ask)
+        assert not isinstance(screen.screen, ConfirmDialog)
         burst(screen, "N", *"true", "tab", "tab", "backspace", "8", "ctrl+s")
         await until(pilot, lambda: screen.ordered)
         ((_, spec),) = screen.ordered

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui import theme
-from tui.columns import GUTTER, fit_columns
-from tui.model import job_listing
-from tui.paint import Paint, bar, both_ends, fit, length, span
-from tui.views.queue import Queue
+from tui.data.model import job_listing
+from tui.look import theme
+from tui.look.columns import GUTTER, fit_columns
+from tui.look.paint import Paint, bar, both_ends, fit, length, span
+from tui.views.queue import QueueView
 
-COLUMNS = Queue(job_listing()).columns()
+COLUMNS = QueueView(job_listing()).columns()
 PAINT = Paint(theme.styles(theme.DUSK))
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Mn", "Me", "Cf", "Zl", "Zp"]), max_size=30)
 

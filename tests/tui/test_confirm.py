@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.tui.recorded import NOW, job, jobs, nodes
-from tui import confirm
+from tui.changes import confirm
 from wire.api.forecasts import WhatIf
-from wire.words import JobState
+from wire.names import JobState
 
 
-def said(question: confirm.Question) -> list[str]:
+def said(question: confirm.Confirmation) -> list[str]:
     return ["".join(text for text, _ in line) for line in question.lines]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.systems import System, system
-from wire.spec import JobSpec
-from wire.words import JobState, NodeState
+from wire.job.spec import JobSpec
+from wire.names import JobState, NodeState
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -140,7 +140,7 @@ def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
     terminal.press(":")
     terminal.type("3")
     terminal.press("Enter")
-    terminal.see("Queue › 3 sleep", "why", "1st in the queue")
+    terminal.see("Queue › 3 sleep", "why", "fewer than 8 free GPUs")
     terminal.press("h")
 
     # Cancelling asks first.
@@ -358,6 +358,6 @@ def test_a_bug_gives_the_terminal_back_and_is_written_down(
 
 
 def test_into_a_file_it_will_not_draw() -> None:
-    from tui.app import run
+    from tui.launch import run
 
     assert run("unix:///nowhere") == 2

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from tests.tui.recorded import NOW, cluster, events, job, jobs, nodes
-from tui import feed
-from tui.feed import Changes, Connection, LiveFeed
+from tui.data import cluster_feed
+from tui.data.cluster_feed import Changes, ConnectionStatus, LiveFeed
 from wire.api.cluster import ClusterView, EventList, StreamBatch
 from wire.api.jobs import JobList
 from wire.api.nodes import NodeList
 from wire.api.problem import Problem
-from wire.client import Refused, Unreachable
-from wire.words import JobState
+from wire.http.client import Refused, Unreachable
+from wire.names import JobState
 
 PATIENCE_S = 10.0
 GONE = Unreachable("unix:///gone", "nobody listens there")
@@ -111,7 +111,7 @@ class Reader:
         self.live = live
         self.rows: dict[int, object] = {}
         self.seen: list[int] = []
-        self.connections: list[Connection] = []
+        self.connections: list[ConnectionStatus] = []
         self.fresh = 0
         self.takes = 0
         self._woken = threading.Semaphore(0)
@@ -139,8 +139,8 @@ class Reader:
 
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
-    monkeypatch.setattr(feed, "FIRST_PAUSE_S", 0.002)
-    monkeypatch.setattr(feed, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(cluster_feed, "FIRST_PAUSE_S", 0.002)
+    monkeypatch.setattr(cluster_feed, "LONGEST_PAUSE_S", 0.01)
     return Controller()
 
 
@@ -213,7 +213,7 @@ def test_heartbeats_keep_it_fresh_and_bring_nothing(controller: Controller, read
     before = len(reader.connections)
     controller.tell(None)
     reader.until(lambda: len(reader.connections) > before)
-    assert reader.connections[-1] == Connection("live", NOW)
+    assert reader.connections[-1] == ConnectionStatus("live", NOW)
 
 
 def test_of_many_changes_of_a_row_the_screen_sees_the_last(controller: Controller, reader: Reader) -> None:
@@ -229,12 +229,12 @@ def test_of_many_changes_of_a_row_the_screen_sees_the_last(controller: Controlle
 
 
 def test_it_tries_for_ever_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(cluster_feed.random, "uniform", lambda low, high: high)
     live = LiveFeed(lambda: Source(Controller()), lambda: NOW)
     pauses = [live._lost("gone") for _ in range(40)]
     assert pauses == sorted(pauses)
     assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
-    assert pauses[-1] == feed.LONGEST_PAUSE_S
+    assert pauses[-1] == cluster_feed.LONGEST_PAUSE_S
 
 
 def test_stopping_ends_the_thread_while_it_waits(controller: Controller) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.recorded import job, jobs, node
-from tui.filter import Unreadable
-from tui.model import job_listing, node_listing
-from wire.words import JobState
+from tui.data.filter import FilterError
+from tui.data.model import job_listing, node_listing
+from wire.names import JobState
 
 
 def shown(text: str) -> set[int]:
@@ -55,15 +55,15 @@ def test_numbers_compare(text: str, good: object) -> None:
 
 
 def test_a_field_nobody_knows_is_named_with_the_nearest() -> None:
-    with pytest.raises(Unreadable, match="no field usre; did you mean user"):
+    with pytest.raises(FilterError, match="no field usre; did you mean user"):
         shown("usre:bob")
-    with pytest.raises(Unreadable, match="there are id, name, user"):
+    with pytest.raises(FilterError, match="there are id, name, user"):
         shown("zzz:1")
 
 
 @pytest.mark.parametrize("text", ["(", "name:[", "*", "user:(?P<"])
 def test_a_regex_half_typed_says_so(text: str) -> None:
-    with pytest.raises(Unreadable, match="not a regex yet"):
+    with pytest.raises(FilterError, match="not a regex yet"):
         shown(text)
 
 

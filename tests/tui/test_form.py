@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from cli.asked import WISHES, Asked
-from cli.jobs import spec_of
+from cli.spec.job_options import BY_FLAG
+from cli.spec.spec_builder import spec_of
+from cli.spec.submit_options import SubmitOptions
 from tui.forms import job as form
-from wire.spec import JobSpec
+from wire.job.spec import JobSpec
 
 FULL = {
     "command": "python train.py --name 'two words'",
@@ -37,12 +38,12 @@ def spoken(command: str) -> JobSpec:
     cut = words.index("--")
     asked: dict[str, Any] = {}
     for flag, value in zip(words[:cut:2], words[1:cut:2], strict=True):
-        wish = next(wish for wish in WISHES.values() if wish.flag == flag)
-        if wish.repeats:
-            asked.setdefault(wish.name, []).append(value)
+        option = BY_FLAG[flag]
+        if option.repeats:
+            asked.setdefault(option.name, []).append(value)
         else:
-            asked[wish.name] = value
-    return spec_of(Asked(**asked), words[cut + 1 :], is_command=True, environment={})
+            asked[option.name] = value
+    return spec_of(SubmitOptions(**asked), words[cut + 1 :], is_command=True, environment={})
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,7 @@ LEFT_TO_THE_COMMAND = """
     preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     warn_s warn_signal
+    batch by_default error merge_output open_mode output umask
 """
 """The form has what most jobs need; a new field of a job gets a line in it, or its name here."""
 

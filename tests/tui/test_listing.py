@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tui.recorded import job
-from tui.filter import Unreadable
-from tui.listing import Listing
-from tui.model import job_listing
+from tui.data.filter import FilterError
+from tui.data.listing import Listing
+from tui.data.model import job_listing
 from wire.api.jobs import JobView
-from wire.words import JobState
+from wire.names import JobState
 
 IDS = st.integers(1, 25)
 ROWS = st.builds(
@@ -147,6 +147,6 @@ def test_marking_all_that_is_shown_twice_marks_nothing() -> None:
 def test_an_unreadable_filter_changes_nothing() -> None:
     listing = filled(1, 2, 3)
     listing.narrow("id:1")
-    with pytest.raises(Unreadable, match="not a regex yet"):
+    with pytest.raises(FilterError, match="not a regex yet"):
         listing.narrow("(")
     assert [row.id for row in listing] == [1]

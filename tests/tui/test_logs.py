@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tui import logtail
-from tui.logtail import LogTail, clean
+from tui.data import log_tail
+from tui.data.log_tail import LogTail, clean
 from wire.api.problem import Problem
-from wire.client import Client, Refused, Unreachable
+from wire.http.client import Client, Refused, Unreachable
 
 PATIENCE_S = 10.0
 
@@ -58,10 +58,10 @@ class Pager:
         self._woken = threading.Semaphore(0)
         self.tail = LogTail(lambda: output, 7, "stderr", self._woken.release)
         self.lines: list[str] = []
-        self.piece: logtail.Piece | None = None
+        self.piece: log_tail.Piece | None = None
         self.tail.start()
 
-    def until(self, condition: Callable[[logtail.Piece], object]) -> None:
+    def until(self, condition: Callable[[log_tail.Piece], object]) -> None:
         while self.piece is None or not condition(self.piece):
             assert self._woken.acquire(timeout=PATIENCE_S)
             self.piece = self.tail.take()
@@ -79,11 +79,11 @@ def test_pieces_become_lines_wherever_they_are_cut() -> None:
     assert pager.lines == ["first", "zweite grüne"]
     assert pager.piece is not None
     assert pager.piece.open_end == "third"
-    assert output.asked == [("stderr", -logtail.TAIL_BYTES)]
+    assert output.asked == [("stderr", -log_tail.TAIL_BYTES)]
 
 
 def test_a_lost_connection_begins_anew_without_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logtail, "RETRY_S", 0.001)
+    monkeypatch.setattr(log_tail, "RETRY_S", 0.001)
     pager = Pager(
         Output([b"one\n", Unreachable("u", "cut")], [Unreachable("u", "still cut")], [b"one\ntwo\n"])
     )
@@ -99,7 +99,7 @@ def test_a_refusal_ends_it_with_its_reason() -> None:
 
 
 def test_only_the_end_of_a_long_log_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logtail, "KEPT_LINES", 100)
+    monkeypatch.setattr(log_tail, "KEPT_LINES", 100)
     pager = Pager(Output([b"".join(b"%d\n" % number for number in range(5000))]))
     pager.until(lambda piece: piece.over)
     assert pager.lines == [str(number) for number in range(4900, 5000)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tui import memory
-from tui.model import job_listing, node_listing
-from tui.views.nodes import Nodes
-from tui.views.queue import Queue
+from tui.data import saved_settings
+from tui.data.model import job_listing, node_listing
+from tui.views.nodes import NodesView
+from tui.views.queue import QueueView
 
 
 @pytest.fixture(autouse=True)
@@ -19,13 +19,13 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_lists_and_colours_come_back_as_they_were_left(state: Path) -> None:
-    views = [Queue(job_listing()), Nodes(node_listing())]
+    views = [QueueView(job_listing()), NodesView(node_listing())]
     views[0].listing.arrange("user", reverse=True)
     views[0].listing.narrow("user:bob !dpo")
-    memory.keep(views, "horizon")
-    again = [Queue(job_listing()), Nodes(node_listing())]
-    kept = memory.load()
-    memory.arrange(again, kept)
+    saved_settings.save_settings(views, "horizon")
+    again = [QueueView(job_listing()), NodesView(node_listing())]
+    kept = saved_settings.load()
+    saved_settings.apply_settings(again, kept)
     assert kept["theme"] == "horizon"
     assert (again[0].listing.sort, again[0].listing.reverse) == ("user", True)
     assert again[0].listing.filter.text == "user:bob !dpo"
@@ -49,12 +49,12 @@ def test_lists_and_colours_come_back_as_they_were_left(state: Path) -> None:
 def test_what_cannot_be_read_is_as_if_there_was_nothing(state: Path, text: str) -> None:
     state.parent.mkdir()
     state.write_text(text)
-    view = Queue(job_listing())
-    memory.arrange([view], memory.load())
+    view = QueueView(job_listing())
+    saved_settings.apply_settings([view], saved_settings.load())
     assert (view.listing.sort, view.listing.filter.text) == ("order", "")
 
 
 def test_a_home_that_cannot_be_written_to_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc")
-    memory.keep([Queue(job_listing())], "dusk")
-    assert memory.load() == {}
+    saved_settings.save_settings([QueueView(job_listing())], "dusk")
+    assert saved_settings.load() == {}

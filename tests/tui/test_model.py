@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tui.recorded import LIVE, NOW, cluster, events, everything, gpu, job, jobs, node, nodes
-from tui import feed, model
-from tui.feed import Changes, Connection
-from tui.model import Model
-from wire.words import JobState
+from tui.data import cluster_feed, model
+from tui.data.cluster_feed import Changes, ConnectionStatus
+from tui.data.model import ClusterModel
+from wire.names import JobState
 
 ROWS = st.lists(
     st.builds(job, st.integers(1, 15), st.sampled_from(JobState)), max_size=10, unique_by=lambda row: row.id
@@ -23,14 +23,14 @@ ROWS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), ROWS), max_size=10))
 def test_the_counters_are_those_of_counting_everything(parts: list[tuple[bool, list[object]]]) -> None:
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     for fresh, rows in parts:
         told.apply(Changes(LIVE, fresh, jobs=tuple(rows)))  # type: ignore[arg-type]
         assert +told.counts == Counter(row.state for row in told.jobs.rows.values())
 
 
 def test_gpus_in_use_are_counted_in_shares() -> None:
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     told.apply(everything())
     assert (told.gpus, told.gpus_used) == (32, 19.5)
     told.apply(Changes(LIVE, nodes=(node("node-1", [gpu(0, 1, free=250), gpu(1)]),)))
@@ -38,7 +38,7 @@ def test_gpus_in_use_are_counted_in_shares() -> None:
 
 
 def test_a_fresh_start_forgets_rows_but_not_where_the_user_is() -> None:
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     told.apply(everything())
     told.jobs.narrow("user:bob")
     assert told.jobs.follow(12)
@@ -52,7 +52,7 @@ def test_a_fresh_start_forgets_rows_but_not_where_the_user_is() -> None:
 
 
 def test_the_default_order_is_running_waiting_in_turn_then_ended_newest_first() -> None:
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     rows = (
         job(1, JobState.COMPLETED, ended_at=NOW - 50),
         job(2, JobState.FAILED, ended_at=NOW - 10),
@@ -68,19 +68,19 @@ def test_the_default_order_is_running_waiting_in_turn_then_ended_newest_first() 
 
 def test_silence_counts_as_stale_also_on_a_living_connection() -> None:
     now = NOW
-    told = Model(lambda: now)
+    told = ClusterModel(lambda: now)
     assert told.stale
     told.apply(Changes(LIVE))
     assert not told.stale
     now = NOW + model.SILENCE_S + 1
     assert told.stale
     assert told.silent_s() == pytest.approx(13)
-    told.apply(Changes(Connection("lost", now)))
+    told.apply(Changes(ConnectionStatus("lost", now)))
     assert told.stale
 
 
 def test_the_controllers_clock_counts() -> None:
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     told.apply(Changes(LIVE, cluster=replace(cluster(), now=NOW + 40)))
     assert told.now() == NOW + 40
 
@@ -88,7 +88,7 @@ def test_the_controllers_clock_counts() -> None:
 def test_the_oldest_events_and_ended_jobs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "KEPT_ENDED", 3)
     monkeypatch.setattr(model, "KEPT_EVENTS", 5)
-    told = Model(lambda: NOW)
+    told = ClusterModel(lambda: NOW)
     one = events()[0]
     for number in range(1, 9):
         told.apply(
@@ -102,4 +102,4 @@ def test_the_oldest_events_and_ended_jobs_are_forgotten(monkeypatch: pytest.Monk
     assert sorted(number for number in told.jobs.rows if number < 100) == [5, 6, 7, 8]
     assert told.counts[JobState.COMPLETED] == 4
     assert told.counts[JobState.QUEUED] == 8
-    assert feed.KEPT_ENDED == 20_000
+    assert cluster_feed.KEPT_ENDED == 20_000

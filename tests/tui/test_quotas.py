@@ -7,15 +7,15 @@ import shlex
 import pytest
 from textual.widgets import Button
 
-from cli.quota import quota_of
+from cli.commands.policy.quota import quota_of
 from tests.tui.recorded import Tenants, quotas
 from tests.tui.screens import Screen, press, settled, until
-from tui.dialogs.ask import Ask
-from tui.dialogs.fill import Fill
+from tui.data.tenant_lists import quota_state
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
 from tui.forms import quota as form
-from tui.tenants import quota_state
 from wire.api.forecasts import QuotaEdit
-from wire.quota import Limits, Quota
+from wire.cluster.quota import Limits, Quota
 
 VISION = next(quota for quota in quotas() if quota.name == "vision")
 
@@ -44,7 +44,7 @@ async def test_a_quota_is_changed_where_it_differs() -> None:
         assert "corral quota set user alice gpus=80 soft.gpus=none cpus=x" in screen.text()
         assert "write 4 or 0.5" in screen.text()
         await press(pilot, "ctrl+s")
-        assert isinstance(screen.screen, Fill)
+        assert isinstance(screen.screen, FormDialog)
         await press(pilot, "backspace", "4")
         await until(pilot, lambda: "1 starts later" in screen.text())
         await press(pilot, "ctrl+s")
@@ -77,7 +77,7 @@ async def test_unsetting_asks_first_and_only_what_was_set() -> None:
         await press(pilot, "U")
         assert "nothing to unset: it is as configured" in screen.text()
         await press(pilot, "j", "U")
-        assert isinstance(screen.screen, Ask)
+        assert isinstance(screen.screen, ConfirmDialog)
         assert screen.screen.query_one("#back", Button).has_focus
         assert "corral quota unset user alice" in screen.text()
         await until(pilot, lambda: "1 starts later" in screen.text())

@@ -9,9 +9,9 @@ from textual.widgets import Button
 
 from tests.tui.recorded import LIVE, NOW, Tenants, rebalance
 from tests.tui.screens import Screen, press, settled, until
-from tui.dialogs.ask import Ask
-from tui.feed import Changes
-from tui.moves import steps
+from tui.data.cluster_feed import Changes
+from tui.data.move_lists import move_rows
+from tui.dialogs.confirm import ConfirmDialog
 from wire.api.cluster import EventView
 
 
@@ -40,7 +40,7 @@ async def test_moving_asks_first_and_what_is_refused_is_told() -> None:
         await press(pilot, "7")
         await until(pilot, lambda: "proposed" in screen.text())
         await press(pilot, "M")
-        assert isinstance(screen.screen, Ask)
+        assert isinstance(screen.screen, ConfirmDialog)
         assert screen.screen.query_one("#back", Button).has_focus
         assert "corral rebalance run 3f9a2c41" in screen.text()
         await press(pilot, "enter")
@@ -75,10 +75,10 @@ async def test_a_proposal_that_has_gone_closes_its_question() -> None:
         await press(pilot, "7")
         await until(pilot, lambda: "proposed" in screen.text())
         await press(pilot, "M")
-        screen.model.steps.replace(steps(replace(rebalance(), proposals=())))
+        screen.model.steps.replace(move_rows(replace(rebalance(), proposals=())))
         event = EventView(990, NOW, "JobQueued", "bob queued job 50", 50, None)
         screen.recording.put(Changes(LIVE, events=(event,)))
-        await until(pilot, lambda: not isinstance(screen.screen, Ask))
+        await until(pilot, lambda: not isinstance(screen.screen, ConfirmDialog))
         assert "it has changed meanwhile" in screen.text()
         await press(pilot, "A")
         assert "nothing is proposed" in screen.text()

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli import reserve
-from cli.conditions import moment as moment_of_the_command_line
+from cli.commands.policy import reserve
+from cli.spec.time_options import moment as moment_of_the_command_line
 from tests.tui.recorded import NOW, Tenants
 from tests.tui.screens import Screen, press, settled, until
-from tui.dialogs.ask import Ask
-from tui.dialogs.fill import Fill
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
 from tui.forms import reservation as form
-from wire.reservation import ReservationSpec
+from wire.cluster.reservation import ReservationSpec
 
 
 async def test_what_is_kept_now_and_later() -> None:
@@ -42,7 +42,7 @@ async def test_making_one() -> None:
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "6", "N")
-        assert isinstance(screen.screen, Fill)
+        assert isinstance(screen.screen, FormDialog)
         await press(pilot, "ctrl+s")
         assert "name: must be printable" in screen.text()
         await press(pilot, *"upgrade", "ctrl+s")
@@ -77,7 +77,7 @@ async def test_cancelling_asks_first() -> None:
         await press(pilot, "6")
         await until(pilot, lambda: "fans" in screen.text())
         await press(pilot, "j", "C")
-        assert isinstance(screen.screen, Ask)
+        assert isinstance(screen.screen, ConfirmDialog)
         assert "it was to begin in 2h00m, and again every 7d00h" in screen.text()
         await press(pilot, "enter")
         assert screen.ordered == []
@@ -142,7 +142,7 @@ def test_the_command_shown_makes_the_same_reservation(typed: dict[str, str]) -> 
     shown = form.new(time.time)
     read = shown.read(typed)
     assert read.wrong == {}
-    assert read.wish == form.Wanted(spoken(shown.command(typed)))
+    assert read.wish == form.ReservationRequest(spoken(shown.command(typed)))
 
 
 @pytest.mark.parametrize("text", ["+2h", "18:30", "00:00", "2030-05-01", "2030-05-01T08:00"])

@@ -7,8 +7,8 @@ from textual.widgets import Button, Input
 
 from tests.tui.recorded import LIVE, NOW, Tenants, shares
 from tests.tui.screens import Screen, press, settled, until
-from tui.dialogs.fill import Fill
-from tui.feed import Changes
+from tui.data.cluster_feed import Changes
+from tui.dialogs.form_dialog import FormDialog
 from tui.forms import share as form
 from wire.api.cluster import EventView
 from wire.api.tenants import ShareView, ShareWeight
@@ -40,7 +40,7 @@ async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:
         await press(pilot, "4")
         await until(pilot, lambda: "    alice" in screen.text())
         await press(pilot, "j", "E")
-        assert isinstance(screen.screen, Fill)
+        assert isinstance(screen.screen, FormDialog)
         assert screen.screen.query_one("#do", Button).disabled
         await press(pilot, "backspace", "3", "tab", *"200")
         assert "corral shares set speech 3 --soft 200" in screen.text()
@@ -50,7 +50,7 @@ async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:
         await press(pilot, "ctrl+s")
         await until(pilot, lambda: "share of speech set" in screen.text())
         assert screen.ordered == [("share", ShareWeight("speech", 3.0, 200.0))]
-        assert not isinstance(screen.screen, Fill)
+        assert not isinstance(screen.screen, FormDialog)
 
 
 async def test_what_the_controller_refuses_is_told_at_its_line_and_the_form_stays() -> None:
@@ -61,7 +61,7 @@ async def test_what_the_controller_refuses_is_told_at_its_line_and_the_form_stay
         await until(pilot, lambda: "    alice" in screen.text())
         await press(pilot, "E", *"000", "tab", "tab", "ctrl+s")
         await until(pilot, lambda: "must be above 0 and at most 1,000" in screen.text())
-        assert isinstance(screen.screen, Fill)
+        assert isinstance(screen.screen, FormDialog)
         assert screen.screen.query(Input).first().has_focus
         await press(pilot, "backspace")
         assert "must be above 0" not in screen.text()

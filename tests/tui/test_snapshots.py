@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.tui.recorded import NOW, Tenants, everything
 from tests.tui.screens import Screen, press, settled, until
 from tests.tui.test_app import LOG, hostile
-from tui.feed import Changes, Connection
+from tui.data.cluster_feed import Changes, ConnectionStatus
 
 Compare = Callable[..., bool]
 SIZES = [(60, 20), (80, 24), (120, 30), (200, 20)]
@@ -123,7 +123,7 @@ def test_a_share_to_edit(snap_compare: Compare) -> None:
 
 @WIDTHS
 def test_disconnected(snap_compare: Compare, size: tuple[int, int]) -> None:
-    lost = Changes(Connection("lost", NOW - 12, "nobody listens there"))
+    lost = Changes(ConnectionStatus("lost", NOW - 12, "nobody listens there"))
     screen = Screen(everything(), replace(lost))
     assert snap_compare(screen, terminal_size=size, run_before=after(sign="stale"))
 

@@ -11,17 +11,17 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from tui import glyphs, theme
-from tui.ascii import AsciiOnly, ascii_only
-from tui.theme import DUSK, HORIZON, LOOKS, SIXTEEN, Look
-from wire.words import JobState
+from tui.look import glyphs, theme
+from tui.look.ascii import AsciiOnly, ascii_only
+from tui.look.theme import DUSK, HORIZON, SIXTEEN, THEMES, CorralTheme
+from wire.names import JobState
 
-COLOURED = [look for look in LOOKS.values() if look is not SIXTEEN]
+COLOURED = [look for look in THEMES.values() if look is not SIXTEEN]
 STATES = [state.value.lower() for state in JobState]
 
 
-@pytest.mark.parametrize("look", LOOKS.values(), ids=lambda look: look.colours.name)
-def test_every_theme_styles_the_same_parts(look: Look) -> None:
+@pytest.mark.parametrize("look", THEMES.values(), ids=lambda look: look.colours.name)
+def test_every_theme_styles_the_same_parts(look: CorralTheme) -> None:
     assert theme.styles(look).keys() == theme.styles(DUSK).keys()
 
 
@@ -44,7 +44,7 @@ def _colour(style: Style) -> Color:
 
 
 @pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
-def test_what_must_be_read_stands_out_from_its_ground(look: Look) -> None:
+def test_what_must_be_read_stands_out_from_its_ground(look: CorralTheme) -> None:
     styles = theme.styles(look)
     grounds = [look.colours.background, look.colours.surface, look.colours.variables["cursor"]]
     for part, ground in itertools.product(
@@ -56,7 +56,7 @@ def test_what_must_be_read_stands_out_from_its_ground(look: Look) -> None:
 
 
 @pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
-def test_grounds_stay_apart_on_256_colours(look: Look) -> None:
+def test_grounds_stay_apart_on_256_colours(look: CorralTheme) -> None:
     grounds = (look.colours.background, look.colours.surface, look.colours.variables["cursor"])
     reduced = [Rich.parse(ground or "").downgrade(ColorSystem.EIGHT_BIT).number for ground in grounds]
     assert len(set(reduced)) == len(reduced)

@@ -8,16 +8,16 @@ import pytest
 
 from tests.tui.recorded import NOW, RecordedClient
 from tests.tui.screens import Screen, press, settled, until
-from tui.dialogs.ask import Ask
-from tui.dialogs.fill import Fill
-from tui.whatif import outcome
+from tui.data.what_if_lines import what_if_lines
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
 from wire.api.forecasts import Shift, WhatIf, WhatIfAnswer
 from wire.api.problem import Problem
-from wire.client import Refused
+from wire.http.client import Refused
 
 
 def told(answer: WhatIfAnswer, lines: int = 9) -> list[str]:
-    return ["".join(text for text, _ in line) for line in outcome(answer, lines)]
+    return ["".join(text for text, _ in line) for line in what_if_lines(answer, lines)]
 
 
 def shift(job: int, was: float | None, becomes: float | None, new: bool = False) -> Shift:
@@ -56,12 +56,60 @@ def test_what_cannot_be_foretold_is_said() -> None:
     assert line == "nobody starts sooner or later; behind jobs without a time limit nothing can be told"
 
 
+def test_what_was_cut_off_is_said_in_hours_and_no_start_is_made_up() -> None:
+    answer = WhatIfAnswer(
+        NOW,
+        (shift(1, 60, None), shift(2, 60, 7260), shift(3, None, 60)),
+        4,
+        later=300,
+        sooner=20,
+        trifles=7,
+        unknown=9_000,
+        later_h=312.4,
+        sooner_h=5.44,
+        complete=False,
+        covers_until=NOW + 86_400,
+    )
+    assert told(answer) == [
+        "300 start later, 20 start sooner, 4 as now; +312 h / -5.4 h waited; 7 jobs would move by less than "
+        "a minute or 5 % of the wait; starts are known for the next 1d00h; 9,000 jobs start later",
+        "later   1      in 1m00s → after 1d00h train  ada",
+        "later   2      in 1m00s → in 2h01m    train  ada",
+        "sooner  3      after 1d00h → in 1m00s train  ada",
+    ]
+    assert [line[:10] for line in told(answer, 3)] == ["300 start ", "later   1 ", "sooner  3 "]
+
+
+async def test_the_first_answer_is_shown_and_then_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    more = threading.Event()
+
+    def answers(_client: RecordedClient, _wish: WhatIf, *, only_first: bool) -> WhatIfAnswer:
+        asked.append(only_first)
+        if only_first:
+            return WhatIfAnswer(NOW, (), 5, later=3, complete=False, covers_until=NOW + 3600)
+        more.wait()
+        return WhatIfAnswer(NOW, (shift(1, 60, 7260),), 5, later=8)
+
+    monkeypatch.setattr(RecordedClient, "what_if", answers)
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        try:
+            await press(pilot, "C")
+            await until(pilot, lambda: "3 start later, 5 as now" in screen.text())
+        finally:
+            more.set()
+        await until(pilot, lambda: "8 start later" in screen.text())
+    assert asked == [True, False]
+
+
 async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[WhatIf] = []
     go = threading.Event()
     real = RecordedClient.what_if
 
-    def slow(client: RecordedClient, wish: WhatIf) -> WhatIfAnswer:
+    def slow(client: RecordedClient, wish: WhatIf, **_: bool) -> WhatIfAnswer:
         asked.append(wish)
         go.wait()
         return real(client, wish)
@@ -78,7 +126,7 @@ async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pyt
             for _ in range(3):  # nobody waits for these any more
                 await press(pilot, "j", "C", "escape")
             await press(pilot, "G", "k", "k", "k", "k", "k", "k", "k", "k", "k", "k", "C")
-            assert isinstance(screen.screen, Ask)
+            assert isinstance(screen.screen, ConfirmDialog)
         finally:
             go.set()
         await until(pilot, lambda: "1 starts later" in screen.text())
@@ -88,15 +136,15 @@ async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pyt
 async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(_client: RecordedClient, _wish: WhatIf) -> WhatIfAnswer:
-        raise Refused(409, Problem("conflict", "more than 10000 jobs are queued or running"))
+    def refuse(_client: RecordedClient, _wish: WhatIf, **_: bool) -> WhatIfAnswer:
+        raise Refused(503, Problem("busy", "50 questions of ada are waiting already"))
 
     monkeypatch.setattr(RecordedClient, "what_if", refuse)
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "C")
-        await until(pilot, lambda: "cannot be told: more than 10000 jobs" in screen.text())
+        await until(pilot, lambda: "cannot be told: 50 questions of ada" in screen.text())
         await press(pilot, "right", "enter")
         await until(pilot, lambda: screen.ordered == [("cancel", 1)])
 
@@ -110,6 +158,6 @@ async def test_buttons_and_command_are_in_sight_whatever_is_told(size: tuple[int
         await press(pilot, keys[0])
         await until(pilot, lambda: "asking" not in screen.text())
         await press(pilot, *keys[1:])
-        await until(pilot, lambda: isinstance(screen.screen, (Ask, Fill)))
+        await until(pilot, lambda: isinstance(screen.screen, (ConfirmDialog, FormDialog)))
         await until(pilot, lambda: "Back" in screen.text() and "$ corral" in screen.text())
         assert "╰" in screen.text()

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from wire.affinity import affinity_problems, preference_of, taint_of, term_of, toleration_of
+from wire.job.affinity import affinity_problems, parse_preference, parse_taint, parse_term, parse_toleration
 
 
 @pytest.mark.parametrize(
     "text", ["zone in a,b", "zone not in a,b", "disk exists", "disk missing", "cores > 64", "cores < -1.5"]
 )
 def test_a_term_reads_as_it_is_written(text: str) -> None:
-    assert str(term_of(text)) == text
-    assert not list(affinity_problems((term_of(text),), (), ()))
+    assert str(parse_term(text)) == text
+    assert not list(affinity_problems((parse_term(text),), (), ()))
 
 
 def test_a_preference_has_a_weight() -> None:
-    assert preference_of("zone in a").weight == 50
-    assert str(preference_of("zone in a weight 80")) == "zone in a weight 80"
+    assert parse_preference("zone in a").weight == 50
+    assert str(parse_preference("zone in a weight 80")) == "zone in a weight 80"
 
 
 @pytest.mark.parametrize("text", ["gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute"])
 def test_a_taint_reads_as_it_is_written(text: str) -> None:
-    assert str(taint_of(text)) == text
-    assert toleration_of(text).bears(taint_of(text))
+    assert str(parse_taint(text)) == text
+    assert parse_toleration(text).tolerates(parse_taint(text))
 
 
 @pytest.mark.parametrize("text", ["*", "gpu", "gpu=big", "gpu:NoExecute", "gpu=:NoSchedule"])
 def test_a_toleration_reads_as_it_is_written(text: str) -> None:
-    assert str(toleration_of(text)) == text
+    assert str(parse_toleration(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "zone", "zone in", "zone is a", "cores >", "> 3"])
 def test_what_is_no_term_is_refused_with_how_to_write_it(text: str) -> None:
     with pytest.raises(ValueError, match="write 'zone in a,b'"):
-        term_of(text)
+        parse_term(text)
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu=big", ":NoSchedule", "gpu:Sometimes"])
 def test_what_is_no_taint_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"NoSchedule, PreferNoSchedule, NoExecute"):
-        taint_of(text)
+        parse_taint(text)
 
 
 @pytest.mark.parametrize("text", ["zone in ,", "cores > many", "a b in c"])
 def test_a_term_may_read_well_and_still_be_wrong(text: str) -> None:
     try:
-        term = term_of(text)
+        term = parse_term(text)
     except ValueError:
         return
     assert list(affinity_problems((term,), (), ()))

@@ -12,15 +12,16 @@ import pytest
 
 from tests.wire.conftest import MakePeer
 from tests.wire.peer import CHUNKED, Line, response
-from wire import transport
 from wire.api.cluster import EventView, Health, StreamBatch
+from wire.api.forecasts import WhatIf, WhatIfAnswer
 from wire.api.jobs import JobList, Submitted
 from wire.api.nodes import NodeList
 from wire.api.problem import Problem
-from wire.client import Client, Refused, Unreachable
 from wire.codec import dumps, encode
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.http import transport
+from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 HEALTH = Health("ok", "0.1.0", 1.0, 7, "ada", "user")
 SPEC = JobSpec(command=("true",))
@@ -138,6 +139,23 @@ def test_a_question_is_asked_again_when_the_answer_got_lost(peer: MakePeer) -> N
     with Client(server.url) as client:
         assert client.health() == HEALTH
     assert server.connections == 2
+
+
+def test_a_what_if_changes_nothing_and_never_claims_that_it_may_have(peer: MakePeer) -> None:
+    server = peer(hangs_up)
+    with Client(server.url) as client, pytest.raises(Unreachable) as caught:
+        client.what_if(WhatIf(cancel=(1,)))
+    assert "carried out" not in caught.value.hint
+    assert len(server.requests) == 2, "a question may be asked again"
+
+
+def test_a_what_if_says_how_long_it_may_take(peer: MakePeer) -> None:
+    server = peer(answering(WhatIfAnswer(1.0, (), 3)))
+    with Client(server.url) as client:
+        client.what_if(WhatIf(cancel=(1,)), within_s=5, only_first=True)
+        client.what_if(WhatIf(cancel=(1,)))
+    targets = [request.target for request in server.requests]
+    assert targets == ["/v1/what-if?within=5&part=first", "/v1/what-if"]
 
 
 def test_an_order_is_not_repeated_when_the_answer_got_lost(peer: MakePeer) -> None:
@@ -318,7 +336,7 @@ def test_a_cut_stream_gives_what_came_and_then_says_so(peer: MakePeer) -> None:
 
 
 def test_a_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wire.client.SILENCE_S", 0.05)
+    monkeypatch.setattr("wire.http.client.SILENCE_S", 0.05)
     done = threading.Event()
 
     def script(line: Line) -> None:
@@ -459,7 +477,7 @@ def test_a_refused_log_brings_the_problem(peer: MakePeer) -> None:
     "url",
     [
         "ftp://host",
-        "https://host:1",
+        "https://user@host:1",
         "unix://relative.sock",
         "unix:relative",
         "unix:///",

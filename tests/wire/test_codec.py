@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire import api, frames, spec
+from wire import api
+from wire.agent import frames
 from wire.api.cluster import EventList
 from wire.api.jobs import SubmitRequest, Submitted
 from wire.codec import Malformed, decode, dumps, encode
-from wire.spec import JobSpec
-from wire.words import JobState
+from wire.job import spec
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

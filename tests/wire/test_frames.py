@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from wire.agent.frames import Report, unpack
 from wire.codec import Malformed
-from wire.frames import Report, unpack
 
 
 def test_half_a_letter_is_refused_and_a_whole_one_is_not() -> None:

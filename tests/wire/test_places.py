@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wire import places
+from wire.http import addresses, discovery
 
 VARIABLES = ["CORRAL_URL", "CORRAL_CONFIG", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"]
 
@@ -25,50 +25,50 @@ def somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert places.state_dir() == Path("/var/lib/corral")
-    assert places.socket_path() == Path("/run/corral/corral.sock")
+    assert addresses.state_dir() == Path("/var/lib/corral")
+    assert addresses.socket_path() == Path("/run/corral/corral.sock")
 
 
 def test_a_users_own(somebody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert places.state_dir() == somebody / ".local/state/corral"
-    assert places.socket_path() == somebody / ".local/state/corral/corral.sock"
+    assert addresses.state_dir() == somebody / ".local/state/corral"
+    assert addresses.socket_path() == somebody / ".local/state/corral/corral.sock"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert places.state_dir() == Path("/state/corral")
+    assert addresses.state_dir() == Path("/state/corral")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
-    assert places.socket_path() == Path("/run/user/1000/corral/corral.sock")
+    assert addresses.socket_path() == Path("/run/user/1000/corral/corral.sock")
 
 
 def test_relative_places_are_not_taken(somebody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")
-    assert places.socket_path() == somebody / ".local/state/corral/corral.sock"
+    assert addresses.socket_path() == somebody / ".local/state/corral/corral.sock"
 
 
 def test_clients_prefer_what_they_are_told_then_their_own_then_the_machines(
     somebody: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert places.find_url() == "unix:///run/corral/corral.sock"
+    assert discovery.find_url() == "unix:///run/corral/corral.sock"
     own = somebody / ".local/state/corral/corral.sock"
     own.parent.mkdir(parents=True)
     own.touch()
-    assert places.find_url() == f"unix://{own}"
+    assert discovery.find_url() == f"unix://{own}"
     monkeypatch.setenv("CORRAL_URL", "http://head:7070")
-    assert places.find_url() == "http://head:7070"
+    assert discovery.find_url() == "http://head:7070"
 
 
 def test_configurations_are_looked_for_from_near_to_far(
     somebody: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "SYSTEM_CONFIG", somebody / "etc.toml")
-    assert places.find_config() is None
+    monkeypatch.setattr(addresses, "SYSTEM_CONFIG", somebody / "etc.toml")
+    assert addresses.find_config() is None
     (somebody / "etc.toml").touch()
-    assert places.find_config() == somebody / "etc.toml"
+    assert addresses.find_config() == somebody / "etc.toml"
     home = somebody / ".config/corral/scheduler.toml"
     home.parent.mkdir(parents=True)
     home.touch()
-    assert places.find_config() == home
+    assert addresses.find_config() == home
     (somebody / "scheduler.toml").touch()
-    assert places.find_config() == Path("scheduler.toml")
+    assert addresses.find_config() == Path("scheduler.toml")
     monkeypatch.setenv("CORRAL_CONFIG", "named.toml")
-    assert places.find_config() == Path("named.toml")
-    assert places.find_config("told.toml") == Path("told.toml")
+    assert addresses.find_config() == Path("named.toml")
+    assert addresses.find_config("told.toml") == Path("told.toml")

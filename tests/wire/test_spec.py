@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.conditions import Dependency, Restart, RestartWhen, Until
-from wire.spec import MAX_ARRAY, MAX_COMMAND, JobSpec, array_indices, gpus_text, problems
+from wire.job.spec import MAX_ARRAY, MAX_COMMAND, JobSpec, array_indices, gpus_text, spec_problems
+from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 
 GOOD = JobSpec(command=("true",))
 
@@ -39,7 +39,7 @@ GOOD = JobSpec(command=("true",))
     ],
 )
 def test_nothing_is_wrong(change: dict[str, Any]) -> None:
-    assert problems(replace(GOOD, **change)) == []
+    assert spec_problems(replace(GOOD, **change)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,8 @@ def test_nothing_is_wrong(change: dict[str, Any]) -> None:
         ({"queue": "x" * 201}, "queue"),
         ({"priority": -1}, "priority"),
         ({"priority": 101}, "priority"),
-        ({"cpu_milli": 0}, "cpu_milli"),
         ({"cpu_milli": -1}, "cpu_milli"),
-        ({"memory_mib": 0}, "memory_mib"),
+        ({"memory_mib": -1}, "memory_mib"),
         ({"memory_mib": 1 << 31}, "memory_mib"),
         ({"gpus": -1}, "gpus"),
         ({"gpus": 1.5}, "gpus"),
@@ -121,12 +120,12 @@ def test_nothing_is_wrong(change: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
-    assert [found for found, _ in problems(replace(GOOD, **change))] == [where]
+    assert [found for found, _ in spec_problems(replace(GOOD, **change))] == [where]
 
 
 def test_everything_wrong_is_said_at_once() -> None:
-    spec = replace(GOOD, command=(), priority=500, cpu_milli=0)
-    assert [where for where, _ in problems(spec)] == ["command", "priority", "cpu_milli"]
+    spec = replace(GOOD, command=(), priority=500, cpu_milli=-1)
+    assert [where for where, _ in spec_problems(spec)] == ["command", "priority", "cpu_milli"]
 
 
 @pytest.mark.parametrize(

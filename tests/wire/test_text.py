@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.text import counted, duration, memory, plain
+from wire.text import counted, duration, memory, printable
 
 
 @given(st.text(st.characters(categories=["C", "Z", "L", "M"]), max_size=300))
 def test_nothing_that_moves_a_cursor_is_left(text: str) -> None:
-    clean = plain(text)
+    clean = printable(text)
     assert len(clean) <= 200
     assert not [mark for mark in clean if unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp")]
 
@@ -22,12 +22,12 @@ def test_nothing_that_moves_a_cursor_is_left(text: str) -> None:
     "mark", ["\x1b", "\n", "\r", "\t", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\x7f"]
 )
 def test_hostile_marks_become_visible(mark: str) -> None:
-    assert plain(f"a{mark}b") == "a\ufffdb"
+    assert printable(f"a{mark}b") == "a\ufffdb"
 
 
 def test_a_long_text_says_that_it_was_cut() -> None:
-    assert plain("x" * 300, 10) == "xxxxxxxxx…"
-    assert plain("x" * 10, 10) == "x" * 10
+    assert printable("x" * 300, 10) == "xxxxxxxxx…"
+    assert printable("x" * 10, 10) == "x" * 10
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A box over the view; the view goes on underneath."""
+"""Base of all dialogs: a box over the view, which goes on updating."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tui.paint import Piece
-from tui.widgets.line import Line
-from wire.text import plain
+from tui.look.paint import Piece
+from tui.widgets.line import FrameLine
+from wire.text import printable
 
 Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result]):
-    """Escape leaves it without consequences."""
+    """A modal dialog; Escape closes it without a result."""
 
     AUTO_FOCUS = ""
 
@@ -27,26 +27,26 @@ class Dialog(ModalScreen[Result]):
     ]
 
     def action_leave(self) -> None:
-        """Close, nothing chosen."""
+        """Close without a result."""
         self.dismiss(None)
 
     def changed(self) -> None:
-        """The model changed while the dialog is open."""
+        """The model has changed."""
 
 
-class Command(Static):
-    """The same thing for a shell, on as many lines as it needs."""
+class CommandLine(Static):
+    """The shell command of a dialog, on as many lines as it needs."""
 
     def __init__(self, command: str) -> None:
         super().__init__(classes="command", markup=False)
         self.say(command)
 
     def say(self, command: str) -> None:
-        """Another command."""
-        self.update(f"$ {plain(command, 1000)}")
+        """Show another command."""
+        self.update(f"$ {printable(command, 1000)}")
 
 
-class Says(Line):
+class DialogLine(FrameLine):
     """A line of a dialog."""
 
     def __init__(self, pieces: Sequence[Piece] = (), *, classes: str = "") -> None:
@@ -54,10 +54,10 @@ class Says(Line):
         self._pieces = pieces
 
     def update(self, pieces: Sequence[Piece]) -> None:
-        """Say something else."""
+        """Show another text."""
         self._pieces = pieces
         self.refresh()
 
     def pieces(self, _width: int) -> Sequence[Piece]:
-        """What it says."""
+        """The pieces of the line."""
         return self._pieces

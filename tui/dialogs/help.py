@@ -1,4 +1,4 @@
-"""All keys of a view, made from the registry."""
+"""The help of a view: all its keys, from tui.actions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.strip import Strip
 
-from tui.actions import EVERYWHERE, LISTS, Action, actions_of, shown_command, shown_key
+from tui.actions import EVERYWHERE, LISTS, ScreenAction, actions_of, shown_command, shown_key
+from tui.app_interface import app_of
 from tui.dialogs.dialog import Dialog
-from tui.paint import Piece, fit
-from tui.stage import stage
+from tui.look.paint import Piece, fit
 from tui.widgets.pane import Pane
 
 _FILTERS = (
@@ -26,7 +26,7 @@ _FILTERS = (
 
 
 def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[list[Piece]]:
-    """The text of the help screen."""
+    """The lines of the help."""
     actions = actions_of(view, read_only)
     here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
     lines = _section(f"In {view}", here)
@@ -45,7 +45,7 @@ def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[l
     return lines[1:]
 
 
-def _section(title: str, actions: Sequence[Action]) -> list[list[Piece]]:
+def _section(title: str, actions: Sequence[ScreenAction]) -> list[list[Piece]]:
     if not actions:
         return []
     lines: list[list[Piece]] = [[], [(f" {title}", "sorted")]]
@@ -60,7 +60,7 @@ def _section(title: str, actions: Sequence[Action]) -> list[list[Piece]]:
 
 
 class HelpText(Pane):
-    """The lines, scrolled."""
+    """The scrolling lines."""
 
     def __init__(self, lines: list[list[Piece]]) -> None:
         super().__init__()
@@ -68,16 +68,16 @@ class HelpText(Pane):
 
     @property
     def total(self) -> int:
-        """Lines of help."""
+        """Number of lines."""
         return len(self._lines)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """One of them."""
-        return stage(self).paint.strip(self._lines[index], width)
+        """One line."""
+        return app_of(self).paint.strip(self._lines[index], width)
 
 
-class Help(Dialog[None]):
-    """Scrolls like everything else."""
+class HelpDialog(Dialog[None]):
+    """The help dialog."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),
@@ -94,7 +94,7 @@ class Help(Dialog[None]):
         self._view, self._lines = view, lines
 
     def compose(self) -> ComposeResult:
-        """One box."""
+        """A box with the lines."""
         with Vertical(classes="box help") as box:
             box.border_title = f"Help: {self._view}"
             box.border_subtitle = "esc closes"
@@ -102,7 +102,7 @@ class Help(Dialog[None]):
             yield self._text
 
     def on_mount(self) -> None:
-        """Keys scroll."""
+        """Focus the lines, so that keys scroll."""
         self._text.focus()
 
     def action_step(self, by: int) -> None:

@@ -1,4 +1,4 @@
-"""A list to choose from, with a line to search it: palette, orders, commands, themes."""
+"""A menu with optional search: command palette, sort orders, commands to copy, themes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from textual.fuzzy import FuzzySearch
 from textual.strip import Strip
 from textual.widgets import Input
 
-from tui import glyphs
+from tui.app_interface import app_of
 from tui.dialogs.dialog import Dialog
-from tui.paint import Piece, both_ends, fit
-from tui.stage import stage
+from tui.look import glyphs
+from tui.look.paint import Piece, both_ends, fit
 from tui.widgets.pane import Pane
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One choice; `wrong` says why it cannot be chosen now."""
+class MenuEntry:
+    """One entry; `wrong` says why it cannot be chosen now."""
 
     name: str
     title: str
@@ -32,10 +32,10 @@ class Entry:
     wrong: str = ""
 
 
-class Choices(Pane):
-    """The entries that match, one of them under the cursor."""
+class MenuList(Pane):
+    """The matching entries with a cursor."""
 
-    def __init__(self, entries: Sequence[Entry], at: str, on_pick: Callable[[], None]) -> None:
+    def __init__(self, entries: Sequence[MenuEntry], at: str, on_pick: Callable[[], None]) -> None:
         super().__init__()
         self.entries = list(entries)
         self.index = next((place for place, entry in enumerate(entries) if entry.name == at), 0)
@@ -44,41 +44,41 @@ class Choices(Pane):
 
     @property
     def total(self) -> int:
-        """Entries that match."""
+        """Number of matching entries."""
         return len(self.entries)
 
     @property
-    def entry(self) -> Entry | None:
-        """The one under the cursor."""
+    def entry(self) -> MenuEntry | None:
+        """The entry under the cursor; None if nothing matches."""
         return self.entries[self.index] if self.entries else None
 
-    def show(self, entries: Sequence[Entry]) -> None:
-        """Others match now; the best is first."""
+    def show(self, entries: Sequence[MenuEntry]) -> None:
+        """Show these entries, the best match first."""
         self.entries, self.index, self.top = list(entries), 0, 0
         self.refresh()
 
     def step(self, by: int) -> None:
-        """The cursor."""
+        """Move the cursor."""
         self.jump(self.index + by)
 
     def jump(self, index: int) -> None:
-        """The cursor, and the window after it."""
+        """Move the cursor and scroll it into view."""
         self.index = max(0, min(index, self.total - 1))
         self.top = max(min(self.top, self.index), self.index - self.page + 1)
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """A click chooses."""
+        """Choose the clicked entry."""
         if (index := self.top + event.y) < self.total:
             self.jump(index)
             self._on_pick()
 
     def on_resize(self) -> None:
-        """Keep the cursor in sight."""
+        """Keep the cursor visible."""
         self.jump(self.index)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """An entry: title, detail, key."""
+        """An entry: title, help, key."""
         entry, here = self.entries[index], index == self.index
         title = "faint" if entry.wrong else "strong" if here else "text"
         left: list[Piece] = [
@@ -87,11 +87,11 @@ class Choices(Pane):
             (entry.wrong or entry.detail, "warn" if entry.wrong else "muted"),
         ]
         right: list[Piece] = [(f" {entry.key} ", "key")] if entry.key else []
-        return stage(self).paint.strip(both_ends(left, right, width), width, "cursor" if here else "")
+        return app_of(self).paint.strip(both_ends(left, right, width), width, "cursor" if here else "")
 
 
 class Menu(Dialog[str]):
-    """Choose one; with `search` by typing, else also with j and k."""
+    """Returns the name of the chosen entry. With `search`, typing filters; without, j and k move as well."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "step(1)", show=False),
@@ -109,20 +109,20 @@ class Menu(Dialog[str]):
     def __init__(
         self,
         title: str,
-        entries: Sequence[Entry],
+        entries: Sequence[MenuEntry],
         *,
         at: str = "",
         search: bool = False,
-        extra: Callable[[str], Entry | None] = lambda _: None,
+        extra: Callable[[str], MenuEntry | None] = lambda _: None,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._title, self._entries = title, entries
         self._search, self._extra, self._on_step = search, extra, on_step
-        self._choices = Choices(entries, at, self.action_pick)
+        self._choices = MenuList(entries, at, self.action_pick)
 
     def compose(self) -> ComposeResult:
-        """A search line, and the choices."""
+        """The search line and the entries."""
         with Vertical(classes="box menu") as box:
             box.border_title = self._title
             if self._search:
@@ -131,17 +131,17 @@ class Menu(Dialog[str]):
             yield self._choices
 
     def on_mount(self) -> None:
-        """Typing searches; without search the keys move."""
+        """Focus the search line, or the entries."""
         (self.query_one(Input) if self._search else self._choices).focus()
 
     @on(Input.Changed)
     def search(self, event: Input.Changed) -> None:
-        """The best matches first."""
+        """Show the entries that match, best first."""
         extra = self._extra(event.value.strip())
         found = self._matching(event.value.strip())
         self._choices.show([*([extra] if extra else []), *found])
 
-    def _matching(self, text: str) -> Sequence[Entry]:
+    def _matching(self, text: str) -> Sequence[MenuEntry]:
         if not text:
             return self._entries
         match = FuzzySearch().match
@@ -153,7 +153,7 @@ class Menu(Dialog[str]):
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """Enter in the search line."""
+        """Choose the entry under the cursor."""
         self.action_pick()
 
     def action_step(self, by: int) -> None:
@@ -163,7 +163,7 @@ class Menu(Dialog[str]):
             self._on_step(self._choices.entry.name)
 
     def action_pick(self) -> None:
-        """Choose, unless it cannot be chosen now."""
+        """Choose the entry, unless it cannot be chosen now."""
         entry = self._choices.entry
         if entry is not None and not entry.wrong:
             self.dismiss(entry.name)

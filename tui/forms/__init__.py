@@ -1,1 +1,1 @@
-"""Forms as plain data, one file for each thing that can be asked for."""
+"""Forms as plain data, one module per kind of form."""

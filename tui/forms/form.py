@@ -1,4 +1,4 @@
-"""What a form is: its lines, what is typed into them, what that means, and the same as a command."""
+"""The parts of a form as plain data: fields, parsing of the typed text, request and shell command."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from wire.api.forecasts import WhatIf
-from wire.client import Client
+from wire.http.client import Client
 
 Wish = TypeVar("Wish")
 Answer = TypeVar("Answer")
 Typed = Mapping[str, str]
-"""What stands in the lines of a form, by their names."""
+"""The typed text by field name."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One thing to type; `target` is what the controller calls it, `flag` the option for the same.
+    """One field. `target` is its name in the API, `flag` the option of the command.
 
-    Those of one `row` stand side by side, under the heads of the form.
+    Fields of one `row` are side by side, under the heads of the form.
     """
 
     name: str
@@ -34,26 +34,26 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Read(Generic[Wish]):
-    """A form as it stands: what it asks for (None: nothing yet), and what is wrong with which line."""
+class FormContents(Generic[Wish]):
+    """The parsed form: its request (None: incomplete), and errors by field."""
 
     wish: Wish | None
     wrong: Mapping[str, str]
 
     @property
     def ready(self) -> bool:
-        """Whether it can be sent."""
+        """Whether the form can be sent."""
         return self.wish is not None and not self.wrong
 
 
 @dataclass(frozen=True)
 class Form(Generic[Wish, Answer]):
-    """Something to fill in and send; `trial` is what to ask meanwhile: what would come of it."""
+    """A form; `trial` gives the what-if question about it."""
 
     title: str
     button: str
     fields: tuple[Field, ...]
-    read: Callable[[Typed], Read[Wish]]
+    read: Callable[[Typed], FormContents[Wish]]
     command: Callable[[Typed], str]
     send: Callable[[Client, Wish], Answer]
     trial: Callable[[Wish], WhatIf | None] | None = None
@@ -61,14 +61,14 @@ class Form(Generic[Wish, Answer]):
 
     @property
     def rows(self) -> dict[str, list[Field]]:
-        """The fields line by line."""
+        """The fields by line."""
         found: dict[str, list[Field]] = {}
         for field in self.fields:
             found.setdefault(field.row or field.name, []).append(field)
         return found
 
     def name_of(self, where: str) -> str:
-        """The field that the controller means; empty if it is none of these."""
+        """The field of this API name; empty if there is none."""
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part.partition("[")[0]:
@@ -77,20 +77,20 @@ class Form(Generic[Wish, Answer]):
 
 
 def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """What has been typed where something else stood; emptied means none."""
+    """The fields whose text differs from the initial text; an emptied field means none."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text or "none" for field, text in found.items() if text != field.default}
 
 
 def number(text: str, hint: str) -> float:
-    """A plain number; the hint says what would be one."""
+    """A number; raises ValueError with the hint."""
     if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text):
         raise ValueError(hint)
     return float(text)
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split as a shell would."""
+    """Words, split as by a shell."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
@@ -98,7 +98,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """NAME=value OTHER=value."""
+    """A mapping from NAME=value OTHER=value."""
     found = {}
     for word in words(text):
         name, equals, value = word.partition("=")
@@ -112,7 +112,7 @@ _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.IGNORECAS
 
 
 def span(text: str) -> float:
-    """1d2h30m: seconds."""
+    """Seconds of 1d2h30m."""
     match = _SPAN.fullmatch(text)
     if match is None or not any(match.groups()):
         raise ValueError("write 90s, 30m or 2h30m")
@@ -125,7 +125,7 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def memory_mib(text: str) -> int:
-    """512M, 16G or 1T."""
+    """MiB of 512M, 16G or 1T."""
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise ValueError("write 512M, 16G or 1T")
@@ -133,7 +133,7 @@ def memory_mib(text: str) -> int:
 
 
 def cores_milli(text: str) -> int:
-    """4 or 0.5: CPU cores in thousandths."""
+    """CPU-milli of a number of cores such as 4 or 0.5."""
     return round(number(text, "write 4 or 0.5") * 1000)
 
 

@@ -1,4 +1,4 @@
-"""The submit form as plain data: what is typed, the JobSpec it means, and the same as a command."""
+"""The submit form: typed text to JobSpec and to a shell command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from tui.forms.form import (
     Field,
     Form,
-    Read,
+    FormContents,
     Typed,
     cores_milli,
     count,
@@ -22,8 +22,8 @@ from tui.forms.form import (
 )
 from wire.api.forecasts import WhatIf
 from wire.api.jobs import Submitted
-from wire.spec import JobSpec, problems
-from wire.words import PRIORITIES
+from wire.job.spec import JobSpec, spec_problems
+from wire.names import PRIORITIES
 
 
 def _gpus(text: str) -> float:
@@ -58,8 +58,8 @@ FIELDS: Final = (
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 
 
-def read(typed: Typed) -> Read[JobSpec]:
-    """What has been typed, by field name; empty fields mean the default of JobSpec."""
+def read(typed: Typed) -> FormContents[JobSpec]:
+    """The typed text by field name; an empty field means the default of JobSpec."""
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field in FIELDS:
@@ -73,14 +73,14 @@ def read(typed: Typed) -> Read[JobSpec]:
     spec = JobSpec(**{"command": (), **values})
     if spec.command and not spec.name:
         spec = replace(spec, name=spec.command[0].rsplit("/", 1)[-1][:200])
-    for where, sentence in problems(spec):
+    for where, sentence in spec_problems(spec):
         field_name = BY_TARGET[target].name if (target := where.partition(".")[0]) in BY_TARGET else "command"
         wrong.setdefault(field_name, sentence)
-    return Read(spec, wrong)
+    return FormContents(spec, wrong)
 
 
 def command(typed: Typed) -> str:
-    """The same submit for a shell, from the words that were typed."""
+    """The shell command of the submit, with the typed words."""
     flags: list[str] = []
     for field in FIELDS[1:]:
         text = typed.get(field.name, "").strip()
@@ -98,12 +98,12 @@ def _flags(field: Field, text: str) -> list[str]:
 
 
 def _silent(field: Field) -> str:
-    """What need not be said, because it is JobSpec's own default."""
+    """Whether the value is the default of JobSpec and needs no option."""
     return {"priority": "normal", "project": "default", "queue": "default"}.get(field.name, "")
 
 
 def new_job(directory: str) -> Form[JobSpec, Submitted]:
-    """The form for a job that is to run in this directory, unless another is typed."""
+    """The form of a job that runs in this directory, unless another is typed."""
     fields = tuple(
         replace(field, default=directory) if field.target == "workdir" else field for field in FIELDS
     )

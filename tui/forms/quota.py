@@ -1,4 +1,4 @@
-"""The form for a quota: for each amount what is never exceeded, what costs the turn, what may be borrowed."""
+"""The quota form: hard limit, soft limit and borrowing per resource."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from tui.forms.form import Field, Form, Read, Typed, changed, cores_milli, count, memory_mib, number
+from tui.forms.form import Field, Form, FormContents, Typed, changed, cores_milli, count, memory_mib, number
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.tenants import QuotaView
-from wire.quota import SCOPES, UNLIMITED, Limits, Quota, problems
-from wire.spec import gpus_text
-from wire.text import memory, plain
+from wire.cluster.quota import SCOPES, UNLIMITED, Limits, Quota, quota_problems
+from wire.job.spec import gpus_text
+from wire.text import memory, printable
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Something that is limited: its word in commands, and how it is read and told."""
+    """A limited resource: its name in commands, its parser and its format."""
 
     word: str
     field: str
@@ -42,19 +42,19 @@ KINDS: Final = ("hard", "soft", "borrow")
 
 
 def limit_text(amount: Amount, limits: Limits) -> str:
-    """A limit as it would be typed; nothing where nothing is said."""
+    """A limit as typed text; empty without a limit."""
     value = getattr(limits, amount.field)
     return "" if value is None else "none" if value == UNLIMITED else amount.told(value)
 
 
 def edit(view: QuotaView) -> Form[QuotaEdit, QuotaView]:
-    """Only what differs from what holds now is sent."""
-    told = Read(QuotaEdit(view.scope, view.name), {})
+    """The form for a quota that exists; only differences are sent."""
+    told = FormContents(QuotaEdit(view.scope, view.name), {})
     return _form(f"Quota of {view.scope} {view.name}", (), lambda _: told, view.scope, view.quota)
 
 
 def new() -> Form[QuotaEdit, QuotaView]:
-    """For somebody who has no line yet."""
+    """The form for a tenant without a quota."""
     fields = (
         Field("of", "scope", "", ", ".join(SCOPES), str, "user"),
         Field("name", "name", "", "* is everybody without a quota of their own", str),
@@ -62,14 +62,18 @@ def new() -> Form[QuotaEdit, QuotaView]:
     return _form("New quota", fields, _tenant, "project", Quota())
 
 
-def _tenant(typed: Typed) -> Read[QuotaEdit]:
+def _tenant(typed: Typed) -> FormContents[QuotaEdit]:
     scope, name = typed.get("of", "").strip(), typed.get("name", "").strip()
     wrong = {} if scope in SCOPES else {"of": f"write {', '.join(SCOPES)}"}
-    return Read(QuotaEdit(scope, name), wrong if name else {**wrong, "name": "whose quota?"})
+    return FormContents(QuotaEdit(scope, name), wrong if name else {**wrong, "name": "whose quota?"})
 
 
 def _form(
-    title: str, tenant: tuple[Field, ...], whose: Callable[[Typed], Read[QuotaEdit]], scope: str, now: Quota
+    title: str,
+    tenant: tuple[Field, ...],
+    whose: Callable[[Typed], FormContents[QuotaEdit]],
+    scope: str,
+    now: Quota,
 ) -> Form[QuotaEdit, QuotaView]:
     kinds = KINDS if scope == "project" else KINDS[:2]
     limits = tuple(
@@ -98,8 +102,8 @@ def _form(
 
 
 def _read(
-    whose: Callable[[Typed], Read[QuotaEdit]], fields: tuple[Field, ...], typed: Typed
-) -> Read[QuotaEdit]:
+    whose: Callable[[Typed], FormContents[QuotaEdit]], fields: tuple[Field, ...], typed: Typed
+) -> FormContents[QuotaEdit]:
     tenant = whose(typed)
     wrong = dict(tenant.wrong)
     values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -110,16 +114,18 @@ def _read(
         except ValueError as error:
             wrong[field.name] = str(error)
     quota = Quota(*(Limits(**values[kind]) for kind in KINDS))
-    for where, sentence in problems(tenant.wish.scope if tenant.wish else "", quota):
+    for where, sentence in quota_problems(tenant.wish.scope if tenant.wish else "", quota):
         wrong.setdefault(next(field.name for field in fields if field.target == where), sentence)
     if tenant.wish is None or quota == Quota():
-        return Read(None, wrong)
-    return Read(QuotaEdit(tenant.wish.scope, tenant.wish.name, quota), wrong)
+        return FormContents(None, wrong)
+    return FormContents(QuotaEdit(tenant.wish.scope, tenant.wish.name, quota), wrong)
 
 
-def _command(whose: Callable[[Typed], Read[QuotaEdit]], fields: tuple[Field, ...], typed: Typed) -> str:
+def _command(
+    whose: Callable[[Typed], FormContents[QuotaEdit]], fields: tuple[Field, ...], typed: Typed
+) -> str:
     tenant = whose(typed).wish
     scope, name = (tenant.scope or "…", tenant.name or "…") if tenant else ("…", "…")
     words = [f"{field.flag}{shlex.quote(text)}" for field, text in changed(fields, typed).items()]
-    told = [word if word == "…" else shlex.quote(plain(word)) for word in (scope, name)]
+    told = [word if word == "…" else shlex.quote(printable(word)) for word in (scope, name)]
     return " ".join(["corral quota set", *told, *(words or ["…"])])

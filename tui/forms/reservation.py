@@ -1,4 +1,4 @@
-"""The form for a reservation: which nodes, from when, how long, for whom."""
+"""The reservation form: nodes, begin, duration, users."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from tui.forms.form import Field, Form, Read, Typed, changed, count, pairs, span, words
+from tui.forms.form import Field, Form, FormContents, Typed, changed, count, pairs, span, words
 from wire.api.forecasts import WhatIf
 from wire.api.tenants import ReservationView
-from wire.reservation import ReservationSpec, problems
-from wire.text import plain
+from wire.cluster.reservation import ReservationSpec, reservation_problems
+from wire.text import printable
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A reservation, and whether it is wanted although jobs may run into it."""
+class ReservationRequest:
+    """A reservation, and whether to make it although running jobs may overlap it."""
 
     spec: ReservationSpec
     anyway: bool = False
 
 
 def moment(text: str, now: float) -> float:
-    """now, +2h, 18:30 (the next time it is), 2030-05-01T08:00."""
+    """The time of now, +2h, 18:30 (the next one) or 2030-05-01T08:00."""
     if text == "now":
         return now
     if text.startswith("+"):
@@ -37,7 +37,7 @@ def moment(text: str, now: float) -> float:
     try:
         if clock is None:
             return datetime.fromisoformat(text).timestamp()
-        # The time that stands on clocks here, summer time and all.
+        # Local wall-clock time, including daylight saving time.
         today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
         today = today.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
         return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
@@ -67,8 +67,8 @@ FIELDS: Final = (
 )
 
 
-def new(clock: Callable[[], float]) -> Form[Wanted, ReservationView]:
-    """For nodes to be kept; `clock` is the controller's."""
+def new(clock: Callable[[], float]) -> Form[ReservationRequest, ReservationView]:
+    """The form; `clock` is the time of the controller."""
     return Form(
         "New reservation",
         "Reserve",
@@ -80,7 +80,7 @@ def new(clock: Callable[[], float]) -> Form[Wanted, ReservationView]:
     )
 
 
-def _read(clock: Callable[[], float], typed: Typed) -> Read[Wanted]:
+def _read(clock: Callable[[], float], typed: Typed) -> FormContents[ReservationRequest]:
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field in FIELDS:
@@ -94,20 +94,20 @@ def _read(clock: Callable[[], float], typed: Typed) -> Read[Wanted]:
             wrong[field.name] = str(error)
     anyway = values.pop("anyway", False)
     spec = ReservationSpec(**{"name": "", "starts_at": 1.0, "duration_s": 0.0, **values})
-    for where, sentence in problems(spec):
+    for where, sentence in reservation_problems(spec):
         name = next(field.name for field in FIELDS if field.target == where)
         missing = where == "duration_s" and "duration_s" not in values
         wrong.setdefault(name, "how long?" if missing else sentence)
-    return Read(Wanted(spec, anyway), wrong)
+    return FormContents(ReservationRequest(spec, anyway), wrong)
 
 
 def command(typed: Typed) -> str:
-    """The same for a shell, from the words that were typed."""
+    """The shell command, with the typed words."""
     flags: list[str] = []
     for field, text in changed(FIELDS[1:], typed).items():
         flags += _flags(field, text)
     name = typed.get("name", "").strip()
-    return " ".join(["corral reserve create", shlex.quote(plain(name)) if name else "…", *flags])
+    return " ".join(["corral reserve create", shlex.quote(printable(name)) if name else "…", *flags])
 
 
 def _flags(field: Field, text: str) -> list[str]:

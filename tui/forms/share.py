@@ -1,15 +1,15 @@
-"""The form for a share: its weight and its limits."""
+"""The share form: weight and limits."""
 
 from __future__ import annotations
 
 import shlex
 from functools import partial
 
-from tui.forms.form import Field, Form, Read, Typed, changed, number
+from tui.forms.form import Field, Form, FormContents, Typed, changed, number
 from wire.api.forecasts import WhatIf
 from wire.api.tenants import ShareList, ShareView, ShareWeight
-from wire.quota import UNLIMITED
-from wire.text import plain
+from wire.cluster.quota import UNLIMITED
+from wire.text import printable
 
 
 def _weight(text: str) -> float:
@@ -21,7 +21,7 @@ def _limit(text: str) -> float:
 
 
 def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
-    """Only what differs from what is there now is sent."""
+    """The form for a share; only differences are sent."""
     fields = (
         Field("weight", "weight", "", "against those beside it; 1 is usual", _weight, f"{share.weight:g}"),
         Field("soft limit", "soft", "--soft", "none", _limit, _shown(share.soft)),
@@ -42,7 +42,7 @@ def _shown(limit: float | None) -> str:
     return "" if limit is None else f"{limit:.12g}"
 
 
-def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> Read[ShareWeight]:
+def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> FormContents[ShareWeight]:
     values: dict[str, float] = {}
     wrong: dict[str, str] = {}
     for field, text in changed(fields, typed).items():
@@ -50,9 +50,9 @@ def _read(share: str, fields: tuple[Field, ...], typed: Typed) -> Read[ShareWeig
             values[field.target] = field.read(text)
         except ValueError as error:
             wrong[field.name] = str(error)
-    return Read(ShareWeight(share, **values) if values else None, wrong)
+    return FormContents(ShareWeight(share, **values) if values else None, wrong)
 
 
 def _command(share: str, fields: tuple[Field, ...], typed: Typed) -> str:
     said = [f"{field.flag} {shlex.quote(text)}".strip() for field, text in changed(fields, typed).items()]
-    return " ".join(["corral shares set", shlex.quote(plain(share, 400)), *(said or ["…"])])
+    return " ".join(["corral shares set", shlex.quote(printable(share, 400)), *(said or ["…"])])

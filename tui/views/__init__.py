@@ -1,1 +1,1 @@
-"""What fills the screen between header and footer, one file per view."""
+"""The views between header and footer, one module per view."""

@@ -1,4 +1,4 @@
-"""All nodes, and the one under the cursor drawn out."""
+"""The list of nodes, with a card of the node under the cursor."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from tui import actions, cells, glyphs
-from tui.columns import Column
-from tui.feed import Changes
-from tui.listing import Listing
-from tui.paint import Piece, bar
-from tui.stage import stage
-from tui.views.listed import Listed
+from tui import actions
+from tui.app_interface import app_of
+from tui.data.cluster_feed import Changes
+from tui.data.listing import Listing
+from tui.look import cells, glyphs
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece, bar
+from tui.views.list_view import ListView
 from tui.views.view import bindings
-from tui.widgets.nodecard import NodeCard
+from tui.widgets.node_card import NodeCard
 from wire.api.nodes import NodeView
-from wire.spec import gpus_text
-from wire.text import memory, plain
-from wire.words import NodeState
+from wire.job.spec import gpus_text
+from wire.names import NodeState
+from wire.text import memory, printable
 
 
-class Nodes(Listed[str, NodeView]):
-    """Every node with its GPUs."""
+class NodesView(ListView[str, NodeView]):
+    """All nodes with their GPUs."""
 
     NAME = actions.NODES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODES)
@@ -35,24 +36,26 @@ class Nodes(Listed[str, NodeView]):
         self.card.can_focus = False
 
     def compose(self) -> ComposeResult:
-        """The list above, the node under the cursor below."""
+        """The list above the card."""
         yield self.table
         yield self.card
 
-    def columns(self) -> Sequence[Column[NodeView]]:
-        """Eighty columns show what one needs to know; more room shows more."""
+    def columns(self) -> Sequence[ListColumn[NodeView]]:
+        """The columns; 80 cells show the essential ones."""
         return (
-            Column("name", "NODE", 1, 14, lambda node: [(plain(node.name), _text(node))], 9, grow=2, most=30),
-            Column("state", "STATE", 2, 9, lambda node: [cells.node_state(node)], 9),
-            Column("map", "GPUS BY NUMA", 3, 21, cells.gpu_map, 20, grow=1, most=40),
-            Column("gpus", "USED", 4, 7, lambda node: [(_used(node), "text")], 5, right=True),
-            Column("jobs", "JOBS", 5, 4, lambda node: [_jobs(node)], 4, right=True),
-            Column("cpus", "CPU", 6, 11, lambda node: _share(node.cpu_milli, node.cpu_free_milli)),
-            Column("memory", "MEMORY", 7, 11, lambda node: _share(node.memory_mib, node.memory_free_mib)),
-            Column("model", "MODEL", 8, 10, lambda node: [(_models(node), "muted")], grow=1, most=30),
-            Column("why", "WHY", 9, 16, lambda node: [(plain(node.why), "warn")], grow=2, most=50),
-            Column("ram", "RAM", 10, 6, lambda node: [(memory(node.memory_mib), "muted")], right=True),
-            Column("version", "AGENT", 11, 8, lambda node: [(plain(node.version), "faint")]),
+            ListColumn(
+                "name", "NODE", 1, 14, lambda node: [(printable(node.name), _text(node))], 9, grow=2, most=30
+            ),
+            ListColumn("state", "STATE", 2, 9, lambda node: [cells.node_state(node)], 9),
+            ListColumn("map", "GPUS BY NUMA", 3, 21, cells.gpu_map, 20, grow=1, most=40),
+            ListColumn("gpus", "USED", 4, 7, lambda node: [(_used(node), "text")], 5, right=True),
+            ListColumn("jobs", "JOBS", 5, 4, lambda node: [_jobs(node)], 4, right=True),
+            ListColumn("cpus", "CPU", 6, 11, lambda node: _share(node.cpu_milli, node.cpu_free_milli)),
+            ListColumn("memory", "MEMORY", 7, 11, lambda node: _share(node.memory_mib, node.memory_free_mib)),
+            ListColumn("model", "MODEL", 8, 10, lambda node: [(_models(node), "muted")], grow=1, most=30),
+            ListColumn("why", "WHY", 9, 16, lambda node: [(printable(node.why), "warn")], grow=2, most=50),
+            ListColumn("ram", "RAM", 10, 6, lambda node: [(memory(node.memory_mib), "muted")], right=True),
+            ListColumn("version", "AGENT", 11, 8, lambda node: [(printable(node.version), "faint")]),
         )
 
     def nodes(self) -> list[NodeView]:
@@ -60,7 +63,7 @@ class Nodes(Listed[str, NodeView]):
         return self.listing.chosen()
 
     def status(self) -> Sequence[Piece]:
-        """What the signs mean."""
+        """The legend of the symbols."""
         kinds = ("busy", "share", "free", "sick")
         pieces: list[Piece] = []
         for kind in kinds:
@@ -68,16 +71,17 @@ class Nodes(Listed[str, NodeView]):
         return [*pieces, (f"{glyphs.LEVELS} how hard it works", "muted")]
 
     def moved(self) -> None:
-        """The card shows the node under the cursor."""
+        """Show the node under the cursor in the card."""
         super().moved()
         self.card.update()
 
     def on_resize(self) -> None:
-        """The list takes what it needs, the card the rest; a low screen has room for the list only."""
+        """Divide the height: the list gets what it needs, the card the rest; a low screen shows the list
+        only."""
         self._share_height()
 
     def changed(self, changes: Changes) -> None:
-        """New rows, or other jobs on them."""
+        """Update rows and card."""
         if changes.nodes or changes.fresh:
             self._share_height()
             self.table.sync()
@@ -94,7 +98,7 @@ class Nodes(Listed[str, NodeView]):
     def act_open(self) -> None:
         """Show the node under the cursor."""
         if self.listing.cursor is not None:
-            stage(self).open_node(self.listing.cursor)
+            app_of(self).open_node(self.listing.cursor)
 
 
 def _text(node: NodeView) -> str:
@@ -115,4 +119,4 @@ def _jobs(node: NodeView) -> Piece:
 
 
 def _models(node: NodeView) -> str:
-    return plain(" ".join(sorted({gpu.model.removeprefix("NVIDIA ") for gpu in node.gpus})))
+    return printable(" ".join(sorted({gpu.model.removeprefix("NVIDIA ") for gpu in node.gpus})))

@@ -1,4 +1,4 @@
-"""All jobs."""
+"""The list of jobs."""
 
 from __future__ import annotations
 
@@ -7,54 +7,75 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tui import actions, cells
-from tui.columns import Column
-from tui.feed import Changes
-from tui.paint import Piece
-from tui.stage import stage
-from tui.views.listed import Listed
+from tui import actions
+from tui.app_interface import app_of
+from tui.data.cluster_feed import Changes
+from tui.look import cells
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece
+from tui.views.list_view import ListView
 from tui.views.view import bindings
 from wire.api.jobs import Held, JobView
-from wire.text import duration, memory, plain
-from wire.words import JobState
+from wire.names import JobState
+from wire.text import duration, memory, printable
 
 
-class Queue(Listed[int, JobView]):
-    """The jobs of the cluster: running, waiting, ended."""
+class QueueView(ListView[int, JobView]):
+    """Jobs: running, waiting, ended."""
 
     NAME = actions.QUEUE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
 
-    def columns(self) -> Sequence[Column[JobView]]:
-        """Eighty columns show what one needs to know; more room shows more."""
+    def columns(self) -> Sequence[ListColumn[JobView]]:
+        """The columns; 80 cells show the essential ones."""
         text = cells.text_part
         return (
-            Column("id", "ID", 1, 6, lambda job: [(plain(job.label), text(job))], narrow=5, right=True),
-            Column("name", "NAME", 2, 14, lambda job: [(plain(job.name), text(job))], 10, grow=3, most=44),
-            Column("user", "USER", 4, 8, lambda job: [(plain(job.user), text(job))], 6, grow=1, most=14),
-            Column("gpus", "GPUS", 3, 5, lambda job: [cells.gpus(job)], 4, right=True),
-            Column("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
-            Column("why", "WHERE/WHY", 6, 13, lambda job: [cells.job_place(job)], 9, grow=2, most=30),
-            Column("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
-            Column("priority", "PRIORITY", 7, 9, lambda job: [cells.priority(job)]),
-            Column("nodes", "NODES", 12, 5, lambda job: [(str(job.nodes), "muted")], right=True),
-            Column("cpus", "CPUS", 10, 5, lambda job: [(f"{job.cpu_milli / 1000:g}", "muted")], right=True),
-            Column("memory", "MEMORY", 11, 6, lambda job: [(memory(job.memory_mib), "muted")], right=True),
-            Column("limit", "LIMIT", 14, 6, lambda job: [(duration(job.time_limit_s), "muted")], right=True),
-            Column("queue", "QUEUE", 9, 9, lambda job: [(plain(job.queue), "muted")], grow=1, most=14),
-            Column("project", "PROJECT", 8, 9, lambda job: [(plain(job.project), "muted")], grow=1, most=16),
-            Column("submitted", "SUBMITTED", 13, 12, self._submitted),
-            Column("detail", "DETAIL", 15, 24, lambda job: [(plain(job.detail), "faint")], grow=6, most=90),
+            ListColumn(
+                "id", "ID", 1, 6, lambda job: [(printable(job.label), text(job))], narrow=5, right=True
+            ),
+            ListColumn(
+                "name", "NAME", 2, 14, lambda job: [(printable(job.name), text(job))], 10, grow=3, most=44
+            ),
+            ListColumn(
+                "user", "USER", 4, 8, lambda job: [(printable(job.user), text(job))], 6, grow=1, most=14
+            ),
+            ListColumn("gpus", "GPUS", 3, 5, lambda job: [cells.gpus(job)], 4, right=True),
+            ListColumn("state", "STATE", 1, 11, lambda job: [cells.job_state(job)], 9),
+            ListColumn(
+                "why", "WHERE/WHY", 6, 13, lambda job: [cells.job_location_cell(job)], 9, grow=2, most=30
+            ),
+            ListColumn("time", "TIME", 5, 7, lambda job: [cells.job_time(job, self._now())], 6, right=True),
+            ListColumn("priority", "PRIORITY", 7, 9, lambda job: [cells.priority(job)]),
+            ListColumn("nodes", "NODES", 12, 5, lambda job: [(str(job.nodes), "muted")], right=True),
+            ListColumn(
+                "cpus", "CPUS", 10, 5, lambda job: [(f"{job.cpu_milli / 1000:g}", "muted")], right=True
+            ),
+            ListColumn(
+                "memory", "MEMORY", 11, 6, lambda job: [(memory(job.memory_mib), "muted")], right=True
+            ),
+            ListColumn(
+                "limit", "LIMIT", 14, 6, lambda job: [(duration(job.time_limit_s), "muted")], right=True
+            ),
+            ListColumn(
+                "queue", "QUEUE", 9, 9, lambda job: [(printable(job.queue), "muted")], grow=1, most=14
+            ),
+            ListColumn(
+                "project", "PROJECT", 8, 9, lambda job: [(printable(job.project), "muted")], grow=1, most=16
+            ),
+            ListColumn("submitted", "SUBMITTED", 13, 12, self._submitted),
+            ListColumn(
+                "detail", "DETAIL", 15, 24, lambda job: [(printable(job.detail), "faint")], grow=6, most=90
+            ),
         )
 
     def _now(self) -> float:
-        return stage(self).model.now()
+        return app_of(self).model.now()
 
     def _submitted(self, job: JobView) -> Sequence[Piece]:
         return [(cells.clock(job.submitted_at, self._now()), "muted")]
 
     def title(self) -> str:
-        """Its name on the trail."""
+        """Its name in the trail."""
         return "Queue"
 
     def status(self) -> Sequence[Piece]:
@@ -66,11 +87,15 @@ class Queue(Listed[int, JobView]):
                 if not self.filter_text
                 else ("no job passes", "muted")
             ]
-        return [(f"{plain(job.label)} ", "strong"), (f"{plain(job.name, 40)}  ", "text"), self._sentence(job)]
+        return [
+            (f"{printable(job.label)} ", "strong"),
+            (f"{printable(job.name, 40)}  ", "text"),
+            self._sentence(job),
+        ]
 
     def _sentence(self, job: JobView) -> Piece:
         if job.detail:
-            return (plain(job.detail, 400), "failed" if job.state is JobState.FAILED else "muted")
+            return (printable(job.detail, 400), "failed" if job.state is JobState.FAILED else "muted")
         if job.held:
             return (f"on {', '.join(_held(held) for held in job.held)}", "muted")
         return (f"{job.state.value.lower()} {job.reason.value.replace('_', ' ')}", "muted")
@@ -83,16 +108,16 @@ class Queue(Listed[int, JobView]):
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
-        """New rows, or only the time."""
+        """Update rows, or only the times."""
         if changes.jobs or changes.fresh:
             self.table.sync()
 
     def tick(self) -> None:
-        """The column of times goes on."""
+        """Update the times."""
         self.table.refresh_changed()
 
     def undo(self) -> bool:
-        """The filter first, then the marks."""
+        """Undo the filter, then the marks."""
         if super().undo():
             return True
         if self.listing.marks:
@@ -105,17 +130,17 @@ class Queue(Listed[int, JobView]):
     def act_open(self) -> None:
         """Show the job under the cursor."""
         if self.listing.cursor is not None:
-            stage(self).open_job(self.listing.cursor)
+            app_of(self).open_job(self.listing.cursor)
 
     def act_mark(self) -> None:
-        """Mark it and go on to the next."""
+        """Mark the job and move to the next."""
         if self.listing.cursor is not None:
             self._marked_last = self.listing.cursor
             self.listing.toggle(self.listing.cursor)
             self.table.step(1)
 
     def act_range(self) -> None:
-        """Mark from the last mark to here."""
+        """Mark from the last mark to the cursor."""
         if self.listing.cursor is not None:
             self.listing.mark_between(self._marked_last or self.listing.cursor, self.listing.cursor)
             self._marked_last = self.listing.cursor
@@ -123,7 +148,7 @@ class Queue(Listed[int, JobView]):
             self.moved()
 
     def act_all(self) -> None:
-        """Mark all that is shown, or nothing."""
+        """Mark all shown jobs, or unmark them."""
         self.listing.mark_shown()
         self.table.refresh()
         self.moved()
@@ -132,5 +157,5 @@ class Queue(Listed[int, JobView]):
 
 
 def _held(held: Held) -> str:
-    gpus = ",".join(str(gpu.index) for gpu in held.gpus)
-    return plain(held.node) + (f" GPU {gpus}" if gpus else "")
+    gpus = ",".join(gpu.number for gpu in held.gpus)
+    return printable(held.node) + (f" GPU {gpus}" if gpus else "")

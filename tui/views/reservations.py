@@ -1,4 +1,4 @@
-"""Nodes that are kept, now and in time to come."""
+"""The list of reservations, present and future."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tui import actions, cells, glyphs
-from tui.columns import Column
-from tui.paint import Piece
-from tui.stage import stage
-from tui.tenants import reservation_for
-from tui.views.asked import Asked
+from tui import actions
+from tui.app_interface import app_of
+from tui.data.tenant_lists import reservation_for
+from tui.look import cells, glyphs
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece
+from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.tenants import ReservationList, ReservationView
-from wire.client import Client
-from wire.text import duration, plain
+from wire.http.client import Client
+from wire.text import duration, printable
 
 
-class Reservations(Asked[ReservationView, ReservationList]):
-    """All that are on or to come."""
+class ReservationsView(PolledListView[ReservationView, ReservationList]):
+    """Present and future reservations."""
 
     NAME = actions.RESERVATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.RESERVATIONS)
@@ -29,19 +30,23 @@ class Reservations(Asked[ReservationView, ReservationList]):
         {"ReservationMade", "ReservationBegan", "ReservationEnded", "ReservationCancelled"}
     )
 
-    def columns(self) -> Sequence[Column[ReservationView]]:
-        """Eighty columns show what one needs to know; more room shows more."""
+    def columns(self) -> Sequence[ListColumn[ReservationView]]:
+        """The columns; 80 cells show the essential ones."""
         return (
-            Column("name", "NAME", 1, 14, lambda row: [(plain(row.spec.name), "text")], 9, grow=2, most=30),
-            Column("state", "STATE", 2, 9, lambda row: [_state(row)], 9),
-            Column("begins", "BEGINS", 3, 12, self._begins, 12),
-            Column("ends", "ENDS", 4, 12, self._ends, 12),
-            Column("for", "FOR", 5, 12, lambda row: [_whom(row)], 11, grow=2, most=40),
-            Column("nodes", "NODES", 6, 12, lambda row: [(_nodes(row), "accent")], 8, grow=2, most=50),
-            Column("every", "EVERY", 8, 6, lambda row: [(_every(row), "muted")], right=True),
-            Column("calendar", "NEXT 24 HOURS", 7, 24, self._calendar),
-            Column("why", "WHY", 9, 16, lambda row: [(plain(row.spec.why), "muted")], grow=3, most=60),
-            Column("by", "BY", 10, 8, lambda row: [(plain(row.by), "faint")]),
+            ListColumn(
+                "name", "NAME", 1, 14, lambda row: [(printable(row.spec.name), "text")], 9, grow=2, most=30
+            ),
+            ListColumn("state", "STATE", 2, 9, lambda row: [_state(row)], 9),
+            ListColumn("begins", "BEGINS", 3, 12, self._begins, 12),
+            ListColumn("ends", "ENDS", 4, 12, self._ends, 12),
+            ListColumn("for", "FOR", 5, 12, lambda row: [_whom(row)], 11, grow=2, most=40),
+            ListColumn("nodes", "NODES", 6, 12, lambda row: [(_nodes(row), "accent")], 8, grow=2, most=50),
+            ListColumn("every", "EVERY", 8, 6, lambda row: [(_every(row), "muted")], right=True),
+            ListColumn("calendar", "NEXT 24 HOURS", 7, 24, self._calendar),
+            ListColumn(
+                "why", "WHY", 9, 16, lambda row: [(printable(row.spec.why), "muted")], grow=3, most=60
+            ),
+            ListColumn("by", "BY", 10, 8, lambda row: [(printable(row.by), "faint")]),
         )
 
     def _begins(self, row: ReservationView) -> Sequence[Piece]:
@@ -51,10 +56,10 @@ class Reservations(Asked[ReservationView, ReservationList]):
         return [(cells.clock(row.ends_at, self._now()), "text" if row.on else "muted")]
 
     def _now(self) -> float:
-        return stage(self).model.now()
+        return app_of(self).model.now()
 
     def _calendar(self, row: ReservationView) -> Sequence[Piece]:
-        """A cell for every hour from now on, filled where nodes are kept."""
+        """A cell per hour from now on, filled while the reservation lasts."""
         pieces: list[Piece] = []
         for hour in range(24):
             begin = self._now() + hour * 3_600
@@ -63,47 +68,49 @@ class Reservations(Asked[ReservationView, ReservationList]):
         return pieces
 
     def question(self, client: Client) -> ReservationList:
-        """All of them."""
+        """Ask for all reservations."""
         return client.reservations()
 
     def rows_of(self, answer: ReservationList) -> Sequence[ReservationView]:
-        """The next first."""
+        """One row per reservation, the earliest first."""
         return answer.reservations
 
     def nothing(self) -> Sequence[Piece]:
-        """Every node is everybody's."""
+        """No reservations."""
         return [("no reservations", "muted"), *self.hint("new_reservation", "makes one")]
 
     def told(self, row: ReservationView) -> list[list[Piece]]:
-        """When, for whom, where, and who is there now."""
+        """Times, users, nodes, and the jobs on them now."""
         now, spec = self._now(), row.spec
         when = f"for {duration(row.ends_at - now)} more" if row.on else f"in {duration(row.starts_at - now)}"
         again = f", again every {duration(spec.every_s)}" if spec.every_s else ""
-        rows = stage(self).model.jobs.rows
-        there = ", ".join(plain(rows[job].label) if job in rows else str(job) for job in row.jobs)
+        rows = app_of(self).model.jobs.rows
+        there = ", ".join(printable(rows[job].label) if job in rows else str(job) for job in row.jobs)
         return [
-            cells.fact("name", (plain(spec.name, 100), "strong"), (f"  by {plain(row.by, 30)}", "muted")),
+            cells.fact(
+                "name", (printable(spec.name, 100), "strong"), (f"  by {printable(row.by, 30)}", "muted")
+            ),
             cells.fact(
                 "time",
                 (f"{cells.clock(row.starts_at, now)} to {cells.clock(row.ends_at, now)}", "text"),
                 (f"  {when}{again}", "muted"),
             ),
             cells.fact("for", _whom(row)),
-            cells.fact(f"nodes {len(row.nodes)}", (plain(", ".join(row.nodes), 300), "accent")),
+            cells.fact(f"nodes {len(row.nodes)}", (printable(", ".join(row.nodes), 300), "accent")),
             cells.fact("jobs", (there or "none there", "text" if there else "faint")),
-            *([cells.fact("why", (plain(spec.why, 300), "text"))] if spec.why else []),
+            *([cells.fact("why", (printable(spec.why, 300), "text"))] if spec.why else []),
         ]
 
     def subjects(self) -> Mapping[str, str]:
         """The reservation under the cursor."""
         row = self.here
-        return {} if row is None else {"reservation": shlex.quote(plain(row.spec.name))}
+        return {} if row is None else {"reservation": shlex.quote(printable(row.spec.name))}
 
     def act_open(self) -> None:
-        """Its first node."""
+        """Show its first node."""
         row = self.here
         if row is not None and row.nodes:
-            stage(self).open_node(row.nodes[0])
+            app_of(self).open_node(row.nodes[0])
 
 
 def _state(row: ReservationView) -> Piece:
@@ -111,12 +118,14 @@ def _state(row: ReservationView) -> Piece:
 
 
 def _whom(row: ReservationView) -> Piece:
-    return (plain(reservation_for(row)), "warn" if row.spec.maintenance else "text")
+    return (printable(reservation_for(row)), "warn" if row.spec.maintenance else "text")
 
 
 def _nodes(row: ReservationView) -> str:
     return (
-        plain(",".join(row.nodes)) if len(row.nodes) < 4 else f"{plain(row.nodes[0])} +{len(row.nodes) - 1}"
+        printable(",".join(row.nodes))
+        if len(row.nodes) < 4
+        else f"{printable(row.nodes[0])} +{len(row.nodes) - 1}"
     )
 
 
@@ -125,7 +134,7 @@ def _every(row: ReservationView) -> str:
 
 
 def _kept(row: ReservationView, begin: float, end: float) -> bool:
-    """Whether any of its times meets this one."""
+    """Whether any of its repetitions overlaps this time span."""
     begins, ends, every = row.starts_at, row.ends_at, row.spec.every_s
     if every and begin >= ends:
         turns = (begin - ends) // every + 1

@@ -1,4 +1,4 @@
-"""Who may have how much of the cluster, and who had it."""
+"""The tree of fair shares and their use."""
 
 from __future__ import annotations
 
@@ -8,63 +8,66 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tui import actions, cells
-from tui.columns import Column
-from tui.filter import exactly
-from tui.paint import Piece, bar
-from tui.stage import stage
-from tui.tenants import share_state
-from tui.views.asked import Asked
+from tui import actions
+from tui.app_interface import app_of
+from tui.data.filter import exact_filter
+from tui.data.tenant_lists import share_state
+from tui.look import cells
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece, bar
+from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.tenants import ShareList, ShareView
-from wire.client import Client
-from wire.text import duration, plain
+from wire.http.client import Client
+from wire.text import duration, printable
 
 
-class Shares(Asked[ShareView, ShareList]):
+class SharesView(PolledListView[ShareView, ShareList]):
     """The tree of organisations, projects and users."""
 
     NAME = actions.SHARES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.SHARES)
     CHANGED_BY = frozenset({"ShareSet"})
 
-    def columns(self) -> Sequence[Column[ShareView]]:
-        """Eighty columns show what one needs to know; more room shows more."""
+    def columns(self) -> Sequence[ListColumn[ShareView]]:
+        """The columns; 80 cells show the essential ones."""
         return (
-            Column("tree", "SHARE", 1, 20, self._place, 12, grow=3, most=48),
-            Column("weight", "WEIGHT", 4, 6, lambda share: [(f"{share.weight:g}", "text")], 6, right=True),
-            Column("part", "PART", 5, 12, lambda share: _part(share.part, 5), 12, grow=1, most=12),
-            Column("used", "USED", 2, 9, lambda share: [_amount(share.used)], 8, right=True),
-            Column("held", "NOW/H", 7, 7, lambda share: [_amount(share.held)], 6, right=True),
-            Column("factor", "FACTOR", 6, 6, _factor, 6, right=True),
-            Column("state", "STATE", 3, 9, lambda share: [(share_state(share), _tone(share))], 9),
-            Column("limits", "SOFT/HARD", 8, 11, lambda share: [(_limits(share), "muted")], right=True),
+            ListColumn("tree", "SHARE", 1, 20, self._place, 12, grow=3, most=48),
+            ListColumn(
+                "weight", "WEIGHT", 4, 6, lambda share: [(f"{share.weight:g}", "text")], 6, right=True
+            ),
+            ListColumn("part", "PART", 5, 12, lambda share: _part(share.part, 5), 12, grow=1, most=12),
+            ListColumn("used", "USED", 2, 9, lambda share: [_amount(share.used)], 8, right=True),
+            ListColumn("held", "NOW/H", 7, 7, lambda share: [_amount(share.held)], 6, right=True),
+            ListColumn("factor", "FACTOR", 6, 6, _factor, 6, right=True),
+            ListColumn("state", "STATE", 3, 9, lambda share: [(share_state(share), _tone(share))], 9),
+            ListColumn("limits", "SOFT/HARD", 8, 11, lambda share: [(_limits(share), "muted")], right=True),
         )
 
     def _place(self, share: ShareView) -> Sequence[Piece]:
         if self.listing.sort != "tree":
-            return [(plain(share.share), "text")]
-        return [(f"{'  ' * (len(share.path) - 1)}{plain(share.path[-1])}", _level(share))]
+            return [(printable(share.share), "text")]
+        return [(f"{'  ' * (len(share.path) - 1)}{printable(share.path[-1])}", _level(share))]
 
     def question(self, client: Client) -> ShareList:
-        """The whole tree."""
+        """Ask for the whole tree."""
         return client.shares()
 
     def rows_of(self, answer: ShareList) -> Sequence[ShareView]:
-        """Every place in it."""
+        """One row per share."""
         return answer.shares
 
     def nothing(self) -> Sequence[Piece]:
-        """Shares come with jobs."""
+        """No shares, because there were no jobs."""
         return [("nobody has submitted anything yet: shares come with the first job", "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        """What the figures mean."""
+        """The meaning of the figures."""
         return [("USED counts now and fades · NOW/H is added an hour · FACTOR 1 goes first", "muted")]
 
     def told(self, share: ShareView) -> list[list[Piece]]:
-        """Where it stands, and what that means for its jobs."""
-        path = " › ".join(plain(name, 40) for name in share.path)
+        """The use of the share, and the effect on its jobs."""
+        path = " › ".join(printable(name, 40) for name in share.path)
         soft, hard = (
             "none" if limit is None else f"{limit:,.12g} units" for limit in (share.soft, share.hard)
         )
@@ -87,30 +90,30 @@ class Shares(Asked[ShareView, ShareList]):
     def _consequence(self, share: ShareView) -> str:
         if not share.stopped:
             return "past its soft limit: its jobs come after everybody else's"
-        left = None if share.until is None else share.until - stage(self).model.now()
+        left = None if share.until is None else share.until - app_of(self).model.now()
         until = "" if left is None else f" for {duration(left)} at most"
-        return f"nothing of it starts{until}: the hard limit of {plain(share.stopped, 60)}"
+        return f"nothing of it starts{until}: the hard limit of {printable(share.stopped, 60)}"
 
     def subjects(self) -> Mapping[str, str]:
         """The share under the cursor, with its weight."""
         share = self.here
         if share is None:
             return {}
-        return {"share": shlex.quote(plain(share.share)), "weight": f"{share.weight:g}"}
+        return {"share": shlex.quote(printable(share.share)), "weight": f"{share.weight:g}"}
 
     def act_open(self) -> None:
-        """Its jobs, in the queue."""
+        """Show the jobs of the share."""
         share = self.here
         if share is None:
             return
         if share.share != share.path[-1]:
-            wanted = f"project:{exactly(share.path[-2])} user:{exactly(share.path[-1])}"
+            wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
         else:
-            # An organisation is known by the projects below it; a project has only users there.
+            # An organisation has projects below it; a project has only users.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
-            wanted = f"project:{exactly(*projects or [share.path[-1]])}"
-        stage(self).show_jobs(wanted)
+            wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"
+        app_of(self).show_jobs(wanted)
 
 
 def _part(part: float, width: int) -> Sequence[Piece]:

@@ -1,4 +1,4 @@
-"""What all views have in common: a pane to move in, a filter, and something actions are about."""
+"""Base of all views: a pane to scroll, a filter, and the subjects of actions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from tui.actions import actions_of
-from tui.feed import Changes
-from tui.paint import Piece
+from tui.data.cluster_feed import Changes
+from tui.look.paint import Piece
 from tui.widgets.pane import Pane
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
 
 
 def bindings(view: str) -> list[BindingType]:
-    """The keys of a view, from the registry."""
+    """The key bindings of a view, from tui.actions."""
     return [
         Binding(",".join(action.keys), f"app.act('{action.name}')", action.title, show=False)
         for action in actions_of(view, read_only=False)
@@ -25,59 +25,59 @@ def bindings(view: str) -> list[BindingType]:
 
 
 class View(Vertical):
-    """One way of looking at the cluster."""
+    """A view of the cluster."""
 
     NAME: ClassVar[str]
 
     @property
     def pane(self) -> Pane:
-        """Where the keys for moving go."""
+        """The pane that the movement keys scroll."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """Its name on the trail."""
+        """Its name in the trail."""
         return self.NAME.title()
 
     def note(self) -> Sequence[Piece]:
-        """What stands at the right end of the trail: how the list is arranged."""
+        """The right end of the trail: filter and order."""
         return ()
 
     def status(self) -> Sequence[Piece]:
-        """What stands on the status line while nothing else is to be said."""
+        """The status line when there is no message."""
         return ()
 
     def jobs(self) -> list[JobView]:
-        """The jobs an action is about."""
+        """The jobs that an action is about."""
         return []
 
     def nodes(self) -> list[NodeView]:
-        """The nodes an action is about."""
+        """The nodes that an action is about."""
         return []
 
     def subjects(self) -> Mapping[str, str]:
-        """Everything else an action is about, by the words that stand for it in commands."""
+        """Other subjects of actions, by their placeholders in commands."""
         return {}
 
     def changed(self, changes: Changes) -> None:
-        """The model has taken these changes."""
+        """The model has changed."""
 
     def tick(self) -> None:
         """A second has passed."""
 
     def close(self) -> None:
-        """The view is being left for good."""
+        """The view is closed."""
 
     @property
     def filter_text(self) -> str:
-        """The filter in force."""
+        """The filter text."""
         return ""
 
     def narrow(self, text: str) -> str:
-        """Filter by this; says what is wrong with it, or nothing."""
+        """Set the filter; returns its error, or an empty text."""
         raise NotImplementedError
 
     def undo(self) -> bool:
-        """Take back the filter or the marks, if there are any; False if there is nothing to take back."""
+        """Remove the filter or the marks; False if there are none."""
         if self.filter_text:
             self.narrow("")
             return True
@@ -92,11 +92,11 @@ class View(Vertical):
         self.pane.step(-1)
 
     def act_page_down(self) -> None:
-        """A page down, keeping a line."""
+        """A page down, with one line of overlap."""
         self.pane.step(max(1, self.pane.page - 1))
 
     def act_page_up(self) -> None:
-        """A page up, keeping a line."""
+        """A page up, with one line of overlap."""
         self.pane.step(-max(1, self.pane.page - 1))
 
     def act_top(self) -> None:

@@ -1,1 +1,1 @@
-"""The parts screens are made of: lines, panes of lines, tables."""
+"""Widgets: lines, scrolling panes, tables."""

@@ -1,16 +1,16 @@
-"""Lines of text that stay where they are: above a log, below a list, in a form."""
+"""Fixed lines of text: above a log, below a list, in a form."""
 
 from __future__ import annotations
 
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.paint import Piece
-from tui.stage import stage
+from tui.app_interface import app_of
+from tui.look.paint import Piece
 
 
 class Facts(Widget):
-    """As high as it has lines."""
+    """As many lines as it has facts."""
 
     ALLOW_SELECT = False
 
@@ -19,13 +19,13 @@ class Facts(Widget):
         self._lines: list[list[Piece]] = []
 
     def update(self, lines: list[list[Piece]]) -> None:
-        """Other facts."""
+        """Show other lines."""
         if len(lines) != len(self._lines):
             self.styles.height = len(lines)
         self._lines = lines
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Textual asks for one line."""
+        """Render one line for Textual."""
         pieces = self._lines[y] if y < len(self._lines) else []
-        return stage(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)
+        return app_of(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)

@@ -1,30 +1,30 @@
-"""The lines around every view: header, trail, status, keys."""
+"""The lines around every view: header, trail, status line, footer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from tui import glyphs
 from tui.actions import footer_of, shown_key
-from tui.paint import Piece, bar, both_ends, length
-from tui.stage import stage
+from tui.app_interface import app_of
+from tui.look import glyphs
+from tui.look.paint import Piece, bar, both_ends, length
 from tui.views.view import View
-from tui.widgets.line import Line
-from wire.spec import gpus_text
-from wire.text import duration, plain
-from wire.words import JobState, NodeState
+from tui.widgets.line import FrameLine
+from wire.job.spec import gpus_text
+from wire.names import JobState, NodeState
+from wire.text import duration, printable
 
 
-class Header(Line):
+class HeaderLine(FrameLine):
     """The cluster in one line."""
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Name, GPUs in use, jobs, and how fresh all this is."""
-        model = stage(self).model
+        """Cluster name, GPUs in use, jobs, and connection."""
+        model = app_of(self).model
         left: list[Piece] = [
             (" corral ", "brand"),
-            (plain(model.name, 24), "strong"),
+            (printable(model.name, 24), "strong"),
             ("   " if width >= 100 else "  ", "text"),
         ]
         used, total = round(model.gpus_used, 2), model.gpus
@@ -35,7 +35,7 @@ class Header(Line):
         return both_ends(left, [*self.connection(), (" ", "text")], width)
 
     def _jobs(self, width: int) -> list[Piece]:
-        model = stage(self).model
+        model = app_of(self).model
         shown = [(JobState.RUNNING, 0), (JobState.QUEUED, 0), (JobState.SCHEDULED, 110)]
         shown += [(JobState.FAILED, 130), (JobState.COMPLETED, 150)]
         pieces: list[Piece] = []
@@ -55,8 +55,8 @@ class Header(Line):
         return pieces
 
     def connection(self) -> list[Piece]:
-        """Live, or how old what is shown is."""
-        model = stage(self).model
+        """`live`, or the age of what is shown."""
+        model = app_of(self).model
         if model.connection.state == "loading":
             return [(f"{glyphs.STALE} loading", "warn")]
         if not model.stale:
@@ -64,15 +64,15 @@ class Header(Line):
         return [(f"{glyphs.STALE} stale {duration(model.silent_s())}", "bad")]
 
 
-class Trail(Line):
-    """The views, where we are, and how the list is arranged."""
+class TrailLine(FrameLine):
+    """The names of the views, the current one, and the order of its list."""
 
     def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
         super().__init__()
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """1 Queue › job 17   2 Nodes   3 Events   4; as many names as there is room for."""
+        """1 Queue › job 17   2 Nodes   3 Events   4; as many names as fit."""
         note = list(self._trail()[-1].note())
         if length(note) > width // 2:
             note = note[-3:]
@@ -83,7 +83,7 @@ class Trail(Line):
         return both_ends(left, note, width)
 
     def _left(self, named: int) -> list[Piece]:
-        """The first ones by name, the others by their number; where we are always by name."""
+        """The first views by name, the others by number; the current one always by name."""
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
         for number, root in enumerate(self._roots, 1):
@@ -99,8 +99,8 @@ class Trail(Line):
         return left
 
 
-class Status(Line):
-    """What was just said, else what is wrong, else what the view says about what is under the cursor."""
+class StatusLine(FrameLine):
+    """The last message, else an error of the connection, else the status of the view."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
@@ -109,36 +109,36 @@ class Status(Line):
         self._until = 0.0
 
     def say(self, text: str, part: str, seconds: float) -> None:
-        """Show this for a while."""
-        self._said, self._until = (plain(text, 1000), part), time.monotonic() + seconds
+        """Show a message for a few seconds."""
+        self._said, self._until = (printable(text, 1000), part), time.monotonic() + seconds
         self.refresh()
 
     def tick(self) -> None:
-        """What was said has been read."""
+        """Remove the message when its time is over."""
         if self._said is not None and time.monotonic() > self._until:
             self._said = None
             self.refresh()
 
     def pieces(self, _width: int) -> Sequence[Piece]:
-        """One sentence."""
-        connection = stage(self).model.connection
+        """The text of the line."""
+        connection = app_of(self).model.connection
         if self._said:
             return [(" ", "text"), self._said]
         if connection.state == "lost":
-            return [(" no connection: ", "bad"), (f"{plain(connection.note)}; trying again", "warn")]
+            return [(" no connection: ", "bad"), (f"{printable(connection.note)}; trying again", "warn")]
         return [(" ", "text"), *self._view().status()]
 
 
-class Keys(Line):
-    """The footer: keys that matter here."""
+class FooterLine(FrameLine):
+    """The footer: the most important keys of the view."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
         self._view = view
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """As many as fit; help and menu always."""
-        on_stage = stage(self)
+        """As many keys as fit; help and menu always."""
+        on_stage = app_of(self)
         actions = footer_of(self._view().NAME, on_stage.read_only)
         right: list[Piece] = [("read-only ", "warn")] if on_stage.read_only else []
         shown = [
@@ -152,7 +152,7 @@ class Keys(Line):
 
 
 def _fitting(items: list[list[Piece]], width: int) -> list[Piece]:
-    """The first ones, but menu, help and quit (the last three) always."""
+    """The first keys that fit, and always menu, help and quit (the last three)."""
     gap: Piece = ("  ", "text")
     last = items[-3:]
     room = width - sum(length(item) + 2 for item in last)

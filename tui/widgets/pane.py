@@ -1,4 +1,4 @@
-"""A window on any number of lines, each painted only when it is seen."""
+"""A scrolling window on any number of lines; only visible lines are painted."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.stage import stage
+from tui.app_interface import app_of
 
 WHEEL = 3
 
 
 class Pane(Widget, can_focus=True):
-    """Scrolls by itself: nothing is laid out, and a million lines cost as much as forty."""
+    """Scrolls without layout: a million lines cost as much as forty."""
 
     ALLOW_SELECT = False
     HEAD = 0
-    """Lines at the top that stay."""
+    """Fixed lines at the top."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -27,84 +27,84 @@ class Pane(Widget, can_focus=True):
         self._painted: dict[int, Strip] = {}
         self._under = Style.null()
 
-    # -- to be said by each pane --------------------------------------------------------
+    # -- to be defined by each pane --------------------------------------------------------
 
     @property
     def total(self) -> int:
-        """How many lines there are."""
+        """Number of lines."""
         raise NotImplementedError
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """The line at this place."""
+        """The line at this index."""
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:
-        """A line of the head."""
+        """A fixed line at the top."""
         raise NotImplementedError
 
     # -- scrolling ----------------------------------------------------------------------
 
     @property
     def page(self) -> int:
-        """How many lines are seen at once."""
+        """Number of visible lines."""
         return max(1, self.size.height - self.HEAD)
 
     @property
     def at_end(self) -> bool:
-        """True when the last line is seen."""
+        """Whether the last line is visible."""
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
-        """Make this the first line seen, as far as there are lines."""
+        """Make this the first visible line, within bounds."""
         top = max(0, min(top, self.total - self.page))
         if top != self.top:
             self.top = top
             self.refresh()
 
     def refresh_line(self, index: int) -> None:
-        """Paint one line anew."""
+        """Repaint one line."""
         y = index - self.top + self.HEAD
         if self.HEAD <= y < self.size.height:
             self.refresh(Region(0, y, self.size.width, 1))
 
     def step(self, by: int) -> None:
-        """Some lines further, or back."""
+        """Scroll by this many lines."""
         self.scroll_lines(self.top + by)
 
     def jump(self, index: int) -> None:
-        """To a line."""
+        """Scroll to a line."""
         self.scroll_lines(index)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel, towards us."""
+        """Scroll down by the wheel."""
         event.stop()
         self.step(WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel, away from us."""
+        """Scroll up by the wheel."""
         event.stop()
         self.step(-WHEEL)
 
     def on_resize(self) -> None:
-        """Keep the window inside the lines."""
+        """Keep the window within the lines."""
         self.scroll_lines(self.top)
 
     # -- painting -----------------------------------------------------------------------
 
     def refresh_changed(self) -> None:
-        """Paint anew only the lines that would look different: what stands still costs no byte."""
+        """Repaint only the lines that have changed, so that unchanged lines send no bytes."""
         width, height = self.size
         changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
         if changed:
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Textual asks for lines; the style under them is the same for all."""
+        """Render lines for Textual; all have the same background style."""
         self._under = self.rich_style
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """Textual asks for one line of the window."""
+        """Render one line for Textual."""
         strip = self._painted[y] = self._window_line(y)
         return strip.apply_style(self._under)
 
@@ -122,4 +122,4 @@ class Pane(Widget, can_focus=True):
         size = max(1, self.page * self.page // self.total)
         start = (self.page - size) * self.top // max(1, self.total - self.page)
         thumb = start <= y < start + size
-        return Segment("▐" if thumb else " ", stage(self).paint.style("muted" if thumb else "text"))
+        return Segment("▐" if thumb else " ", app_of(self).paint.style("muted" if thumb else "text"))

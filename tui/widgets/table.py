@@ -1,4 +1,4 @@
-"""A list of rows with a cursor; thousands of them cost as much as a screenful."""
+"""A list of rows with a cursor; the cost depends on the visible rows only."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, Generic, TypeVar
 from textual import events
 from textual.strip import Strip
 
-from tui import glyphs
-from tui.columns import GUTTER, Column, fit_columns
-from tui.listing import Key, Listing
-from tui.paint import Piece, fit, length
-from tui.stage import stage
+from tui.app_interface import app_of
+from tui.data.listing import Key, Listing
+from tui.look import glyphs
+from tui.look.columns import GUTTER, ListColumn, fit_columns
+from tui.look.paint import Piece, fit, length
 from tui.widgets.pane import Pane
 
 Row = TypeVar("Row")
 
 
-class Table(Pane, Generic[Key, Row]):
-    """Shows a listing; the window moves so that the cursor's row keeps its place on the screen."""
+class ListTable(Pane, Generic[Key, Row]):
+    """Shows a listing. When rows change, the row under the cursor stays at the same place on the screen."""
 
     HEAD = 1
 
     def __init__(
         self,
         listing: Listing[Key, Row],
-        columns: Sequence[Column[Row]],
+        columns: Sequence[ListColumn[Row]],
         *,
         on_open: Callable[[], None],
         on_move: Callable[[], None],
@@ -35,26 +35,26 @@ class Table(Pane, Generic[Key, Row]):
     ) -> None:
         super().__init__(id=id)
         self.listing: Listing[Key, Row] = listing
-        self._columns: Sequence[Column[Row]] = columns
+        self._columns: Sequence[ListColumn[Row]] = columns
         self._on_open, self._on_move, self._on_empty = on_open, on_move, on_empty
-        self._fitted: list[tuple[Column[Row], int]] = []
+        self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
         self._anchor: Key | None = None
 
     @property
     def total(self) -> int:
-        """Rows that pass the filter."""
+        """Number of rows that pass the filter."""
         return len(self.listing)
 
-    # -- moving -------------------------------------------------------------------------
+    # -- movement -------------------------------------------------------------------------
 
     def step(self, by: int) -> None:
-        """The cursor, up or down."""
+        """Move the cursor up or down."""
         self.jump(self.listing.index + by)
 
     def jump(self, index: int) -> None:
-        """The cursor, to a row."""
+        """Move the cursor to a row."""
         before, top = self.listing.index, self.top
         self.listing.move_to(index)
         self._reveal()
@@ -64,7 +64,7 @@ class Table(Pane, Generic[Key, Row]):
         self._on_move()
 
     def sync(self) -> None:
-        """The listing changed: keep the cursor's row where it is on the screen, and paint what differs."""
+        """The listing has changed: keep the row under the cursor at its place and repaint what differs."""
         if self._anchor is not None and self._anchor == self.listing.cursor:
             self.top = self.listing.index - self._offset
         self.top = max(0, min(self.top, self.total - self.page))
@@ -80,12 +80,12 @@ class Table(Pane, Generic[Key, Row]):
         self._anchor, self._offset = self.listing.cursor, self.listing.index - self.top
 
     def on_resize(self) -> None:
-        """The cursor stays in sight."""
+        """Keep the cursor visible."""
         self._offset = min(self._offset, self.page - 1)
         self.sync()
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor there, two open the row; on the head it sorts."""
+        """A click moves the cursor, a double click opens the row, a click on the head sorts."""
         if event.y < self.HEAD:
             self._sort_at(event.x)
         elif (index := self.top + event.y - self.HEAD) < self.total:
@@ -108,19 +108,19 @@ class Table(Pane, Generic[Key, Row]):
     def _gap(self) -> int:
         return 1 if self.size.width < 100 else 2
 
-    def _fit(self, width: int) -> list[tuple[Column[Row], int]]:
+    def _fit(self, width: int) -> list[tuple[ListColumn[Row], int]]:
         if self._fitted_for != width:
-            # One cell stays free for the scroll bar, so that columns do not jump when it comes.
+            # One cell stays free for the scroll bar, so that columns do not move when it appears.
             self._fitted, self._fitted_for = fit_columns(self._columns, width - 1, self._gap), width
         return self._fitted
 
     def _window_line(self, y: int) -> Strip:
         if self.total or y != self.HEAD + 1:
             return super()._window_line(y)
-        return stage(self).paint.strip([(" " * GUTTER, "text"), *self._on_empty()], self.size.width)
+        return app_of(self).paint.strip([(" " * GUTTER, "text"), *self._on_empty()], self.size.width)
 
     def paint_head(self, _y: int, width: int) -> Strip:
-        """The titles; the one sorted by carries an arrow."""
+        """The titles, with an arrow at the sort column."""
         pieces: list[Piece] = [(" " * GUTTER, "head")]
         for column, cells in self._fit(width):
             title, part = column.title, "head"
@@ -128,7 +128,7 @@ class Table(Pane, Generic[Key, Row]):
                 arrow = glyphs.DESCENDING if self.listing.reverse else glyphs.ASCENDING
                 title, part = (f"{title[: max(0, cells - 1)]}{arrow}", "sorted")
             pieces += [(fit(title, cells, column.right), part), (" " * self._gap, "head")]
-        return stage(self).paint.strip(pieces, width)
+        return app_of(self).paint.strip(pieces, width)
 
     def paint_line(self, index: int, width: int) -> Strip:
         """One row."""
@@ -144,10 +144,10 @@ class Table(Pane, Generic[Key, Row]):
         for column, cells in self._fit(self.size.width):
             pieces.extend(_cell(column, row, cells))
             pieces.append(gap)
-        return stage(self).paint.strip(pieces, width, ground)
+        return app_of(self).paint.strip(pieces, width, ground)
 
 
-def _cell(column: Column[Any], row: Any, cells: int) -> Sequence[Piece]:
+def _cell(column: ListColumn[Any], row: Any, cells: int) -> Sequence[Piece]:
     pieces = column.cell(row)
     if len(pieces) == 1:
         text, part = pieces[0]

@@ -1,1 +1,1 @@
-"""The bodies of the HTTP API, in and out. Paths stand in docs/api.md and /v1/openapi.json."""
+"""Bodies of requests and answers of the HTTP API. The paths are in docs/api.md and /v1/openapi.json."""

@@ -11,7 +11,7 @@ from wire.api.nodes import NodeView
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The cluster in one glance."""
+    """Summary of the cluster."""
 
     name: str
     version: str
@@ -28,7 +28,7 @@ class ClusterView:
 
 @dataclass(frozen=True)
 class EventView:
-    """One fact of the journal, with a sentence for people."""
+    """One entry of the journal, with a sentence for people."""
 
     seq: int
     at: float
@@ -37,19 +37,22 @@ class EventView:
     job: Optional[int] = None
     node: Optional[str] = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    """Label of the job: 17, or 12_3 for an element of array 12."""
 
 
 @dataclass(frozen=True)
 class EventList:
-    """A page of the journal."""
+    """A page of the journal. Entries up to `begins` were deleted by retention."""
 
     events: tuple[EventView, ...]
     seq: int
+    begins: int = 0
 
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """One commit on the stream: its events and every job and node as it is after them.
+    """One commit on the stream: its events, and each changed job and node after them.
 
     A batch without events carries fresh GPU readings; it does not advance the journal.
     """
@@ -62,7 +65,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """Is the controller well?"""
+    """Whether the controller is healthy."""
 
     status: str
     version: str

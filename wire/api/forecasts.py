@@ -1,4 +1,4 @@
-"""When a job starts, what would let it start now, and what would be if."""
+"""Forecasts: when a job starts, which change would start it now, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ from typing import Any, Mapping, Optional
 from wire.api.jobs import JobView
 from wire.api.reasons import Ousted, Why
 from wire.api.tenants import ShareWeight
-from wire.quota import Quota
-from wire.reservation import ReservationSpec
-from wire.spec import JobSpec
+from wire.cluster.quota import Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.job.spec import JobSpec
 
 
 @dataclass(frozen=True)
 class Easing:
-    """Fields of a waiting job's JobSpec: changed so, they let it start in the next cycle. In words, too."""
+    """A change that starts a waiting job, as a sentence and as changes or a command; tested on a copy.
+
+    Either `changes` of fields of its JobSpec, or the words of a command after `corral`: to release the
+    job, to resume nodes or GPUs, or to preempt the `victims`, after whose end it starts.
+    """
 
     sentence: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    victims: tuple[Ousted, ...] = ()
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job is where it is, and when it starts at the latest if all keep to their limits.
+    """Why a job waits, and when it starts at the latest if all jobs keep their time limits.
 
-    `starts_at` is None when that cannot be told: a job without a time limit stands before it. It is likely
-    to start at `likely_at` if jobs run as predicted, and then to run for `predicted_s`.
-    It would start now with any of the `easings`, the smallest change first, or if `victims` were ended;
-    `makes_room`: they will be, in its turn.
+    `starts_at` is None if that is unknown, and `unknown` says why. The job is likely to start at `likely_at`
+    if jobs run as predicted, and then to run for `predicted_s`. It would start now with each of the
+    `easings`, the smallest change first. With `makes_room`, the `victims` are preempted for it before it
+    starts.
     """
 
     job: JobView
@@ -41,12 +47,26 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """When it starts if what is said here is as wrong as it used to be: 8 of 10 started within that."""
+    """The start if this forecast is as wrong as earlier ones; 8 of 10 jobs started by then."""
+    complete: bool = True
+    """False if the time did not suffice for the whole answer; see `covers_until`."""
+    covers_until: Optional[float] = None
+    """The job does not start before this time; later starts are unknown. None: nothing was cut off."""
+    as_of: int = 0
+    """The journal entry at which the forecast was made; 0: no forecast was needed."""
+    unknown: str = ""
+    """Why `starts_at` is unknown."""
+    assumes: tuple[str, ...] = ()
+    """Assumptions of `starts_at` besides time limits, such as preemptions before it."""
+    last: str = ""
+    """The last reason for which the job waits, if it differs from the present one."""
+    no_preemption: str = ""
+    """Why no running job is preempted for this job now."""
 
 
 @dataclass(frozen=True)
 class JobEdit:
-    """A job that would ask for something else: fields of its JobSpec, as in JobChange."""
+    """A change of a job: fields of its JobSpec, as in JobChange."""
 
     job: int
     changes: Mapping[str, Any]
@@ -54,7 +74,7 @@ class JobEdit:
 
 @dataclass(frozen=True)
 class QuotaEdit:
-    """A quota that would be laid over what holds; None: what was set while running is taken back."""
+    """A change of a quota; None removes the limits that were set at run time."""
 
     scope: str
     name: str
@@ -63,7 +83,7 @@ class QuotaEdit:
 
 @dataclass(frozen=True)
 class MoreNodes:
-    """So many idle nodes with the GPUs, labels and taints of one that is there."""
+    """A number of new idle nodes with the GPUs, labels and taints of an existing node."""
 
     like: str
     count: int = 1
@@ -71,16 +91,25 @@ class MoreNodes:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A scheduler.toml as text, and what to call it in complaints."""
+    """A scheduler.toml as text, and its name for error messages."""
 
     text: str
     name: str = "scheduler.toml"
 
 
 @dataclass(frozen=True)
+class MarkEdit:
+    """Labels and taints that a node gets, or loses if None."""
+
+    node: str
+    labels: Mapping[str, Optional[str]] = field(default_factory=dict)
+    taints: Mapping[str, Optional[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy: a configuration first, then nodes, shares, quotas, cancels, preemptions,
-    holds, releases, drains, resumes, reservations, edits and submits.
+    """Changes to try on a copy: a configuration first, then nodes, marks, shares, quotas, cancels,
+    preemptions, holds, releases, drains, resumes, reservations, edits and submits.
     """
 
     submit: tuple[JobSpec, ...] = ()
@@ -93,15 +122,18 @@ class WhatIf:
     quotas: tuple[QuotaEdit, ...] = ()
     cancel_reservations: tuple[str, ...] = ()
     preempt: tuple[int, ...] = ()
+    stay_held: bool = False
+    """True if the preempted jobs are also held."""
     hold: tuple[int, ...] = ()
     release: tuple[int, ...] = ()
     nodes: tuple[MoreNodes, ...] = ()
     config: Optional[ConfigFile] = None
+    marks: tuple[MarkEdit, ...] = ()
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A waiting job whose start would change; None: not within what can be foretold."""
+    """A waiting job whose start would change; None: after the end of the forecast."""
 
     job: int
     label: str
@@ -115,10 +147,16 @@ class Shift:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """What would change. `refused` names the changes that would not be accepted, with the reason.
+    """The effect of changes. `refused` has the changes that would not be accepted, with the reason.
 
-    `passed_over` names tables of a configuration that differ from what runs and have no part in this.
-    `why` is what the first of the submitted jobs would wait for; the `easings` would start it at once.
+    `passed_over` has the tables of a configuration that differ from those in effect and are not considered.
+    `why` is the reason for which the first submitted job would wait; each of the `easings` would start it at
+    once.
+
+    `shifts` has the new jobs first, then the most delayed jobs, then those that gain most, at most 200 of
+    each; `later` and `sooner` count all of them. Shifts below a minute, or below 5 % of the wait, are only
+    counted as `trifles`. `later_h` and `sooner_h` are the sums of hours over all jobs whose start is known in
+    both cases.
     """
 
     now: float
@@ -130,3 +168,16 @@ class WhatIfAnswer:
     passed_over: tuple[str, ...] = ()
     why: Optional[Why] = None
     easings: tuple[Easing, ...] = ()
+    later: int = 0
+    sooner: int = 0
+    trifles: int = 0
+    unknown: int = 0
+    """Waiting jobs whose start is unknown: after `covers_until` with and without the change."""
+    later_h: float = 0.0
+    sooner_h: float = 0.0
+    complete: bool = True
+    """False if the time did not suffice for the whole answer; see `covers_until`."""
+    covers_until: Optional[float] = None
+    """Starts after this time are unknown; None: nothing was cut off."""
+    as_of: int = 0
+    """The journal entry at which the forecast was made."""

@@ -1,22 +1,22 @@
-"""Jobs: submitted, shown, changed and made room for, one by one and many at once."""
+"""Jobs: submitting, showing and changing them, one by one or many at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional
 
+from wire.agent.frames import Checkpoint, GpuUse
 from wire.api.nodes import GpuShare
 from wire.api.problem import Problem
 from wire.api.reasons import Why
 from wire.api.reports import Foreseen
-from wire.frames import Checkpoint, GpuUse
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """`key` makes a retry harmless: the same key from the same user is the same job."""
+    """A job to submit. With the same `key` from the same user a retry returns the same job."""
 
     spec: JobSpec
     key: str = ""
@@ -25,7 +25,7 @@ class SubmitRequest:
 
 @dataclass(frozen=True)
 class Submitted:
-    """The ids of a submit, in array order; `label` is how people name it."""
+    """The ids of a submitted job or array, in array order; `label` is its name for people."""
 
     ids: tuple[int, ...]
     label: str
@@ -33,7 +33,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class JobChange:
-    """What a job is to ask for from now on: fields of its JobSpec; null: as if it had been left out."""
+    """New values of fields of a JobSpec; null: the default."""
 
     changes: Mapping[str, Any]
 
@@ -59,14 +59,14 @@ class ShellRequest:
 
 @dataclass(frozen=True)
 class ShellOpened:
-    """Known by this to whoever opened it, and to nobody else."""
+    """The id of the opened shell; only its opener may use it."""
 
     shell: str
 
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """Part of what it writes, base64; or its end: exit code, signal, or why there was none."""
+    """Part of the output, base64; or the end: exit code, signal, or the reason why it could not start."""
 
     stream: str = ""
     data: str = ""
@@ -78,7 +78,7 @@ class ShellSaid:
 
 @dataclass(frozen=True)
 class ShellGiven:
-    """Input, base64; the end of it; or another size of the window."""
+    """Input, base64; the end of the input; or a new size of the window."""
 
     data: str = ""
     end: bool = False
@@ -88,7 +88,7 @@ class ShellGiven:
 
 @dataclass(frozen=True)
 class Held:
-    """What an attempt holds on one node; GPUs as (index, milli)."""
+    """The allocation of an attempt on one node."""
 
     node: str
     cpu_milli: int
@@ -99,7 +99,7 @@ class Held:
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as everybody sees it."""
+    """A job, as all users see it."""
 
     id: int
     label: str
@@ -129,21 +129,24 @@ class JobView:
     held: tuple[Held, ...] = ()
     preempted: int = 0
     gpu_hours: float = 0.0
-    """Of attempts that are over."""
+    """GPU-hours of ended attempts."""
     use: Optional[GpuUse] = None
+    """GPU usage of the last attempt; so far, if it runs. None if nothing was measured."""
     idle_since: Optional[float] = None
-    """Since when its GPUs do nothing, if that is long enough to be told."""
+    """Since when its GPUs are idle, if that is long enough to be reported."""
+    silent: tuple[str, ...] = ()
+    """Silent nodes of the running job; whether it still runs there is unknown."""
     profile: str = ""
-    """Who decides when and where it runs; empty on a cluster without profiles."""
+    """The scheduler profile of the job; empty on a cluster without profiles."""
 
 
 @dataclass(frozen=True)
 class JobsOrder:
-    """One action on many jobs: cancel, hold, release, preempt or set.
+    """One action on many jobs: cancel, hold, release, preempt, requeue or set.
 
-    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all; `mine` leaves out those of others, and alone
-    means all of one's own. `changes` are for set, as in JobChange; with `stay_held` what is preempted stays
-    in the queue until released; with `only_tell` nothing is done.
+    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all; `mine` leaves out jobs of other users, and
+    alone means all jobs of the caller. `changes` are for set, as in JobChange; with `stay_held` a preempted
+    job stays in the queue until released; with `only_tell` nothing is changed.
     """
 
     action: str
@@ -156,7 +159,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job, or a word that means none, for which an order was not carried out, and why."""
+    """A job, or a word that names no job, for which an order was refused, and why."""
 
     job: str
     problem: Problem
@@ -164,7 +167,7 @@ class JobRefused:
 
 @dataclass(frozen=True)
 class JobsAnswer:
-    """The jobs for which an order was carried out, as they are now, and the others."""
+    """The jobs for which an order was carried out, as they are now, and the refusals."""
 
     done: tuple[JobView, ...]
     refused: tuple[JobRefused, ...] = ()
@@ -179,7 +182,7 @@ class PreemptAction:
 
 @dataclass(frozen=True)
 class Preempted:
-    """An attempt that was ended so that others could run: by whom, and what that lost."""
+    """A preempted attempt: the reason, and the lost GPU-hours."""
 
     at: float
     attempt: int
@@ -189,7 +192,7 @@ class Preempted:
 
 @dataclass(frozen=True)
 class Moved:
-    """A job that was told to go on elsewhere, and what came of it."""
+    """A move of a running job to other nodes, and its result."""
 
     job: int
     label: str
@@ -202,17 +205,17 @@ class Moved:
     origin: tuple[str, ...]
     to: tuple[str, ...]
     gpu_hours: float
-    """What that was to cost."""
+    """Estimated cost of the move, in GPU-hours."""
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """When it ran there; neither this nor `undone`: it is under way."""
+    """When the job ran on the new nodes. With neither this nor `undone` the move is under way."""
     undone: str = ""
 
 
 @dataclass(frozen=True)
 class JobDetail:
-    """A job with what it asked for and why it is where it is; `spec.env` only for owner and operators."""
+    """A job with its request and the reason for its state; `spec.env` only for its owner and operators."""
 
     job: JobView
     spec: JobSpec
@@ -220,17 +223,17 @@ class JobDetail:
     checkpoint: Optional[Checkpoint] = None
     preemptions: tuple[Preempted, ...] = ()
     predicted_s: Optional[float] = None
-    """How long it is likely to run, by what is known of its like; or was, when it got its place."""
+    """Predicted run time from similar jobs, in seconds; of a started job, the prediction at its start."""
     planned_s: Optional[float] = None
-    """How long plans count on a running job; None: as long as it may run."""
+    """Run time of a running job that plans assume, in seconds; None: its time limit."""
     foreseen: tuple[Foreseen, ...] = ()
-    """When it was to start, as was said while it waited."""
+    """Start times that were forecast while the job waited."""
     moves: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True)
 class JobList:
-    """Jobs by id, with the journal position they show; `next` continues a long listing."""
+    """Jobs by id, with the journal position of this answer; `next` is the `after` of the next page."""
 
     jobs: tuple[JobView, ...]
     seq: int

@@ -1,13 +1,13 @@
-"""Nodes and their GPUs: added, marked, drained and shown."""
+"""Nodes and their GPUs: adding, labelling, draining and showing them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
-from wire.frames import GpuProcess, NumaFacts
-from wire.hosts import HostSpec
-from wire.words import GpuHealth, NodeState
+from wire.agent.frames import GpuProcess, NumaFacts
+from wire.cluster.hosts import HostSpec
+from wire.names import GpuHealth, NodeState
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class NodeAction:
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """Body of a preflight and of adding a node; `host_key` is taken for the host's own, and pinned then.
+    """Body of a preflight and of adding a node; `host_key` is accepted and pinned.
 
-    Without a host a preflight asks the one that the node has.
+    Without a host a preflight checks the present host of the node.
     """
 
     name: str
@@ -31,14 +31,14 @@ class NodeRequest:
 
 @dataclass(frozen=True)
 class HostKey:
-    """Body of trust: the key that a node's host has from now on, as OpenSSH writes it."""
+    """Body of trust: the new key of a node's host, in OpenSSH's format."""
 
     host_key: str
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing asked of a host: `verdict` is ok, note (works, but know it), unknown or failed."""
+    """One check of a host: `verdict` is ok, note (it works, with a remark), unknown or failed."""
 
     name: str
     verdict: str
@@ -48,9 +48,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a host is like; `ready` if it can join as it is. `host_key` is the key that it showed.
+    """The result of checking a host; `ready` if it can join. `host_key` is the key that it showed.
 
-    Two with one `boot_id` are one machine.
+    Two hosts with the same `boot_id` are one machine.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Preflight:
 
 @dataclass(frozen=True)
 class NodeMarks:
-    """Labels and taints to set on a node, or with null to take away; a taint's name is `key:Effect`."""
+    """Labels and taints to set on a node, or with null to remove; a taint's name is `key:Effect`."""
 
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
     taints: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -72,16 +72,22 @@ class NodeMarks:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """A GPU of a node, or a part of it."""
+    """A GPU of a node, or a share of it."""
 
     index: int
     uuid: str
     milli: int
+    label: str = ""
+
+    @property
+    def number(self) -> str:
+        """The GPU as the driver numbers it: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        return self.label or str(self.index)
 
 
 @dataclass(frozen=True)
 class GpuView:
-    """One GPU: what it is, who holds it, how it does."""
+    """One GPU: its properties, jobs, health and readings."""
 
     index: int
     uuid: str
@@ -111,7 +117,17 @@ class GpuView:
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
     idle_since: Optional[float] = None
-    """Since when it has been held by jobs that run, and done nothing."""
+    heard: bool = True
+    """True if the node is connected. Otherwise the readings are unknown, and zero."""
+    """Since when the GPU is allocated to running jobs and idle."""
+    job_labels: tuple[str, ...] = ()
+    """Labels of the `jobs`: 17, or 12_3 for an element of array 12."""
+    label: str = ""
+
+    @property
+    def number(self) -> str:
+        """The GPU as the driver numbers it: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        return self.label or str(self.index)
 
 
 @dataclass(frozen=True)
@@ -124,7 +140,7 @@ class GpuList:
 
 @dataclass(frozen=True)
 class NodeView:
-    """One node; `away` nodes show what was last known."""
+    """One node; a silent node has its last known values."""
 
     name: str
     state: NodeState
@@ -146,6 +162,8 @@ class NodeView:
     taints: tuple[str, ...] = ()
     scratch_mib: int = 0
     scratch_free_mib: int = 0
+    job_labels: tuple[str, ...] = ()
+    """Labels of the `jobs`."""
 
 
 @dataclass(frozen=True)

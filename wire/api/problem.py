@@ -1,4 +1,4 @@
-"""What is said of a request that was refused."""
+"""The body of every refused request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """Every refusal: `code` for programs, `message` what is wrong, `where` the field, `hint` what to do."""
+    """A refusal: `code` for programs, `message`: what is wrong, `where`: the field, `hint`: what to do."""
 
     code: str
     message: str

@@ -1,16 +1,16 @@
-"""Why a job waits, and who would have to make room."""
+"""Why a job waits, and which jobs would be preempted for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Optional
 
-from wire.words import Reason
+from wire.names import Reason
 
 
 @dataclass(frozen=True)
 class Ousted:
-    """A running job that would be ended, for which job, and what that would lose now."""
+    """A running job that would be preempted, for which job, and the GPU-hours lost."""
 
     job: int
     label: str
@@ -23,7 +23,7 @@ class Ousted:
 
 @dataclass(frozen=True)
 class FilterLoss:
-    """Nodes that one filter took away, with a few of their names."""
+    """Nodes that one filter rejected, with the names of a few."""
 
     filter: str
     lost: int
@@ -32,20 +32,30 @@ class FilterLoss:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """A waiting job ahead in the queue, and its request or reservation."""
+
+    job: int
+    label: str
+    user: str
+    wants: str
+
+
+@dataclass(frozen=True)
 class Points:
-    """One line of a receipt: a factor from 0 to 1 times its weight."""
+    """One term of a queue position: a factor from 0 to 1 times its weight."""
 
     name: str
     factor: float
     weight: float
     points: float
     note: str = ""
-    """Where the factor comes from, if it is not the job's own."""
+    """The source of the factor, if it is not the job itself."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """The one dominant reason in a sentence, the nodes lost per filter, the place in the queue."""
+    """The main reason as a sentence, the nodes that each filter rejected, and the position in the queue."""
 
     reason: Reason
     sentence: str
@@ -53,4 +63,8 @@ class Why:
     position: Optional[int] = None
     fitting: int = 0
     receipt: tuple[Points, ...] = ()
-    """What the job's place in the queue is made of; the sum of the points, in this order, decides."""
+    """The terms of the job's position in the queue; jobs are ordered by their sum."""
+    ahead: tuple[Ahead, ...] = ()
+    """The first jobs ahead in the queue; there are `position` - 1 of them in all."""
+    notes: tuple[str, ...] = ()
+    """Other causes, such as an exceeded soft limit or GPUs out of service."""

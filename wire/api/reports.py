@@ -1,4 +1,4 @@
-"""What was used, and how good forecasts were."""
+"""Reports: usage, and the accuracy of estimates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class UsageView:
-    """What somebody's jobs made of GPUs: utilisation in percent, None where nobody measured it."""
+    """GPU usage of a user, project, queue or job: utilisation in percent, None if not measured."""
 
     name: str
     jobs: int
@@ -22,19 +22,20 @@ class UsageView:
 
 @dataclass(frozen=True)
 class UsageList:
-    """Use in a window, the greatest first."""
+    """Usage in a window, the largest first; `total` is the number of lines without a limit."""
 
     usage: tuple[UsageView, ...]
     since: float
     until: float
+    total: int = 0
 
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """How predictions of run times did, for the jobs of one user; times are means in seconds.
+    """Errors of predicted run times, for the jobs of one user; times are means in seconds.
 
-    `bias_s` is above 0 if jobs run longer than predicted, `error_s` is without its sign; `outlived` is the
-    part that ran longer. `limit_error_s` is how far time limits were off, of jobs that had one.
+    `bias_s` is above 0 if jobs run longer than predicted, `error_s` is the absolute error; `outlived` is the
+    share of jobs that ran longer. `limit_error_s` is the error of time limits, for jobs that had one.
     """
 
     user: str
@@ -48,11 +49,11 @@ class RunEstimate:
 
 @dataclass(frozen=True)
 class StartEstimates:
-    """How estimates of starts did; times are means in seconds. `kind`: promise (to the first that waits),
-    latest (by limits) or likely (by predictions), both told when somebody asked.
+    """Errors of estimated starts; times are means in seconds. `kind`: promise (to the first waiting job),
+    latest (by limits) or likely (by predictions), both estimated when a user asked.
 
-    `bias_s` is above 0 if jobs start later than foretold, `error_s` is without its sign; `late` is the part
-    that started later.
+    `bias_s` is above 0 if jobs start later than estimated, `error_s` is the absolute error; `late` is the
+    share of jobs that started later.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class StartEstimates:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """When a job was to start, as was said while it waited."""
+    """An estimated start of a job, made while it waited."""
 
     kind: str
     made_at: float
@@ -74,7 +75,7 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class EstimateReport:
-    """How good estimates were: of run times by user, most jobs first. `plans`: limit or predicted."""
+    """Accuracy of estimates, by user, most jobs first. `plans`: limit or predicted."""
 
     plans: str
     runs: tuple[RunEstimate, ...]
@@ -84,7 +85,7 @@ class EstimateReport:
 
 @dataclass(frozen=True)
 class StintView:
-    """A user on a GPU past the queue; `until` is None while he is there, `units` is what it cost him."""
+    """GPU use by a user without a job; `until` is None while it lasts, `units` is its cost."""
 
     user: str
     node: str
@@ -96,11 +97,13 @@ class StintView:
     until: Optional[float]
     gpu_hours: float
     units: float = 0.0
+    number: str = ""
+    """The driver's number of the GPU."""
 
 
 @dataclass(frozen=True)
 class StintList:
-    """Who worked past the queue in a window, the newest first; the GPU counts whole."""
+    """GPU use without a job in a window, the newest first; each GPU counts as a whole."""
 
     stints: tuple[StintView, ...]
     since: float

@@ -1,20 +1,20 @@
-"""Who may have how much: shares, quotas, licences, reservations and profiles."""
+"""Shares, quotas, licences, reservations and profiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
-from wire.quota import Limits, Quota
-from wire.reservation import ReservationSpec
+from wire.cluster.quota import Limits, Quota
+from wire.cluster.reservation import ReservationSpec
 
 
 @dataclass(frozen=True)
 class ShareWeight:
-    """What an organisation, a project or a user (`project/user`) weighs beside others, and its limits.
+    """Weight and limits of an organisation, a project or a user (`project/user`).
 
-    Limits are units that count; -1: none, None: as before. Over the soft one its jobs come after everybody
-    else's, at the hard one nothing of it starts.
+    Limits are in billing units; -1: no limit, None: as before. Over the soft limit its jobs start after all
+    others; at the hard limit none of its jobs starts.
     """
 
     share: str
@@ -25,30 +25,30 @@ class ShareWeight:
 
 @dataclass(frozen=True)
 class ShareView:
-    """A place in the tree of shares. `used` is what counts now, in billing units; `held` is used per hour."""
+    """A node of the share tree. `used` is decayed usage in billing units; `held` is usage per hour now."""
 
     path: tuple[str, ...]
     share: str
     weight: float
     part: float
-    """Of all weights beside it."""
+    """Part of the weights of all shares with the same parent."""
     used: float
     held: float
     factor: float
-    """1 if it used nothing; halved by each fair share used, at every level."""
+    """1 without usage; halved by each fair share used, at every level."""
     beyond: bool = False
-    """Past a soft limit, of its own or above it."""
+    """True if it exceeds a soft limit, its own or that of a parent."""
     soft: Optional[float] = None
     hard: Optional[float] = None
     stopped: str = ""
-    """The share whose hard limit keeps its jobs from starting: its own, or one above it."""
+    """The share whose hard limit stops its jobs: this one, or a parent; empty if none."""
     until: Optional[float] = None
-    """When they start again at the latest, if that can be foretold."""
+    """The latest time at which its jobs start again; None if unknown."""
 
 
 @dataclass(frozen=True)
 class ShareList:
-    """Everybody who has a share, from the top down."""
+    """All shares, from the root down."""
 
     shares: tuple[ShareView, ...]
     at: float
@@ -56,15 +56,15 @@ class ShareList:
 
 @dataclass(frozen=True)
 class LicenceView:
-    """One licence: how many there are, who holds them, and who waits for some."""
+    """One licence: its number, the jobs that hold it, and the jobs that wait for it."""
 
     name: str
     total: int
     used: int
     jobs: tuple[str, ...] = ()
-    """Those that hold some, as they are labelled; what is kept for one that is to start counts as held."""
+    """Labels of the jobs that hold it; a reservation for a job that will start counts as held."""
     waiting: int = 0
-    """Jobs in the queue that ask for some."""
+    """Queued jobs that request it."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class LicenceList:
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """Limits to lay over what holds now; what is not named stays as it is."""
+    """Limits to set; limits that are not named stay as they are."""
 
     quota: Quota
 
 
 @dataclass(frozen=True)
 class QuotaView:
-    """What holds for a user, project or queue and what it uses; `edited` if that was set while running."""
+    """Limits and usage of a user, project or queue; `edited` if they were set at run time."""
 
     scope: str
     name: str
@@ -95,7 +95,7 @@ class QuotaView:
 
 @dataclass(frozen=True)
 class QuotaList:
-    """Everybody with a quota or with jobs; GPU-hours are those of the last `window_s` seconds."""
+    """Users, projects and queues with a quota or with jobs; GPU-hours are of the last `window_s` seconds."""
 
     quotas: tuple[QuotaView, ...]
     window_s: float
@@ -104,9 +104,10 @@ class QuotaList:
 
 @dataclass(frozen=True)
 class ProfileView:
-    """Who decides for which jobs, on which nodes and how: `policy` as it would stand in scheduler.toml.
+    """A scheduler profile: its jobs, its nodes, and its `policy` as in scheduler.toml.
 
-    `terms` are what nodes must meet, `nodes` those that do, `shared` the profiles that use some of these.
+    `terms` are its conditions on nodes, `nodes` the nodes that meet them, `shared` other profiles on these
+    nodes.
     """
 
     name: str
@@ -121,11 +122,13 @@ class ProfileView:
     running: int
     policy: Mapping[str, Any]
     preemption: Mapping[str, Any]
+    failing: tuple[str, ...] = ()
+    """Plugins that have failed since the controller started, each with its error."""
 
 
 @dataclass(frozen=True)
 class ProfileList:
-    """In the order in which they are asked whether a job is theirs; none: one policy is for everybody."""
+    """Profiles, in the order in which they are tried for a job; empty: one policy for all jobs."""
 
     profiles: tuple[ProfileView, ...]
     seq: int
@@ -133,7 +136,7 @@ class ProfileList:
 
 @dataclass(frozen=True)
 class ReserveRequest:
-    """`anyway`: although jobs that run on the nodes may run into it."""
+    """A reservation to make; `anyway` even if running jobs may still be on its nodes at the start."""
 
     reservation: ReservationSpec
     anyway: bool = False
@@ -141,7 +144,7 @@ class ReserveRequest:
 
 @dataclass(frozen=True)
 class ReservationView:
-    """A reservation with the nodes it was given; `on` while its time is. It begins next, or began, then."""
+    """A reservation with its nodes; `on` while it is active. `starts_at` is its next or present start."""
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -154,7 +157,7 @@ class ReservationView:
 
 @dataclass(frozen=True)
 class ReservationList:
-    """All that are to come or on, the next first."""
+    """Current and future reservations, the next first."""
 
     reservations: tuple[ReservationView, ...]
     seq: int

@@ -1,4 +1,4 @@
-"""Nodes where the job has the company of other jobs that it demands, and bothers none that refuses it."""
+"""The `company` filter keeps nodes that meet the job's required job affinity, and that of running jobs."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Bools, Columns, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """Keeps nodes by the labelled jobs that run there, or elsewhere in the same domain."""
+class JobAffinityFilter:
+    """Keeps the nodes where all terms hold: those of the job, and those of running jobs about its labels."""
 
     name: ClassVar[str] = "company"
 
-    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
-        """True where all terms hold, those of others about this job, too."""
-        if nodes.company is not None:
-            return nodes.company().keep(part, nodes)[rows]
-        # Nobody is there: it must be possible, not so.
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where all terms hold."""
+        if nodes.job_affinity is not None:
+            return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
+        # The table is of nodes without jobs: keep the nodes where the terms can hold at all.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:
                 mask &= nodes.domain(term.topology) >= 0
         return mask[rows]
 
-    def concerns(self, part: Part) -> bool:
-        """Whether the part asks for any of this."""
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
         return bool(part.labels or part.company)
 
-    def explain(self, part: Part) -> str:
-        """What is wrong with a lost node."""
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
         wanted = " and ".join(f"'{term}'" for term in part.company if not term.prefer)
         refused = "a job there wants it apart" if part.labels else ""
         return (

@@ -1,35 +1,42 @@
-"""Nodes with the GPUs free: whole ones, shares, MIG instances; of the right kind, connected as asked."""
+"""The `gpu` filter keeps nodes with enough free GPUs of a suitable type, connected as the job requires."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.columns import Bools, Columns, Rows
-from controller.core.needs import needs_of
-from controller.core.requests import Part
-from wire.gpuwish import REQUIRE
-from wire.spec import gpus_text
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.gpu_requirements import REQUIRE
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU
 from wire.text import memory
-from wire.words import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """Keeps nodes with enough healthy, free GPUs of what the part accepts."""
+class GpuFilter:
+    """Checks whole GPUs, shares of one GPU and MIG instances; unhealthy GPUs do not count."""
 
     name: ClassVar[str] = "gpu"
 
-    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
-        """True where the GPUs fit."""
-        return needs_of(part, nodes).keep(nodes, rows)
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where enough suitable GPUs are free."""
+        return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
-    def concerns(self, part: Part) -> bool:
-        """Whether the part asks for any of this."""
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
         return part.wants_gpus
 
-    def explain(self, part: Part) -> str:
-        """What is wrong with a lost node."""
+    def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
+        """What these nodes lack; with `idle` without the word "free", because jobs are not the reason."""
+        told = self.explain(part)
+        if not idle:
+            return told
+        return told.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
         kind = f"{' or '.join(part.models)} " if part.models else ""
         kind += f"MIG {part.gpu.mig} " if part.gpu is not None and part.gpu.mig else ""
         if part.gpu is not None and part.gpu.memory_mib:
@@ -40,8 +47,8 @@ class Gpu:
         return lacking + _which(part)
 
 
-def _which(part: Part) -> str:
-    """What else the GPUs must be."""
+def _which(part: PerNodeRequest) -> str:
+    """The other requirements of the job on its GPUs, as part of a sentence."""
     wish = part.gpu
     if wish is None:
         return ""

@@ -1,4 +1,4 @@
-"""Nodes where something runs images, for jobs that have one."""
+"""The `image` filter keeps nodes that can run the job's container image, with GPUs if it wants them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Bools, Columns, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """Keeps nodes whose agent has found podman, docker or apptainer."""
+class ImageFilter:
+    """Keeps nodes whose agent found podman, docker or apptainer, with GPU support if the job wants GPUs."""
 
     name: ClassVar[str] = "image"
     static: ClassVar[bool] = True
 
-    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
-        """True where an image can be run."""
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where the part's image can be run with the GPUs that the part asks for."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
-        able = not part.contained
+        if not part.contained:
+            return np.ones(len(chosen), dtype=np.bool_)
+        without_gpus = not part.wants_gpus
         return np.fromiter(
-            (able or bool(nodes.runtimes[row]) for row in chosen), dtype=np.bool_, count=len(chosen)
+            (bool(nodes.runtimes[row]) and (without_gpus or not nodes.image_gpus[row]) for row in chosen),
+            dtype=np.bool_,
+            count=len(chosen),
         )
 
-    def concerns(self, part: Part) -> bool:
-        """Whether the part asks for any of this."""
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
         return part.contained
 
-    def explain(self, part: Part) -> str:
-        """What is wrong with a lost node."""
-        return "no container runtime"
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        return "no container runtime that gives GPUs" if part.wants_gpus else "no container runtime"

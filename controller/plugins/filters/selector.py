@@ -1,4 +1,4 @@
-"""Nodes with the labels asked for."""
+"""The `selector` filter keeps nodes with all labels of the job's selector."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Bools, Columns, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
-    """Keeps nodes whose labels equal every pair of the selector; `node` is the node's own name."""
+class SelectorFilter:
+    """The label `node` is the name of the node."""
 
     name: ClassVar[str] = "selector"
     static: ClassVar[bool] = True
 
-    def keep(self, part: Part, nodes: Columns, rows: Rows) -> Bools:
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
         """True where every label matches."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = part.selector
@@ -29,10 +29,10 @@ class Selector:
             count=len(chosen),
         )
 
-    def concerns(self, part: Part) -> bool:
-        """Whether the part asks for any of this."""
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
         return bool(part.selector)
 
-    def explain(self, part: Part) -> str:
-        """What is wrong with a lost node."""
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
         return "no label " + ", ".join(f"{key}={value}" for key, value in part.selector)

@@ -1,1 +1,1 @@
-"""Figures for whoever watches the controller."""
+"""Metrics plugins: additional samples for /metrics."""

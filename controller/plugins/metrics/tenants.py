@@ -1,4 +1,4 @@
-"""What users, projects or queues hold, and how much they have waiting."""
+"""The `tenants` metrics: GPUs held, jobs running and jobs waiting, by user, project or queue."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from controller.core.outlets import Sample
-from controller.core.state import State
-from wire.words import WHOLE_GPU, JobState
+from controller.core.pipeline.hooks import Sample
+from controller.core.state.state import State
+from wire.names import WHOLE_GPU, JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Tenants:
-    """GPUs held, jobs that run and jobs that wait, by tenant."""
+class TenantMetrics:
+    """`by` is the kind of tenant."""
 
     name: ClassVar[str] = "tenants"
 
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Three figures for each who has jobs."""
+        """Three samples for each tenant that has jobs."""
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()
         waiting: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""Orders: which job comes first."""
+"""Orders: how waiting jobs are ranked."""

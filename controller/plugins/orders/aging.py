@@ -1,21 +1,21 @@
-"""Highest priority first, and waiting raises it: nobody waits for ever behind those who come later."""
+"""The `aging` order: highest priority first, and the priority rises while a job waits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import Job
-from controller.core.queue import Group
-from controller.core.shares import Path
-from controller.core.standing import View
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.model.job import Job
+from controller.core.queue.order import OrderView
+from controller.core.queue.queue import LaneGroup
 
 HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Aging:
-    """By priority and `per_hour` for every hour waited, up to `ceiling`; who is above it does not rise."""
+class AgingOrder:
+    """The priority rises by `per_hour` for each hour, up to `ceiling`; a priority above it does not rise."""
 
     name: ClassVar[str] = "aging"
 
@@ -23,14 +23,14 @@ class Aging:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Of one priority, the older is never behind."""
+        """Among jobs of one priority the older job is first."""
         return (job.ages_from,)
 
-    def group(self, job: Job, tenant: Path) -> Group:
-        """Alike in everything but age."""
+    def group(self, job: Job, tenant: SharePath) -> LaneGroup:
+        """Jobs that differ only in age."""
         return (job.priority,)
 
-    def place(self, job: Job, view: View) -> tuple[float, ...]:
+    def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Lower is first."""
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -1,16 +1,16 @@
-"""Earliest deadline first; jobs without one come last."""
+"""The `deadline` order: earliest deadline first, jobs without a deadline last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import NEVER, Job
+from controller.core.model.job import NEVER, Job
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
-    """By the moment at which the job must be over."""
+class DeadlineOrder:
+    """Ranks by the time at which the job must have ended."""
 
     name: ClassVar[str] = "deadline"
 

@@ -1,19 +1,19 @@
-"""Who came first is first."""
+"""The `fifo` order: submit order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import Job
+from controller.core.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo:
-    """By submit order alone."""
+class FifoOrder:
+    """First in, first out."""
 
     name: ClassVar[str] = "fifo"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """All the same: the submit order breaks the tie."""
+        """Equal for all jobs: the submit order decides."""
         return ()

@@ -1,25 +1,31 @@
-"""Several reasons to come first, each from 0 to 1 times its weight, added up."""
+"""The `multifactor` order: a weighted sum of factors from 0 to 1, the highest sum first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import NEVER, Job
-from controller.core.queue import Group
-from controller.core.shares import Path
-from controller.core.standing import View
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.model.job import NEVER, Job
+from controller.core.queue.order import OrderView
+from controller.core.queue.queue import LaneGroup
 from wire.api.reasons import Points
-from wire.words import HIGHEST_PRIORITY
+from wire.names import HIGHEST_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
-class Multifactor:
-    """Most points first.
+class MultifactorOrder:
+    """points = sum of weight * factor. The factors, each limited to 0..1:
 
-    `age_full_s` is the age that counts 1; older counts no more. A deadline begins to count `deadline_from_s`
-    before the last moment at which the job could still start in time, and counts 1 then. With a weight for
-    the `queue`, its priority is one reason among these; without one it stands above all of them.
+    - priority: the priority / 100.
+    - age: time waited / `age_full_s`.
+    - fair_share: the tenant's fair-share factor; 0 above a soft limit.
+    - size: GPUs of the job / GPUs of the cluster.
+    - deadline: rises from 0 to 1 within `deadline_from_s` before the last start that meets the deadline.
+    - queue: the priority of the queue. Without a weight, queues are ordered before all factors.
+
+    Example with the default weights: priority 50 (500), half of `age_full_s` waited (250), fair-share factor
+    0.8 (800) and no deadline: 1550 points, plus at most 100 for the size.
     """
 
     name: ClassVar[str] = "multifactor"
@@ -35,26 +41,26 @@ class Multifactor:
 
     @property
     def weighs_queues(self) -> bool:
-        """Does a queue's priority count here, and not before everything else?"""
+        """Is the priority of the queue one of the factors?"""
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """In one group the older job never has fewer points."""
+        """Within one group the older job is first: it never has fewer points."""
         return (job.ages_from,)
 
-    def group(self, job: Job, tenant: Path) -> Group:
-        """Alike in everything but age."""
+    def group(self, job: Job, tenant: SharePath) -> LaneGroup:
+        """Jobs that differ only in age."""
         queue = (job.spec.queue,) if self.queue else ()
         return *tenant, job.priority, _last_start(job), *queue
 
-    def place(self, job: Job, view: View) -> tuple[float, ...]:
+    def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Lower is first."""
         return (-sum(each.points for each in self.receipt(job, view)),)
 
-    def receipt(self, job: Job, view: View) -> tuple[Points, ...]:
-        """What the points are made of; their sum, taken in this order, is what decides."""
+    def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
+        """The points of each factor. Their sum in this order decides."""
         path = view.path(job)
-        beyond = view.shares.beyond(path, view.now)
+        beyond = view.shares.over_soft_limit(path, view.now)
         gpus = job.ask.part.gpus * (job.ask.nodes or 1)
         queue = (_points("queue", view.queue(job), self.queue),) if self.queue else ()
         return (
@@ -72,7 +78,7 @@ class Multifactor:
 
 
 def _last_start(job: Job) -> float:
-    """When it has to start to be over in time, if it takes as long as it may."""
+    """The last start at which the job meets its deadline with its whole time limit; NEVER without one."""
     if job.spec.deadline_at is None:
         return NEVER
     return job.spec.deadline_at - (job.spec.time_limit_s or 0.0)

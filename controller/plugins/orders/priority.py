@@ -1,16 +1,16 @@
-"""Highest priority first, then who came first."""
+"""The `priority` order: highest priority first, then submit order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import Job
+from controller.core.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
-    """By the job's priority, 0 to 100."""
+class PriorityOrder:
+    """Ranks by priority, 0 to 100."""
 
     name: ClassVar[str] = "priority"
 

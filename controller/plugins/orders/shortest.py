@@ -1,16 +1,16 @@
-"""Shortest time limit first, then who came first."""
+"""The `shortest` order: shortest time limit first, then submit order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import Job
+from controller.core.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Shortest:
-    """By the time limit; jobs without one come last."""
+class ShortestFirstOrder:
+    """Ranks by time limit; jobs without a limit are last."""
 
     name: ClassVar[str] = "shortest"
 

@@ -1,1 +1,1 @@
-"""Pickers: which GPU of a node gives a share."""
+"""Pickers: which GPU of a node gives a share of a GPU."""

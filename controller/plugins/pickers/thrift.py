@@ -1,4 +1,4 @@
-"""The GPU from which a share takes least of what the node is worth to people."""
+"""The `thrift` picker takes a share from the GPU where that costs the least value."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.columns import Columns
-from controller.core.requests import Part
+from controller.core.cluster.node_table import NodeTable
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Thrift:
-    """By the same appraisal as the scorer of that name."""
+class GpuValuePicker:
+    """Uses the same model as the `thrift` scorer: core/cluster/gpu_value.py."""
 
     name: ClassVar[str] = "thrift"
 
-    def pick(self, part: Part, nodes: Columns, row: int, slots: Sequence[int]) -> int:
-        """The one whose loss costs least, the first among equals."""
-        return slots[0] if nodes.worth is None else nodes.worth().best_slot(part, row, slots)
+    def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
+        """The slot where the share costs least; the first among equals."""
+        return slots[0] if nodes.gpu_value is None else nodes.gpu_value().best_slot(part, row, slots)

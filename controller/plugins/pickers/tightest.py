@@ -1,4 +1,4 @@
-"""The fullest GPU that still has the share: the others stay as whole as they are."""
+"""The `tightest` picker takes a share from the fullest GPU that still has it, which keeps others whole."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.columns import Columns
-from controller.core.requests import Part
+from controller.core.cluster.node_table import NodeTable
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Tightest:
+class TightestPicker:
     """Best fit among the GPUs of a node."""
 
     name: ClassVar[str] = "tightest"
 
-    def pick(self, part: Part, nodes: Columns, row: int, slots: Sequence[int]) -> int:
-        """The one with the least free, the first among equals."""
+    def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
+        """The slot with the least free; the first among equals."""
         free = nodes.gpu_free[row]
         return min(slots, key=lambda slot: (free[slot], slot))

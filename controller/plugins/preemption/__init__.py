@@ -1,1 +1,1 @@
-"""Preemption strategies: for whom running jobs may be ended."""
+"""Preemption strategies: which running jobs may be stopped for a waiting job."""

@@ -1,4 +1,4 @@
-"""Tenants that hold far more than their share make room for those that hold less than theirs."""
+"""The `fair` strategy stops jobs of tenants far above their fair share for tenants below theirs."""
 
 from __future__ import annotations
 
@@ -6,38 +6,40 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.dues import Dues, Ground, fair_dues
-from controller.core.jobs import Job
-from controller.core.state import State
+from controller.core.model.job import Job
+from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, fair_share_reclaim
+from controller.core.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Fair:
-    """By what organisations, projects and users hold now, in billing units, beside all who have jobs."""
+class FairShareStrategy:
+    """Compares what organisations, projects and users hold now, in billing units (FairShareReclaim)."""
 
     name: ClassVar[str] = "fair"
 
     threshold: float = 1.25
-    """How many times its fair part a side has to hold before anything of it is ended."""
+    """A tenant above this many times its fair share gives back; never less than 1."""
     most: int = 100
-    """Jobs of a higher priority than this are not ended for fairness."""
+    """Jobs with a higher priority than this are not stopped for fair share."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= 1_000:
-            raise ValueError("threshold must be at least 1: nobody is to be pushed below what is fair")
+            raise ValueError(
+                "threshold must be at least 1: reclaim must not push a tenant below its fair share"
+            )
 
     def standing(self, job: Job) -> float:
-        """The priority it runs with."""
+        """The priority of the running job."""
         return job.spec.priority
 
     def reach(self, _job: Job) -> float | None:
-        """The same for all: priorities are not what is weighed here."""
+        """The same for all waiting jobs, because fair share decides and not priority."""
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Its tenant."""
+        """The tenant of the job."""
         return state.tenant(job)
 
-    def dues(self, job: Job, ground: Ground) -> Dues | None:
-        """Who is far above, if this job would not lift its own side above what is fair."""
-        return fair_dues(ground, job, self.threshold)
+    def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
+        """The policy for this job; None if its tenant would exceed its own fair share with it."""
+        return fair_share_reclaim(ground, job, self.threshold)

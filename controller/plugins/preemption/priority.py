@@ -1,28 +1,28 @@
-"""A job may have those ended that are clearly less important."""
+"""The `priority` strategy stops jobs with a clearly lower priority."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.jobs import Job
+from controller.core.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Priority:
-    """By the jobs' priorities, 0 to 100."""
+class PriorityStrategy:
+    """Compares the priorities of jobs, 0 to 100."""
 
     name: ClassVar[str] = "priority"
 
     least: int = 0
-    """From this priority on a job may have others ended."""
+    """Only jobs with at least this priority may preempt others."""
     gap: int = 1
-    """How much lower the priority of these has to be; never less than 1, or jobs would oust in circles."""
+    """By how much the victim's priority must be lower; at least 1, so that jobs do not preempt in circles."""
 
     def standing(self, job: Job) -> float:
-        """The priority it runs with."""
+        """The priority of the running job."""
         return job.spec.priority
 
     def reach(self, job: Job) -> float | None:
-        """Everything that is lower by the gap."""
+        """The priority of the waiting job minus the gap; None below `least`."""
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None

@@ -1,4 +1,4 @@
-"""Projects get back what they have lent: `[quota] reclaim = "preempt"`."""
+"""The strategy of `[quota] reclaim = "preempt"`: projects get back quota that others have borrowed."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.dues import Dues, Ground, lent_dues
-from controller.core.jobs import Job
-from controller.core.state import State
+from controller.core.model.job import Job
+from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, quota_reclaim
+from controller.core.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class ReclaimLent:
-    """A job within its project's own quota may have jobs ended of projects that have borrowed."""
+class QuotaReclaimStrategy:
+    """Stops jobs of projects that borrowed, for jobs within their own project's quota (QuotaReclaim)."""
 
     name: ClassVar[str] = "reclaim"
 
     def standing(self, _job: Job) -> float:
-        """All alike: borrowed is borrowed, whatever the priority."""
+        """The same for all running jobs, because priority does not matter for borrowed quota."""
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """All of them."""
+        """The standing of all jobs."""
         return 0.0
 
     def group(self, job: Job, _state: State) -> Hashable:
-        """Its project."""
+        """The project of the job."""
         return job.spec.project
 
-    def dues(self, job: Job, ground: Ground) -> Dues | None:
-        """Who has borrowed."""
-        return lent_dues(ground, job)
+    def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
+        """The policy for this job; None if its project is not within its own quota with it."""
+        return quota_reclaim(ground, job)

@@ -1,1 +1,1 @@
-"""Where quotas come from."""
+"""Quota providers: where quotas are defined."""

@@ -1,4 +1,4 @@
-"""Quotas as scheduler.toml states them."""
+"""The `local` quota provider: the quotas in scheduler.toml."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from wire.quota import EVERYBODY, Limits, Quota
+from wire.cluster.quota import ANY_NAME, Limits, Quota
 
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
-    """What one table says; what it leaves out is not limited."""
+class QuotaAmounts:
+    """Limits of one table; None: no limit."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -31,7 +31,7 @@ class Amounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """The same in the units of jobs."""
+        """These amounts in CPU-milli and MiB."""
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),
@@ -44,26 +44,26 @@ class Amounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Amounts):
-    """The hard limits of one tenant, and its soft ones."""
+class QuotaTable(QuotaAmounts):
+    """The hard and soft limits of one tenant."""
 
     queued: int | None = None
-    soft: Amounts = field(default_factory=Amounts)
+    soft: QuotaAmounts = field(default_factory=QuotaAmounts)
 
     def __post_init__(self) -> None:
-        Amounts.__post_init__(self)
+        QuotaAmounts.__post_init__(self)
         if (self.queued or 0) < 0:
             raise ValueError("queued must not be negative")
 
     @property
     def quota(self) -> Quota:
-        """The same as a quota."""
+        """The quota of this table."""
         return Quota(self.limits(self.queued), self.soft.limits())
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
-    """What a project may have beyond its hard limits while others leave it unused."""
+class BorrowTable:
+    """What a project may borrow above its hard limits while other projects do not use it."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -71,39 +71,39 @@ class Borrowed:
     running: int | None = None
 
     def __post_init__(self) -> None:
-        Amounts(self.cpus, self.memory, self.gpus, self.running)
+        QuotaAmounts(self.cpus, self.memory, self.gpus, self.running)
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectTable(Table):
-    """The same for a project."""
+class ProjectQuotaTable(QuotaTable):
+    """The limits of a project, and what it may borrow."""
 
-    borrow: Borrowed = field(default_factory=Borrowed)
+    borrow: BorrowTable = field(default_factory=BorrowTable)
 
     @property
     def quota(self) -> Quota:
-        """The same as a quota."""
-        lent = Amounts(self.borrow.cpus, self.borrow.memory, self.borrow.gpus, self.borrow.running)
+        """The quota of this table."""
+        lent = QuotaAmounts(self.borrow.cpus, self.borrow.memory, self.borrow.gpus, self.borrow.running)
         return Quota(self.limits(self.queued), self.soft.limits(), lent.limits())
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
-    """Tables by name; "*" holds for each that has no table of its own."""
+class LocalQuotas:
+    """Tables by name. "*" is for every tenant without a table."""
 
     name: ClassVar[str] = "local"
-    users: Mapping[str, Table] = field(default_factory=dict)
-    projects: Mapping[str, ProjectTable] = field(default_factory=dict)
-    queues: Mapping[str, Table] = field(default_factory=dict)
+    users: Mapping[str, QuotaTable] = field(default_factory=dict)
+    projects: Mapping[str, ProjectQuotaTable] = field(default_factory=dict)
+    queues: Mapping[str, QuotaTable] = field(default_factory=dict)
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """What is stated for this one."""
+        """The quota of this tenant; None without a table."""
         table = self._tables(scope).get(name)
         return None if table is None else table.quota
 
     def names(self, scope: str) -> Iterator[str]:
-        """All that have a table of their own."""
-        return (name for name in self._tables(scope) if name != EVERYBODY)
+        """The names of all tenants with a table."""
+        return (name for name in self._tables(scope) if name != ANY_NAME)
 
-    def _tables(self, scope: str) -> Mapping[str, Table]:
+    def _tables(self, scope: str) -> Mapping[str, QuotaTable]:
         return {"user": self.users, "project": self.projects, "queue": self.queues}[scope]

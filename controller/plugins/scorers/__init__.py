@@ -1,1 +1,1 @@
-"""Scorers: how good a node is for a part, 0..1."""
+"""Scorers: how good a node is for a request, from 0 to 1."""

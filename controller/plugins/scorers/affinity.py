@@ -1,4 +1,4 @@
-"""Prefers the node that meets most of what the job would rather have."""
+"""The `affinity` scorer prefers nodes whose labels meet the preferences of the job."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Affinity:
-    """By the weights of the job's preferences that the node's labels meet."""
+class AffinityScorer:
+    """Scores by the weights of the preferences that the node's labels meet."""
 
     name: ClassVar[str] = "affinity"
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
         return bool(part.preferences)
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node that meets them all, 0 for one that meets none."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node that meets all preferences, 0 for one that meets none."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
         total = sum(each.weight for each in wanted) or 1

@@ -1,4 +1,4 @@
-"""Prefers the node whose CPU, memory and GPUs are used most alike: none runs out before the others."""
+"""The `balanced` scorer prefers nodes where CPU, memory and GPUs are used to similar degrees."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Ints, Rows
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.node_table import Floats, Ints, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced:
-    """By how far apart the used parts of what the node has will be."""
+class BalancedScorer:
+    """Scores by the difference between the most and the least used resource after the placement."""
 
     name: ClassVar[str] = "balanced"
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 where all are used alike, 0 where one is used up and another untouched."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 where all are used to the same degree, 0 where one is used up and another is unused."""
         cpu = _used(nodes.cpu_free[rows], part.cpu_milli, nodes.cpu_total[rows])
         memory = _used(nodes.memory_free[rows], part.memory_mib, nodes.memory_total[rows])
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Prefers the cheaper node, by a label that says what it costs."""
+"""The `cost` scorer prefers cheaper nodes, by a label with the price."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """By the number in `label`. A node that names none costs `unknown`; what costs `unit` scores a half."""
+class CostScorer:
+    """Scores by the number in `label`. A node without it costs `unknown`. A cost of `unit` scores 0.5."""
 
     name: ClassVar[str] = "cost"
 
@@ -24,12 +24,12 @@ class Cost:
     unit: float = 1.0
     unknown: float = 1.0
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
         return any(self.label in labels for labels in nodes.labels)
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node that costs nothing, less the more it costs."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node that costs nothing; the less, the more it costs."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         prices = np.array([self._price(nodes.labels[row]) for row in chosen], dtype=np.float64)
         score: Floats = 1.0 / (1.0 + prices / max(self.unit, 1e-9))

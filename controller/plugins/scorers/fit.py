@@ -1,4 +1,4 @@
-"""Prefers the node that is fullest afterwards, GPUs first: big jobs keep whole nodes."""
+"""The `fit` scorer prefers the node that is fullest after the placement, which keeps whole nodes free."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """Best fit. `gpu` is how much of the score the GPUs decide, CPU has the rest."""
+class FitScorer:
+    """Best fit. `gpu` is the weight of the GPUs in the score; the CPU has the rest up to 1."""
 
     name: ClassVar[str] = "fit"
 
     gpu: float = 0.7
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node left with nothing, 0 for one left whole."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node with nothing left free, 0 for one with everything left free."""
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)

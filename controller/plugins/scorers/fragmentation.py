@@ -1,4 +1,4 @@
-"""Prefers the node where a job leaves the fewest GPU parts that nobody can use."""
+"""The `fragmentation` scorer prefers nodes where a placement strands the fewest GPU resources."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import ABSENT, Columns, Floats, Rows
-from controller.core.needs import needs_of
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import ABSENT, Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 _FULL = 2 * WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Fragmentation:
-    """Fragmentation gradient: how much more of the free GPUs is lost to those who want whole ones.
+class FragmentationScorer:
+    """Scores by how much a placement increases the free GPU resources that jobs with whole GPUs cannot use.
 
-    Lost is what is left of a GPU that is begun, and a GPU for which the node has no even part of its CPUs
-    left. Unlike `thrift` this asks nobody what is wanted.
+    Stranded are the rest of a GPU of which a share is taken, and a free GPU for which the node has less than
+    an even part of its CPUs free. Unlike `thrift` this does not depend on what jobs ask for.
     """
 
     name: ClassVar[str] = "fragmentation"
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """A half where nothing is gained or lost; more where a begun GPU is used up."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """0.5 where nothing changes; more where the rest of a shared GPU is used."""
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]
         even = np.maximum(nodes.cpu_total[rows] / np.maximum(nodes.gpu_count[rows], 1), 1.0)
@@ -34,7 +34,7 @@ class Fragmentation:
         begun = np.where((free > 0) & (free < WHOLE_GPU), free, 0).sum(axis=1)
         taken, left = np.full(len(free), part.gpus), np.zeros(len(free))
         if part.wants_gpus and not part.gpus and free.shape[1]:
-            fits, needed = needs_of(part, nodes).usable(nodes, rows)
+            fits, needed = gpu_needs_of(part, nodes).usable(nodes, rows)
             least = np.where(fits & (free != ABSENT), free, _FULL)
             slot = least.argmin(axis=1)
             tightest = np.take_along_axis(least, slot[:, None], axis=1)[:, 0]

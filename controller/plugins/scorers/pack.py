@@ -1,4 +1,4 @@
-"""Prefers the node of which most is in use already, however small the job."""
+"""The `pack` scorer prefers the node that is most in use already, whatever the size of the job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
-    """The opposite of spread: by what is used of the GPUs, or of the CPU where no GPU is asked for."""
+class PackScorer:
+    """Scores by the used part of the GPUs, or of the CPU for jobs without GPUs: the opposite of `spread`."""
 
     name: ClassVar[str] = "pack"
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node that is full, 0 for an idle one."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a full node, 0 for an idle one."""
         if part.wants_gpus:
             total = nodes.gpu_count[rows] * WHOLE_GPU
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)

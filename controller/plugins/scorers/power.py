@@ -1,4 +1,4 @@
-"""Prefers the node that works already: idle ones may go on sleeping."""
+"""The `power` scorer prefers nodes that are in use, so that idle nodes can stay in low-power states."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Power:
-    """By whether anything runs there."""
+class PowerScorer:
+    """Scores by whether any CPU or memory of the node is in use."""
 
     name: ClassVar[str] = "power"
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node that is at work, 0 for an idle one."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node in use, 0 for an idle one."""
         idle = (nodes.cpu_free[rows] >= nodes.cpu_total[rows]) & (
             nodes.memory_free[rows] >= nodes.memory_total[rows]
         )

@@ -1,4 +1,4 @@
-"""Prefers the node with most neighbours that have room too: members of a job come to lie together."""
+"""The `proximity` scorer prefers nodes with many neighbours that fit as well, which keeps gangs together."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.needs import needs_of
-from controller.core.requests import Part
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Proximity:
-    """Network proximity: neighbours are nodes with the same value of `label`, such as rack or switch."""
+class ProximityScorer:
+    """Neighbours are nodes with the same value of `label`, such as a rack or a switch."""
 
     name: ClassVar[str] = "proximity"
     wide: ClassVar[bool] = True
 
     label: str = "rack"
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
         return any(self.label in labels for labels in nodes.labels)
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """The part of the cluster that lies with the node and has room; 0 for a node without the label."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """The part of all nodes that are neighbours and fit; 0 for a node without the label."""
         room = nodes.open & (nodes.cpu_free >= part.cpu_milli) & (nodes.memory_free >= part.memory_mib)
         if part.wants_gpus:
-            room &= needs_of(part, nodes).keep(nodes, slice(None))
+            room &= gpu_needs_of(part, nodes).nodes_fitting(nodes, slice(None))
         values = [labels.get(self.label) for labels in nodes.labels]
         codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
         domain = np.array([codes[value] for value in values], dtype=np.intp)

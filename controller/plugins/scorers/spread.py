@@ -1,4 +1,4 @@
-"""Prefers the node with the largest part free: jobs are far apart and disturb each other least."""
+"""The `spread` scorer prefers the node with the largest part free, so that jobs disturb each other least."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The opposite of best fit: by what is left of the GPUs, or of the CPU where no GPU is asked for."""
+class SpreadScorer:
+    """Scores by what is left free of the GPUs, or of the CPU for jobs without GPUs."""
 
     name: ClassVar[str] = "spread"
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node left whole, 0 for one left with nothing."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node with everything left free, 0 for one with nothing left free."""
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked

@@ -1,4 +1,4 @@
-"""Prefers the node without a PreferNoSchedule taint that the job does not tolerate."""
+"""The `taints` scorer prefers nodes without a PreferNoSchedule taint that the job does not tolerate."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
-from wire.affinity import Effect, unborne
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.affinity import Effect, untolerated_taint
 
 
 @dataclass(frozen=True, slots=True)
-class Taints:
-    """The soft side of the filter of that name."""
+class TaintScorer:
+    """The `taints` filter checks the taints with the other effects."""
 
     name: ClassVar[str] = "taints"
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
         return any(nodes.taints)
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """1 for a node that has nothing against the job, 0 for another."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node without such a taint, 0 for a node with one."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         taints, borne = nodes.taints, part.tolerations
         return np.array(
-            [unborne(taints[row], borne, Effect.PREFER_NO_SCHEDULE) is None for row in chosen],
+            [untolerated_taint(taints[row], borne, Effect.PREFER_NO_SCHEDULE) is None for row in chosen],
             dtype=np.float64,
         )

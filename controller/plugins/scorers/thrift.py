@@ -1,4 +1,4 @@
-"""Prefers the node where a job takes least of what free GPUs are worth to those who ask for GPUs."""
+"""The `thrift` scorer prefers nodes where a placement costs the least value of free GPUs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.requests import Part
-from wire.words import WHOLE_GPU
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Thrift:
-    """Least worth lost; what the worth is and where it comes from stands in controller.core.worth."""
+class GpuValueScorer:
+    """The model of the value is at the top of core/cluster/gpu_value.py."""
 
     name: ClassVar[str] = "thrift"
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
-        return nodes.worth is not None and bool(nodes.gpu_free.shape[1])
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return nodes.gpu_value is not None and bool(nodes.gpu_free.shape[1])
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
-        """A half for a node that loses nothing, less the more it loses."""
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """0.5 for a node that loses no value; the less, the more value it loses."""
         chosen = np.arange(nodes.height)[rows] if isinstance(rows, slice) else rows
-        if nodes.worth is None or not nodes.gpu_free.shape[1]:
+        if nodes.gpu_value is None or not nodes.gpu_free.shape[1]:
             return np.full(len(chosen), 0.5)
-        score: Floats = 1.0 / (1.0 + np.exp(-nodes.worth().kept(part, chosen) / WHOLE_GPU))
+        score: Floats = 1.0 / (1.0 + np.exp(-nodes.gpu_value().change(part, chosen) / WHOLE_GPU))
         return score

@@ -1,4 +1,4 @@
-"""Prefers the node whose free GPUs hang together as the job would like: one NUMA node, NVLink."""
+"""The `wiring` scorer prefers nodes whose free GPUs meet the job's NUMA and NVLink preferences."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.core.columns import Columns, Floats, Rows
-from controller.core.needs import needs_of
-from controller.core.requests import Part
-from wire.gpuwish import PREFER
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.gpu_requirements import PREFER
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """By how many of the job's preferences about NUMA and NVLink the node can meet at once."""
+class GpuTopologyScorer:
+    """Scores by how many of the preferences the node can meet together."""
 
     name: ClassVar[str] = "wiring"
 
-    def concerns(self, part: Part, nodes: Columns) -> bool:
-        """False where all nodes are alike to it."""
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
-    def score(self, part: Part, nodes: Columns, rows: Rows) -> Floats:
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
         """1 where all preferences can be met together, 0 where none can."""
-        fits, _ = needs_of(part, nodes).usable(nodes, rows)
+        fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))
         wish = part.gpu
         if wish is None or part.gpus < 2:

@@ -1,4 +1,4 @@
-"""Synthetic GPU workloads: people with habits, and what they submit by hour and weekday."""
+"""Synthetic GPU workloads: users with typical jobs, submitted by hour of day and weekday."""
 
 from controller.sim.generate.formats import Format, lines
 from controller.sim.generate.jobs import TooMany, Wish, Workload, generate

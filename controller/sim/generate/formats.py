@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from controller.sim.generate.jobs import Row, Workload
-from wire.spec import gpus_text
+from controller.sim.generate.jobs import GeneratedJob, Workload
+from wire.job.spec import gpus_text
 
 
 class Format(enum.StrEnum):
-    """How a workload is written."""
+    """File formats of a workload."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -30,14 +30,14 @@ def lines(workload: Workload, form: Format) -> Iterator[str]:
 def _csv(workload: Workload) -> Iterator[str]:
     line = io.StringIO()
     out = csv.writer(line, lineterminator="\n")
-    for cells in (Row.__slots__, *map(_cells, workload.rows)):
+    for cells in (GeneratedJob.__slots__, *map(_cells, workload.rows)):
         out.writerow(cells)
         yield line.getvalue()
         line.seek(0)
         line.truncate()
 
 
-def _cells(row: Row) -> list[object]:
+def _cells(row: GeneratedJob) -> list[object]:
     return [*(asdict(row) | {"gpus": gpus_text(row.gpus)}).values()]
 
 
@@ -48,7 +48,7 @@ def _jsonl(workload: Workload) -> Iterator[str]:
 
 
 def _swf(workload: Workload) -> Iterator[str]:
-    """Processors are GPUs here; the format has no shares, so each counts as a whole one."""
+    """Processors are GPUs; SWF has no fractions, so a share of a GPU counts as one."""
     users = {name: number for number, name in enumerate(dict.fromkeys(row.user for row in workload.rows), 1)}
     names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in workload.rows), 1)}
     cluster = workload.cluster
@@ -69,8 +69,8 @@ def _swf(workload: Workload) -> Iterator[str]:
         yield " ".join(map(str, fields)) + "\n"
 
 
-def _status(row: Row) -> int:
-    """1 for completed, 0 for failed, 5 for what was stopped at its estimate."""
+def _status(row: GeneratedJob) -> int:
+    """SWF status: 1 completed, 0 failed, 5 stopped at its estimate."""
     if row.duration > row.estimate:
         return 5
     return 0 if row.code else 1

@@ -1,4 +1,4 @@
-"""The jobs themselves: sessions of users, one job after the other, until the wish is met."""
+"""Generates jobs: sessions of users until the requested number of jobs or load is reached."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from controller.sim.cluster import Cluster
-from controller.sim.generate.dice import Dice, Odds
-from controller.sim.generate.hours import DAY_S, arrival
-from controller.sim.generate.people import LONGEST, SIZES, Habit, User, people
+from controller.sim.generate.arrival_hours import DAY_S, draw_arrival
+from controller.sim.generate.random_numbers import RandomStream, WeightedChoice
+from controller.sim.generate.users import LONGEST_LIMIT, SIZES, JobTemplate, User, draw_users
 
-MOST = 1_000_000
-"""More jobs than this are a slip of the hand."""
+MAX_JOBS = 1_000_000
+"""More jobs than this are refused as a mistake."""
 
 SAMPLE = 10_000
-"""After so many jobs one can tell how many there will be."""
+"""After this many jobs the total is extrapolated."""
 
 MISSES = 1_000
-"""So many sessions in a row without a job that the rest of the load has room for: there is none."""
+"""After this many sessions in a row without a job that fits the remaining load, generation stops."""
 
-CODES = Odds([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
-"""How failing programs exit."""
+CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
+"""Exit codes of failing programs and their weights."""
 
 
 class TooMany(ValueError):
-    """The wish comes to more than MOST jobs."""
+    """The workload would have more than MAX_JOBS jobs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What jobs can count on: so many nodes, each with at least this."""
+class NodeCapacity:
+    """The nodes with GPUs, and the smallest size of each resource per node."""
 
     nodes: int
     gpus: int
@@ -37,21 +37,21 @@ class Room:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """The fewest nodes so many GPUs can be divided over evenly, None if there is no way."""
+        """The fewest nodes over which this many GPUs divide evenly; None if impossible."""
         if gpus <= self.gpus:
             return 1
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """What people ask for: half of all at most, if half is anything."""
+        """The GPU counts of jobs: at most half of the cluster, at least one GPU."""
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
 
 
-def room_of(cluster: Cluster) -> Room:
-    """The room on the nodes that have GPUs."""
+def capacity_of(cluster: Cluster) -> NodeCapacity:
+    """The capacity of the nodes that have GPUs."""
     nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
-    return Room(
+    return NodeCapacity(
         len(nodes),
         min(len(facts.gpus) for facts in nodes),
         min(facts.cpu_milli for facts in nodes) // 1_000,
@@ -61,7 +61,7 @@ def room_of(cluster: Cluster) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted. Of jobs, days and load (1.0: all GPUs, always) one is None, and follows."""
+    """The requested workload. Of jobs, days and load (1.0: all GPUs all the time) one is None and results."""
 
     cluster: Cluster
     seed: int = 1
@@ -73,8 +73,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One job, as a line of the file says it; `cpu` (cores) and `memory` (MiB) are of each node."""
+class GeneratedJob:
+    """One job as in the file; `cpu` (cores) and `memory` (MiB) are per node."""
 
     submit: int
     duration: int
@@ -90,35 +90,40 @@ class Row:
 
     @property
     def gpu_s(self) -> float:
-        """What it takes of the GPUs: a job that outlives its estimate is stopped then."""
+        """GPU-seconds; a job is stopped at its estimate."""
         return self.gpus * min(self.duration, self.estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The jobs in the order they come, within a span of time that begins on a Monday at 00:00."""
+    """Jobs in the order of submit, in a time span that begins on a Monday at 00:00."""
 
-    rows: Sequence[Row]
+    rows: Sequence[GeneratedJob]
     span_s: float
     cluster: Cluster
 
     @property
     def load(self) -> float:
-        """What the jobs ask for, as part of what the GPUs can give in that span."""
+        """GPU-seconds of all jobs divided by the GPU-seconds of the span."""
         return sum(row.gpu_s for row in self.rows) / (self.cluster.gpus * self.span_s)
 
 
-Session = list[Row]
-"""Jobs of one sitting; their submits count from its beginning."""
+Session = list[GeneratedJob]
+"""The jobs of one session; submit times count from its beginning."""
 
 
 def generate(wish: Wish) -> Workload:
-    """The workload that was wished for. The same wish gives the same jobs, on every machine."""
+    """Generate a workload; the same spec gives the same jobs on every machine.
+
+    1. Draw sessions of users until the number of jobs or the load is reached.
+    2. Draw the start of each session from the arrival rates.
+    3. Sort all jobs by submit time.
+    """
     sessions, span_s = _sessions_and_span(wish)
-    dice = Dice(wish.seed, "arrivals")
-    rows: list[Row] = []
+    rng = RandomStream(wish.seed, "arrivals")
+    rows: list[GeneratedJob] = []
     for session in sessions:
-        begin = arrival(dice, max(span_s - session[-1].submit, 1.0))
+        begin = draw_arrival(rng, max(span_s - session[-1].submit, 1.0))
         rows += [replace(row, submit=int(min(begin + row.submit, span_s))) for row in session]
     rows.sort(key=lambda row: row.submit)
     return Workload(rows, span_s, wish.cluster)
@@ -140,7 +145,7 @@ def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
 
 
 def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
-    """Sessions of so many jobs together."""
+    """Sessions with this many jobs in total."""
     for session in _sessions(wish):
         yield session[:jobs]
         jobs -= len(session)
@@ -149,9 +154,9 @@ def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
-    """Sessions of so much work together, to half a percent if there is anything small enough.
+    """Sessions with this many GPU-seconds in total, to half a percent if small enough jobs exist.
 
-    A job that would overshoot is left out, or one long and wide one would decide the load of a short log.
+    A job that would exceed the total is left out, because one long and wide job would decide a short log.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(wish):
@@ -165,61 +170,67 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
         if fitting:
             yield fitting
         done = gpu_s - rest
-        if jobs > MOST or (jobs > SAMPLE and jobs * gpu_s > 2 * MOST * done):
-            raise TooMany(f"{wish.days:g} days of this load are more than {MOST:,} jobs")
+        if jobs > MAX_JOBS or (jobs > SAMPLE and jobs * gpu_s > 2 * MAX_JOBS * done):
+            raise TooMany(f"{wish.days:g} days of this load are more than {MAX_JOBS:,} jobs")
         if rest <= gpu_s * 0.005 or misses >= MISSES:
             return
 
 
 def _sessions(wish: Wish) -> Iterator[Session]:
-    """Sittings without end, of users as busy as they are."""
-    room = room_of(wish.cluster)
-    users = people(wish.seed, wish.users, room.sizes(), wish.models)
-    dice = Dice(wish.seed, "jobs")
+    """An endless series of sessions."""
+    room = capacity_of(wish.cluster)
+    users = draw_users(wish.seed, wish.users, room.sizes(), wish.models)
+    rng = RandomStream(wish.seed, "jobs")
     while True:
-        user = users.draw(dice)
-        yield _session(dice, user, user.habits.draw(dice), room)
+        user = users.draw(rng)
+        yield _session(rng, user, user.templates.draw(rng), room)
 
 
-def _session(dice: Dice, user: User, habit: Habit, room: Room) -> Session:
-    """A sweep comes within seconds; else each job follows a look at the one before."""
-    count = int(dice.between(2, 5.5) ** 2) if habit.sweeps else dice.count(2.5)
-    # Tried out small first: now and then a job has half the GPUs of its kind.
-    gpus = habit.gpus / 2 if not habit.sweeps and habit.gpus >= 1 and dice.chance(0.12) else habit.gpus
+def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
+    """A sweep is submitted within seconds; other jobs are submitted after the previous one was examined."""
+    count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
+    # Some jobs are first tried with half of their GPUs.
+    gpus = (
+        template.gpus / 2
+        if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
+        else template.gpus
+    )
     jobs: Session = []
     moment = 0.0
     for _ in range(count):
-        row = _job(dice, user, habit, gpus, room, int(moment))
+        row = _job(rng, user, template, gpus, room, int(moment))
         jobs.append(row)
-        if habit.sweeps:
-            moment += dice.between(0, 4)
+        if template.sweeps:
+            moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            moment += row.duration + dice.lognormal(150, 0.6)  # the crash was seen, and mended
+            moment += row.duration + rng.lognormal(150, 0.6)  # the user saw the crash and fixed it
         else:
-            moment += dice.lognormal(500, 1.0)
+            moment += rng.lognormal(500, 1.0)
     return jobs
 
 
-def _job(dice: Dice, user: User, habit: Habit, gpus: float, room: Room, submit: int) -> Row:
-    duration = min(dice.lognormal(habit.median_s, habit.sigma), LONGEST)
+def _job(
+    rng: RandomStream, user: User, template: JobTemplate, gpus: float, room: NodeCapacity, submit: int
+) -> GeneratedJob:
+    duration = min(rng.lognormal(template.median_s, template.sigma), LONGEST_LIMIT)
     code = 0
-    if dice.chance(habit.failing):
-        code = CODES.draw(dice)
-        # Most failures come early; the others anywhere on the way.
-        duration = min(duration, dice.lognormal(75, 1.2)) if dice.chance(0.8) else duration * dice.roll()
+    if rng.chance(template.failing):
+        code = CODES.draw(rng)
+        # Most failures happen early, the others at any time.
+        duration = min(duration, rng.lognormal(75, 1.2)) if rng.chance(0.8) else duration * rng.uniform()
     nodes = room.spread(gpus)
     assert nodes is not None, "only sizes that can be spread are asked for"
     here = gpus / nodes
-    return Row(
+    return GeneratedJob(
         submit=submit,
         duration=max(1, round(duration)),
-        estimate=int(user.guess(habit)),
+        estimate=int(user.guess(template)),
         user=user.name,
         gpus=gpus,
         nodes=nodes,
-        cpu=max(1, int(here * min(habit.cores, room.cores / room.gpus))),
-        memory=max(1, int(here * min(1024 * habit.memory_gib, room.memory_mib / room.gpus))),
-        model=habit.model,
-        name=habit.name,
+        cpu=max(1, int(here * min(template.cores, room.cores / room.gpus))),
+        memory=max(1, int(here * min(1024 * template.memory_gib, room.memory_mib / room.gpus))),
+        model=template.model,
+        name=template.name,
         code=code,
     )

@@ -1,1 +1,1 @@
-"""The past under another scheduler.toml: what would have started when, had it been in force."""
+"""Replays the journal of a controller under another scheduler.toml: which jobs would have started when."""

@@ -1,6 +1,7 @@
-"""Agents of the past: an attempt that is placed as the record has it goes as recorded, to the last digit.
+"""Virtual agents of a replay.
 
-Any other goes its course: it takes as long as the job took, wherever and whenever it starts now.
+An attempt that is placed as recorded (same job, nodes and time) gives exactly the recorded reports. Any other
+attempt runs for as long as the job took in the past, wherever and whenever it starts.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from controller.core import events, inputs
-from controller.core.events import JobPlaced
-from controller.core.inputs import Input
-from controller.core.jobs import Job
-from controller.core.state import State
+from controller.core.model import events, inputs
+from controller.core.model.events import JobPlaced
+from controller.core.model.inputs import Input
+from controller.core.model.job import Job
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
 from controller.sim.clock import Clock
-from controller.sim.replay.courses import LOST, NEVER, Course
 from controller.sim.replay.history import History
-from wire.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, Usage
+from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
+from wire.agent.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, Usage
 
 STEP_S = 1.0
-"""How often a controller looks whether a silence has become too long."""
+"""Seconds between checks of a controller for silent nodes."""
 
 Key = tuple[int, int, str]
 """Job, attempt and node."""
@@ -30,49 +32,63 @@ Key = tuple[int, int, str]
 _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarted | events.MembersExited
 
 
-class PastAgents:
-    """What the agents of all nodes know. `report` hands the engine what one of them tells by itself."""
+class RecordedAgents:
+    """The agents of all nodes. `report` hands the engine what an agent reports by itself."""
 
-    def __init__(self, history: History, clock: Clock, report: Callable[[Input], None]) -> None:
+    def __init__(
+        self,
+        history: History,
+        clock: Clock,
+        report: Callable[[Input], None],
+        policies: Callable[[str], Pipeline] | None = None,
+    ) -> None:
         self.state: State
+        self._policies = policies
         self._history = history
         self._clock = clock
         self._report = report
         self._as_recorded: dict[Key, AttemptStatus] = {}
-        """Attempts that go as recorded, as far as they have come."""
+        """Attempts that run as recorded, with their present status."""
         self._other: dict[Key, AttemptStatus] = {}
-        """All other attempts that an agent knows of."""
+        """All other attempts known to agents."""
         self._orders: dict[Key, Start] = {}
-        """What each attempt that goes as recorded was told, should it have to go another way."""
+        """Start orders of attempts that run as recorded, needed if an attempt must deviate."""
         self._spent: dict[int, set[int]] = {}
-        """Attempts of each job that came to an end of their own: the next takes the next course."""
-        self._going: dict[tuple[int, int], Course] = {}
-        """The course of every attempt that goes its own way."""
+        """Per job, the number of attempts that ended by themselves: the next attempt takes the next
+        recorded run."""
+        self._going: dict[tuple[int, int], RecordedRun] = {}
+        """The run of every attempt that deviates from the record."""
 
-    # --- what the record tells again ---
+    # --- recorded reports ---
+
+    def configured(self, event: events.ConfigApplied) -> Input:
+        """The recorded configuration takes effect, unless the replay is about another policy."""
+        known = self._policies is not None and event.policy
+        pipeline = self._policies(event.policy) if self._policies is not None and known else None
+        return inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
 
     def attempt(self, job: int) -> int:
-        """The attempt that the job is at now."""
+        """The present attempt of the job."""
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """For how long nobody had heard of a node: a little more than the journal's clock says."""
+        """How long a node had been silent: slightly more than the difference of journal times."""
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
-        """The node came back, and tells what it knows now."""
+        """The hello of a node that came back, with its present attempts."""
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
             for key in [key for key in self._other if key[2] == event.node]:
-                del self._other[key]  # nothing survives a reboot
+                del self._other[key]  # no process survives a reboot
         known = [*self._as_recorded.items(), *self._other.items()]
         told = tuple(status for key, status in known if key[2] == event.node)
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, told)
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
-        """A member of a gang that goes as recorded waits for the others."""
+        """A recorded member waits at the gang barrier."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -80,7 +96,7 @@ class PastAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
-        """Processes of an attempt that goes as recorded run."""
+        """Recorded processes have started."""
         told = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
@@ -90,7 +106,7 @@ class PastAgents:
         return _told(event, told)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
-        """An attempt that goes as recorded has saved its state."""
+        """A recorded attempt has saved a checkpoint."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -98,7 +114,7 @@ class PastAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
-        """Processes of an attempt that goes as recorded are over."""
+        """Recorded processes have ended."""
         told = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
@@ -117,20 +133,20 @@ class PastAgents:
             )
         return _told(event, told)
 
-    # --- what the engine decides now ---
+    # --- decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """An attempt has its place: the very one it had, at the very time, or another."""
+        """An attempt was placed: as recorded (same nodes and time), or otherwise."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
     def obey(self, node: str, order: Start | Go | Stop | Settle) -> None:
-        """Carry out an order, if it arrives."""
+        """Carry out an order, if its node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            return  # members begin together by themselves, or as recorded
+            return  # because members start together by themselves, or as recorded
         if key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order
@@ -145,7 +161,7 @@ class PastAgents:
             self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
 
     def part(self, job: Job) -> None:
-        """Something was decided about the attempt that the record does not know, or the other way round."""
+        """The attempt deviates from the record from now on."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, course, now = self._orders[key], self._course(key), self._clock.now
@@ -192,14 +208,14 @@ class PastAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        if self._reachable(key[2]):  # else the next hello tells it
+        if self._reachable(key[2]):  # otherwise the next hello reports it
             self._report(inputs.AgentReported(key[2], status))
 
     def _reachable(self, name: str) -> bool:
         node = self.state.nodes.get(name)
         return node is not None and node.up
 
-    def _course(self, key: Key) -> Course:
+    def _course(self, key: Key) -> RecordedRun:
         job, attempt, _ = key
         if (job, attempt) not in self._going:
             courses = self._history.courses[job]
@@ -212,7 +228,7 @@ class PastAgents:
 
 
 def _told(event: _OfMembers, told: dict[str, AttemptStatus]) -> Input | None:
-    """What agents told, in one input if they were heard together."""
+    """One input of the reports of agents that arrive together."""
     if not told:
         return None
     if isinstance(event, events.AttemptStarted | events.AttemptExited):

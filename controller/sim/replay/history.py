@@ -1,10 +1,11 @@
-"""What really happened, taken apart: what came from outside in the order it came, and when cycles ran.
+"""Reconstructs inputs and scheduling passes from a journal.
 
-Cycles are inputs like others: one runs wherever the record shows that one did something. A cycle that did
-nothing leaves no trace; where the record is quiet, one is put behind the last input (`_with_quiet_cycles`).
-What places by the state alone - every backfill but conservative and aggressive, whose promises remember
-earlier cycles - therefore places the same again under the same configuration: the same jobs, in the same
-places, at the same times. With those two, a promise may have been made in a cycle that nobody knows of.
+A pass is a step like any input: it runs wherever the journal shows that one did something. A pass without
+events leaves no trace, so one is added after the last input of a quiet period (`_with_quiet_cycles`).
+
+Invariant: backfill kinds that decide by the present state alone give the same placements under the same
+configuration. Conservative and aggressive backfill keep reservations from earlier passes; there, a
+reservation may come from a pass that the journal does not show.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from controller.core import inputs
-from controller.core.events import (
+from controller.core.model import inputs
+from controller.core.model.events import (
     Event,
     JobEvent,
     JobPlaced,
@@ -28,29 +29,29 @@ from controller.core.events import (
     PreemptionPlanned,
     StopRequested,
 )
-from controller.sim.replay.courses import Course, Recorder
-from controller.sim.replay.ways import WAYS, Inner, input_of
-from controller.sim.results import Lives
-from wire.frames import NodeFacts
+from controller.sim.job_results import SimulatedJobs
+from controller.sim.replay.input_traces import WAYS, InternalInput, input_of
+from controller.sim.replay.job_durations import RecordedRun, RunRecorder
+from wire.agent.frames import NodeFacts
 
 BURST_S = 0.05
-"""Inputs closer together than this may have shared a batch, and so a cycle."""
+"""Inputs closer together than this (seconds) may have shared a batch and a pass."""
 SOON_S = 1.0
-"""A recorded cycle within this time is the one that answered an input."""
+"""A recorded pass within this time (seconds) after an input counts as the pass of that input."""
 
 
 class Mark(enum.Enum):
-    """What happened inside the controller, or followed from what did."""
+    """Steps that are not inputs from outside."""
 
     CYCLE = "cycle"
     RESTART = "restart"
     STOP = "stop"
-    """The engine asked for the end of an attempt; under another configuration it may not."""
+    """The engine ordered the end of an attempt; under another configuration it may not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Something that happens again: an input of some kind that showed in an event, or a mark."""
+class HistoryStep:
+    """A step of the replay: an input of a kind with the event that shows it, or a mark."""
 
     at: float
     what: type[Any] | Mark
@@ -59,74 +60,74 @@ class Step:
 
 @dataclass
 class History:
-    """A journal taken apart."""
+    """The steps of a journal and facts about it."""
 
-    steps: list[Step] = field(default_factory=list)
-    courses: dict[int, tuple[Course, ...]] = field(default_factory=dict)
+    steps: list[HistoryStep] = field(default_factory=list)
+    courses: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
     placed: dict[tuple[int, int], JobPlaced] = field(default_factory=dict)
     """By job and attempt."""
     stops: set[tuple[int, float]] = field(default_factory=set)
-    """Which job's attempt somebody or something wanted to end, and when."""
-    lives: Lives = field(default_factory=Lives)
+    """(job, attempt) and time of every ordered end."""
+    records: SimulatedJobs = field(default_factory=SimulatedJobs)
     aways: dict[str, list[float]] = field(default_factory=dict)
-    """When each node was heard of no longer."""
+    """When each node became silent."""
     names: dict[int, str] = field(default_factory=dict)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
-    """Every node that ever joined, as it was last."""
+    """Every node that ever joined, with its last facts."""
     until: float = 0.0
-    """The last entry's time."""
+    """Time of the last entry."""
     cycles: list[float] = field(default_factory=list)
-    """When the record shows one, in order."""
+    """Times of recorded passes, in order."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Does the record show a cycle soon after this moment?"""
+        """Whether the journal shows a pass soon after this moment."""
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
 
 class _Reader:
-    """Goes through a journal, moment by moment."""
+    """Reads a journal, one moment at a time."""
 
     def __init__(self) -> None:
         self.history = History()
-        self.steps: list[Step] = []
-        self.jobs: dict[int, Recorder] = {}
+        self.steps: list[HistoryStep] = []
+        self.jobs: dict[int, RunRecorder] = {}
         self._moment: set[tuple[type[Any], int]] = set()
         self._at = 0.0
 
     def waits(self, job: int) -> bool:
-        """Is the job in the queue, nothing of it placed?"""
+        """Whether the job is queued and not placed."""
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Did an event of this kind concern the job at this very moment?"""
+        """Whether an event of this kind about the job has the present moment."""
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
-        """All entries of one moment: mostly one input, and all that followed from it."""
+        """Read all entries of one moment: mostly one input and its consequences."""
         self._at = at
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            shown[0] = Mark.CYCLE  # nothing came from outside: it was time
+            shown[0] = Mark.CYCLE  # no input: a timer was due
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # One cycle for all it placed, one restart for all the nodes it cost.
+            # One pass for all its placements, one restart for all lost nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
-                self.steps.append(Step(at, what, event))
+                self.steps.append(HistoryStep(at, what, event))
             before = what or before
             if isinstance(event, StopRequested) and not isinstance(what, type):
-                self.steps.append(Step(at, Mark.STOP, event))
+                self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Take note of an entry; what it shows by itself."""
+        """Record an entry; returns the step that it shows, if any."""
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
-        history.lives.witness(event)
+        history.records.observe(event)
         history.until = event.at
         if isinstance(event, JobEvent):
             self._moment.add((type(event), event.job))
-            self.jobs.setdefault(event.job, Recorder()).note(event)
+            self.jobs.setdefault(event.job, RunRecorder()).note(event)
         if isinstance(event, JobQueued):
             history.names[event.job] = event.spec.name or event.spec.command[0].rsplit("/", 1)[-1]
         elif isinstance(event, JobPlaced):
@@ -143,7 +144,7 @@ class _Reader:
 
 
 def history_of(journal: Sequence[Event]) -> History:
-    """Take a journal apart."""
+    """The history of a journal."""
     reader = _Reader()
     for at, moment in groupby(journal, key=lambda event: event.at):
         reader.read(at, list(moment))
@@ -157,19 +158,18 @@ def history_of(journal: Sequence[Event]) -> History:
 def _mark_of(event: Event) -> Mark | None:
     for kind, mark in ((inputs.Tick, Mark.CYCLE), (inputs.ControllerStarted, Mark.RESTART)):
         way = WAYS[kind]
-        assert isinstance(way, Inner)
+        assert isinstance(way, InternalInput)
         if way.shows(event):
             return mark
     return None
 
 
-def _with_quiet_cycles(steps: Sequence[Step]) -> Iterator[Step]:
-    """Add the cycles that did nothing.
+def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
+    """Add the passes that did nothing.
 
-    There is one after every batch of inputs, within the same moment; so there was one after an input that no
-    recorded cycle follows soon. Where inputs came in one go it goes behind the last of them: what is
-    submitted and held in one batch must not start in between. Under another configuration jobs may so start
-    up to SOON_S later than they would have.
+    A pass follows every batch of inputs. So if no recorded pass follows an input soon, one without events
+    did. It is added after the last input of a burst, because a job that was submitted and held in one batch
+    must not start in between. Under another configuration jobs may therefore start up to SOON_S later.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):
@@ -180,12 +180,12 @@ def _with_quiet_cycles(steps: Sequence[Step]) -> Iterator[Step]:
         burst = step.at if burst is None else burst
         over = follower is None or follower.at - step.at > BURST_S or step.at - burst > SOON_S
         if over and cycle - step.at >= SOON_S:
-            yield Step(step.at, Mark.CYCLE)
+            yield HistoryStep(step.at, Mark.CYCLE)
             burst = None
 
 
-def _next_cycles(steps: Sequence[Step]) -> list[float]:
-    """For every step, when the next recorded cycle begins."""
+def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
+    """For every step, the time of the next recorded pass."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

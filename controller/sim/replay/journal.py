@@ -1,4 +1,4 @@
-"""The journal of a real controller, read beside it: nothing is written, nothing is locked for long."""
+"""Reads the journal of a controller while it runs: read-only, without long locks."""
 
 from __future__ import annotations
 
@@ -13,34 +13,42 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from controller.core.events import Event, event_of
-from controller.core.rows import Entry
-from controller.sim.refusal import SimulationRefused
-from controller.store import chain, records, tables
-from controller.store.chain import Broken
-from controller.store.failures import StoreFailure
-from controller.store.postgres import PostgresServer
+from controller.core.model.events import Event, event_of
+from controller.core.model.rows import JournalEntry
+from controller.sim.errors import SimulationRefused
+from controller.store import chain, records, retention, tables
+from controller.store.backends.postgres import PostgresServer
+from controller.store.chain import ChainBroken
+from controller.store.errors import StoreFailure
 from wire.codec import Malformed
 
 AT_ONCE = 2_000
 
 
 class JournalRefused(SimulationRefused):
-    """The journal cannot be replayed: where it is, why, and what to do about it."""
+    """The journal cannot be replayed: place, reason and hint."""
 
 
 def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -> list[Event]:
-    """Everything that ever happened, in order. `progress` is told how many of how many entries are read."""
+    """All events in order. `progress` gets the number of entries read and their total."""
     engine, where = _reach(url)
     with _failures(where), engine.connect() as connection, connection.begin():
         head = chain.genesis(_name_of(connection, where))
         last = connection.scalar(select(func.max(tables.journal.c.seq))) or 0
         if not last:
             raise JournalRefused(f"the journal in {where} is empty", "Nothing has happened yet.")
+        base = retention.read_base({row.name: row.value for row in connection.execute(select(tables.meta))})
+        if base is not None:
+            raise JournalRefused(
+                f"the journal in {where} begins after entry {base.seq}: retention has deleted what came "
+                "before, and a replay needs all of it",
+                "Replay a backup from before. To keep the journal from now on: [retention] journal_days = 0 "
+                "and journal_entries = 0.",
+            )
         found: list[Event] = []
         for entries in _batches(connection):
             after = chain.follow(head, entries)
-            if isinstance(after, Broken):
+            if isinstance(after, ChainBroken):
                 raise JournalRefused(
                     f"the journal in {where} is damaged: {after.how}",
                     "Restore a backup, or stop the controller and let it check its store.",
@@ -53,7 +61,7 @@ def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -
     return found
 
 
-def _batches(connection: Connection) -> Iterator[Sequence[tuple[Entry, bytes]]]:
+def _batches(connection: Connection) -> Iterator[Sequence[tuple[JournalEntry, bytes]]]:
     rows = connection.execution_options(yield_per=AT_ONCE).execute(
         records.ENTRIES.order_by(tables.journal.c.seq)
     )
@@ -61,7 +69,7 @@ def _batches(connection: Connection) -> Iterator[Sequence[tuple[Entry, bytes]]]:
         yield [records.read_entry(row) for row in part]
 
 
-def _event(entry: Entry, where: str) -> Event:
+def _event(entry: JournalEntry, where: str) -> Event:
     try:
         return event_of(entry.kind, entry.body)
     except (KeyError, Malformed):
@@ -72,7 +80,7 @@ def _event(entry: Entry, where: str) -> Event:
 
 
 def url_of(word: str) -> str:
-    """A journal as people name it: a state directory, a file, or a URL."""
+    """The URL of a journal given as state directory, file or URL."""
     if "://" in word:
         return word
     path = Path(word)
@@ -108,15 +116,15 @@ def _reach(url: str) -> tuple[Engine, str]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Read-only. Without a log nobody writes, and then the file is taken as it is: opening it the other way
-    would leave a log behind, owned by whoever reads, which the controller might not be allowed to open."""
+    """Open read-only. Without a write-ahead log the file is opened as immutable, because opening it
+    normally would create a log owned by the present user, which the controller might not be able to open."""
     log = Path(f"{path}-wal")
     mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
     return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True, check_same_thread=False)
 
 
 def _name_of(connection: Connection, where: str) -> str:
-    """The store's id, which its chain begins with."""
+    """The id of the store, the start of its hash chain."""
     facts: dict[str, Any] = {}
     try:
         facts = {row.name: row.value for row in connection.execute(select(tables.meta))}

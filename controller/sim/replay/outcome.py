@@ -1,4 +1,4 @@
-"""What a replay came to beside what really happened: figures of both, and how every job fared."""
+"""Compares a replay with the recorded past: figures of both, and the wait of every job."""
 
 from __future__ import annotations
 
@@ -7,32 +7,36 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from controller.config import policy_config
+from controller.core.pipeline.pipeline import Pipeline
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster
+from controller.sim.job_results import SimulatedJob, SimulatedJobs
 from controller.sim.metrics import Figures, figures_of
-from controller.sim.processes import side_by_side
-from controller.sim.replay.driver import Replay
+from controller.sim.parallel import run_in_processes
 from controller.sim.replay.history import History
-from controller.sim.results import Life, Lives
+from controller.sim.replay.replayer import Replay
 from controller.sim.run import Policy
 
 NOTABLE_S = 1.0
-"""A wait that differs by less is the same wait."""
+"""Waits that differ by less (seconds) count as equal."""
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A policy and the past; small enough to hand to another process."""
+class ReplayTask:
+    """A policy and a journal; pickled for another process."""
 
     policy: Policy
     history: History
+    recorded: bool = False
+    """Whether recorded changes of the configuration are repeated; not if one policy is asked about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One side of the comparison. `figures` are of the jobs that ran to an end by the end of the record."""
+class ReplaySide:
+    """One side of the comparison. `figures` cover the jobs that ended before the end of the journal."""
 
     figures: Figures
     running: int
@@ -40,25 +44,26 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """What the past would have been under a policy; `cpu_s` is what the replay itself took."""
+class ReplayResult:
+    """The result of a replay under a policy; `cpu_s` is the CPU time of the replay itself."""
 
     policy: str
     order: str
     backfill: str
-    column: Column
+    column: ReplaySide
     placements: int
     as_recorded: int
-    """Attempts that got the same place at the same time as in the record."""
+    """Attempts with the same nodes at the same time as recorded."""
     refused: dict[str, int]
-    """Jobs that would not have been accepted, by what would have been said."""
-    lives: Lives
+    """Number of jobs that would have been refused, by error message."""
+    records: SimulatedJobs
     cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One job in both worlds. A job that never started has waited until it was cancelled, or until now."""
+class WaitChange:
+    """One job in the record and in the replay. A job without a start waited until its cancel or the end of
+    the journal."""
 
     job: int
     name: str
@@ -71,54 +76,59 @@ class Change:
 
     @property
     def gain_s(self) -> float:
-        """How much sooner it would start."""
+        """Seconds by which it would start earlier."""
         return self.waited_s - self.would_wait_s
 
 
-def recorded(history: History) -> Column:
-    """What really happened."""
-    return _column(history.lives, history)
+def recorded(history: History) -> ReplaySide:
+    """The recorded past."""
+    return _column(history.records, history)
 
 
-def replay(tasks: Sequence[Task], progress: Progress | None = None) -> list[Replayed]:
-    """All outcomes in the order of the tasks, each in a process of its own where there are several."""
+def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> list[ReplayResult]:
+    """The results in the order of the tasks; several tasks run in processes of their own."""
     if len(tasks) == 1:
-        return [live_again(tasks[0], progress)]
-    return side_by_side(live_again, {task.policy.name: task for task in tasks}, progress)
+        return [replay_policy(tasks[0], progress)]
+    return run_in_processes(replay_policy, {task.policy.name: task for task in tasks}, progress)
 
 
-def live_again(task: Task, progress: Progress | None = None) -> Replayed:
-    """One policy."""
+def replay_policy(task: ReplayTask, progress: Progress | None = None) -> ReplayResult:
+    """Replay one policy."""
     before, config = time.process_time(), task.policy.config
-    again = Replay(task.history, build_pipeline(config), config.controller.keep_ended)
+    policies = _pipeline_of if task.recorded else None
+    again = Replay(task.history, build_pipeline(config), config.controller.keep_ended, policies=policies)
     again.run(progress)
-    return Replayed(
+    return ReplayResult(
         task.policy.name,
         config.scheduler.order.name,
         config.scheduler.backfill,
-        _column(again.lives, task.history),
+        _column(again.records, task.history),
         again.placements,
         again.as_recorded,
         Counter(refusal.message for refusal in again.refused.values()),
-        again.lives,
+        again.records,
         time.process_time() - before,
     )
 
 
-def _column(lives: Lives, history: History) -> Column:
-    open_ones = [life for life in lives.by_job.values() if life.end_s is None]
-    running = sum(life.start_s is not None for life in open_ones)
+def _pipeline_of(policy: str) -> Pipeline:
+    return build_pipeline(policy_config(policy))
+
+
+def _column(records: SimulatedJobs, history: History) -> ReplaySide:
+    open_ones = [record for record in records.by_job.values() if record.end_s is None]
+    running = sum(record.start_s is not None for record in open_ones)
     cluster = Cluster(history.nodes)
-    return Column(figures_of(lives.ran(), cluster), running, len(open_ones) - running)
+    return ReplaySide(figures_of(records.ran(), cluster), running, len(open_ones) - running)
 
 
-def changes(history: History, replayed: Replayed) -> Iterable[Change]:
-    """Every job whose wait would have been another."""
-    for job, then in history.lives.by_job.items():
-        now = replayed.lives.by_job.get(job)
+def wait_changes(history: History, replayed: ReplayResult) -> Iterable[WaitChange]:
+    """All jobs whose waits differ."""
+    for job, then in history.records.by_job.items():
+        now = replayed.records.by_job.get(job)
         if now is None:
-            continue  # refused
-        change = Change(
+            continue  # refused in the replay
+        change = WaitChange(
             job,
             history.names[job],
             then.user,
@@ -132,6 +142,6 @@ def changes(history: History, replayed: Replayed) -> Iterable[Change]:
             yield change
 
 
-def _wait(life: Life, until: float) -> float:
-    over = life.start_s if life.start_s is not None else life.end_s
-    return (until if over is None else over) - life.submit_s
+def _wait(record: SimulatedJob, until: float) -> float:
+    over = record.start_s if record.start_s is not None else record.end_s
+    return (until if over is None else over) - record.submit_s

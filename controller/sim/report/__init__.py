@@ -1,4 +1,4 @@
-"""One HTML file that shows what a run of the simulator came to, or how several compare."""
+"""Reports of simulated runs as one HTML file: one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller.sim.report.page import render
-from controller.sim.report.run import Run
+from controller.sim.report.run import ReportRun
 
-__all__ = ["Run", "render", "write_report"]
+__all__ = ["ReportRun", "render", "write_report"]
 
 
-def write_report(runs: Sequence[Run], path: Path) -> None:
-    """Write the report on one run, or the comparison of several, in place of what is there."""
+def write_report(runs: Sequence[ReportRun], path: Path) -> None:
+    """Write the report on one run, or a comparison of several; replaces an existing file."""
     path.write_text(render(runs), encoding="utf-8", newline="\n")

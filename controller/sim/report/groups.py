@@ -1,4 +1,4 @@
-"""Jobs by user and by size, and how their waits are spread."""
+"""Groups of jobs by user and by size, with percentiles of their waits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.sim.report.run import Run
-from controller.sim.results import Life
+from controller.sim.job_results import SimulatedJob
+from controller.sim.report.run import ReportRun
 
 PARTS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Values in short: what 5, 25, 50, 75 and 95 of a hundred stay at or below."""
+class Percentiles:
+    """The percentiles 5, 25, 50, 75 and 95 of some values."""
 
     count: int
     quantiles: tuple[float, ...]
@@ -26,63 +26,63 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """Half are at or below."""
+        """The median."""
         return self.quantiles[2]
 
 
-def spread(values: Iterable[float]) -> Spread:
-    """The spread of some values, zeros of none."""
+def percentiles(values: Iterable[float]) -> Percentiles:
+    """The percentiles of some values; zeros without values."""
     listed = np.array([*values], dtype=np.float64)
     if not len(listed):
-        return Spread(0, (0.0,) * len(PARTS), 0.0, 0.0)
+        return Percentiles(0, (0.0,) * len(PARTS), 0.0, 0.0)
     quantiles = np.quantile(listed, PARTS, method="inverted_cdf")
-    return Spread(len(listed), tuple(map(float, quantiles)), float(listed.mean()), float(listed.max()))
+    return Percentiles(len(listed), tuple(map(float, quantiles)), float(listed.mean()), float(listed.max()))
 
 
 @dataclass(frozen=True)
-class Group:
-    """Some jobs with something in common."""
+class JobGroup:
+    """A group of jobs."""
 
     name: str
-    lives: Sequence[Life]
+    records: Sequence[SimulatedJob]
     used_s: float
     """GPU-seconds or processor-seconds."""
-    waits: Spread
-    slowdown: Spread
+    waits: Percentiles
+    slowdown: Percentiles
 
 
-def by_user(run: Run) -> list[Group]:
-    """Who used the most first."""
-    found = _groups(run, {life.job: life.user for life in run.started})
+def by_user(run: ReportRun) -> list[JobGroup]:
+    """Groups by user, the largest use first."""
+    found = _groups(run, {record.job: record.user for record in run.started})
     return sorted(found, key=lambda group: (-group.used_s, group.name))
 
 
-def gathered(groups: Sequence[Group], most: int) -> list[Group]:
-    """At most so many groups: all that come after are one."""
+def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
+    """At most `most` groups; the rest is merged into one."""
     if len(groups) <= most:
         return [*groups]
-    rest = [life for group in groups[most - 1 :] for life in group.lives]
+    rest = [record for group in groups[most - 1 :] for record in group.records]
     name = f"{len(groups) - most + 1:,} others"
     return [*groups[: most - 1], _group(name, rest, sum(group.used_s for group in groups[most - 1 :]))]
 
 
-def by_size(run: Run) -> list[Group]:
-    """The smallest first; a class ends at each power of two."""
-    ranks = {life.job: rank(run.size(life)) for life in run.started}
-    names = {life.job: size_name(ranks[life.job], run.unit) for life in run.started}
+def by_size(run: ReportRun) -> list[JobGroup]:
+    """Groups by size, the smallest first; each class ends at a power of two."""
+    ranks = {record.job: rank(run.size(record)) for record in run.started}
+    names = {record.job: size_name(ranks[record.job], run.unit) for record in run.started}
     order = {names[job]: ranks[job] for job in names}
     return sorted(_groups(run, names), key=lambda group: order[group.name])
 
 
 def rank(size: float) -> int:
-    """-2 for nothing, -1 for less than one, else how many doublings there are from one."""
+    """The size class: -2 for 0, -1 below 1, else the rounded-up binary logarithm."""
     if size <= 0:
         return -2
     return -1 if size < 1 else math.ceil(math.log2(size))
 
 
 def size_name(place: int, unit: str) -> str:
-    """What a size class is called."""
+    """The name of a size class."""
     if place < 0:
         return f"part of a {unit}" if place == -1 else f"no {unit}"
     most = 2**place
@@ -91,16 +91,19 @@ def size_name(place: int, unit: str) -> str:
     return f"{most // 2 + 1}–{most} {unit}s"
 
 
-def _groups(run: Run, names: dict[int, str]) -> list[Group]:
-    lives: dict[str, list[Life]] = defaultdict(list)
-    for life in run.started:
-        lives[names[life.job]].append(life)
+def _groups(run: ReportRun, names: dict[int, str]) -> list[JobGroup]:
+    records: dict[str, list[SimulatedJob]] = defaultdict(list)
+    for record in run.started:
+        records[names[record.job]].append(record)
     return [
-        _group(name, members, sum(run.held(life) * run.ran_s(life) for life in members))
-        for name, members in lives.items()
+        _group(name, members, sum(run.held(record) * run.ran_s(record) for record in members))
+        for name, members in records.items()
     ]
 
 
-def _group(name: str, lives: Sequence[Life], used_s: float) -> Group:
-    waits, slowdowns = spread(life.wait_s for life in lives), spread(life.slowdown for life in lives)
-    return Group(name, lives, used_s, waits, slowdowns)
+def _group(name: str, records: Sequence[SimulatedJob], used_s: float) -> JobGroup:
+    waits, slowdowns = (
+        percentiles(record.wait_s for record in records),
+        percentiles(record.slowdown for record in records),
+    )
+    return JobGroup(name, records, used_s, waits, slowdowns)

@@ -1,4 +1,4 @@
-"""HTML and SVG by construction: whatever is not Markup already is data, and is escaped."""
+"""Builds HTML and SVG; everything that is not Markup is escaped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import html
 import json
 from typing import Any
 
-from wire.text import plain
+from wire.text import printable
 
 VOID = frozenset({"meta", "input", "br"})
 
 
 class Markup(str):
-    """Text that is meant as markup."""
+    """A text that is markup already."""
 
     __slots__ = ()
 
@@ -30,14 +30,14 @@ def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None)
 
 
 def joined(*parts: str | int | None) -> Markup:
-    """Parts one after the other, escaped where they are data."""
+    """Parts joined; those that are not Markup are escaped."""
     return Markup(
         "".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None)
     )
 
 
 def data(name: str, value: Any) -> Markup:
-    """A value for scripts to read. No text in it can end the element it stands in."""
+    """A value as JSON for scripts, escaped so that no text can end the script element."""
     text = json.dumps(value, separators=(",", ":"))
     inert = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(f'<script type="application/json" id="{name}">{inert}</script>')
@@ -45,9 +45,9 @@ def data(name: str, value: Any) -> Markup:
 
 def _text(part: str | int) -> str:
     text = str(part)
-    return html.escape(plain(text, len(text)))
+    return html.escape(printable(text, len(text)))
 
 
 def _value(value: str | float) -> str:
-    # A tenth of a pixel is as exact as a drawing needs to be.
+    # A tenth of a pixel is exact enough.
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _text(str(value))

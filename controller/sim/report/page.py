@@ -1,4 +1,4 @@
-"""The page: everything in one file, nothing from anywhere else."""
+"""The HTML page: one file without external resources."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 
-from controller.sim.report.gantt import MOST, gantt_of
-from controller.sim.report.holdings import gantt_section, waits_section
+from controller.sim.report.gantt.encoding import MOST, gantt_of
 from controller.sim.report.markup import Markup, data, el
-from controller.sim.report.run import Run, Span, span_of
+from controller.sim.report.node_holders import gantt_section, waits_section
+from controller.sim.report.run import ReportRun, TimeSpan, span_of
 from controller.sim.report.sections import (
     figures_section,
     shares_sections,
@@ -22,11 +22,11 @@ from controller.sim.report.sentences import about_one, about_several
 from wire import VERSION
 
 SCRIPTS = ("base", "curves", "bars", "canvas", "gantt")
-"""One script in parts, in this order."""
+"""Parts of the script, in this order."""
 
 
-def render(runs: Sequence[Run]) -> str:
-    """The report on one run, or the comparison of several. The same runs give the same page."""
+def render(runs: Sequence[ReportRun]) -> str:
+    """The HTML of one run or of a comparison. The same runs give the same page."""
     span = span_of(runs)
     charts = [gantt_of(run, span, MOST // len(runs)) for run in runs]
     time, readings = time_sections(runs, span)
@@ -61,15 +61,15 @@ def render(runs: Sequence[Run]) -> str:
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
 
 
-def title_of(runs: Sequence[Run]) -> str:
-    """The policies, and the log if it is one and the same."""
+def title_of(runs: Sequence[ReportRun]) -> str:
+    """The title: the policies, and the log if all runs have the same."""
     labels = [run.label for run in runs]
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     sources = {run.source for run in runs}
     return f"{named} on {sources.pop()}" if len(sources) == 1 and "" not in sources else named
 
 
-def _header(runs: Sequence[Run], span: Span) -> Markup:
+def _header(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
     story = about_one(runs[0], span) if len(runs) == 1 else about_several(runs)
     return el(
         "header",
@@ -91,7 +91,7 @@ def _footer() -> Markup:
 
 
 def _policy(script: str) -> str:
-    """Nothing may be loaded, and no script may run but ours: whatever a name might contain."""
+    """The Content-Security-Policy: nothing is loaded, and only our script runs, whatever names contain."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "

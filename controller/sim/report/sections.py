@@ -1,4 +1,4 @@
-"""The parts of the page: each a chart, and a table for those who cannot see it or want the figures."""
+"""Sections of the page, each a chart with a table of the same values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from controller.sim.report.axes import TIME_STEPS, since
-from controller.sim.report.blocks import PALETTE, details, figure, legend, section, table
-from controller.sim.report.charts import Curve, Row, over_time, shares, spreads
-from controller.sim.report.groups import Group, by_size, by_user, gathered
+from controller.sim.report.charts.axes import TIME_STEPS, since
+from controller.sim.report.charts.charts import Curve, SpreadRow, over_time, shares, spreads
+from controller.sim.report.groups import JobGroup, by_size, by_user, limit_groups
 from controller.sim.report.markup import Markup, el, joined
-from controller.sim.report.run import Run, Span
-from controller.sim.report.series import BINS, FEW, Steps, busy, busy_cores, queued
-from controller.sim.report.words import (
+from controller.sim.report.number_formats import (
     HIGHER,
     NEITHER,
     count,
@@ -24,15 +21,18 @@ from controller.sim.report.words import (
     percent,
     span_text,
 )
+from controller.sim.report.page_elements import PALETTE, details, figure, legend, section, table
+from controller.sim.report.run import ReportRun, TimeSpan
+from controller.sim.report.series import BINS, FEW, Steps, busy, busy_cores, queued
 from wire.text import duration
 
 TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
 USERS, LISTED = 12, 300
-"""Users in a chart, and in its table."""
+"""Users in the chart, and in its table."""
 
 
-def tiles(run: Run) -> Markup:
-    """The figures everybody asks for first."""
+def tiles(run: ReportRun) -> Markup:
+    """The most important figures."""
     return el(
         "dl",
         *(
@@ -44,7 +44,7 @@ def tiles(run: Run) -> Markup:
     )
 
 
-def figures_section(runs: Sequence[Run]) -> Markup:
+def figures_section(runs: Sequence[ReportRun]) -> Markup:
     """Every figure of every run; the best of each in bold."""
     keys = dict.fromkeys(key for run in runs for key in run.figures)
     rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
@@ -55,7 +55,7 @@ def figures_section(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _figure(runs: Sequence[Run], run: Run, key: str) -> Markup | str:
+def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str:
     if key not in run.figures:
         return "–"
     text = figure_text(key, run.figures[key])
@@ -65,8 +65,8 @@ def _figure(runs: Sequence[Run], run: Run, key: str) -> Markup | str:
     return el("b", text) if best else text
 
 
-def time_sections(runs: Sequence[Run], span: Span) -> tuple[Markup, dict[str, Any]]:
-    """What was busy and what waited, over time; and the same values for the script to read out."""
+def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
+    """Use and queue over time, with the values for the script."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels = [busy(run) for run in runs]
@@ -124,8 +124,8 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
     ]
 
 
-def _cores(run: Run, span: Span) -> Curve | None:
-    """Processors of a cluster that is measured by GPUs."""
+def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
+    """The use of processors in a cluster whose unit is GPUs."""
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
@@ -141,12 +141,15 @@ def _range(curves: Sequence[Curve], text: Callable[[float], str]) -> str:
 
 
 def _by_time(
-    runs: Sequence[Run], span: Span, levels: Sequence[Steps], text: Callable[[Run, float], str]
+    runs: Sequence[ReportRun],
+    span: TimeSpan,
+    levels: Sequence[Steps],
+    text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """Averages of at most a month of days, or whatever else goes into the span that often."""
+    """A table of averages: at most 31 rows of a day each, or of a shorter step."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
-    whole = Span(span.begin_s, span.begin_s + bins * step)
+    whole = TimeSpan(span.begin_s, span.begin_s + bins * step)
     means = [level.means(whole, bins) for level in levels]
     rows = [
         [since(place * step), *(text(run, float(mean[place])) for run, mean in zip(runs, means, strict=True))]
@@ -155,13 +158,13 @@ def _by_time(
     return table(f"Averages over {duration(step)} each", ["From", *(run.label for run in runs)], rows)
 
 
-def spreads_sections(runs: Sequence[Run]) -> Markup:
+def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
     """Waits by user and by size."""
-    everybody = [by_user(run) for run in runs]
-    order = {group.name: place for place, group in enumerate(everybody[0])}
+    groups = [by_user(run) for run in runs]
+    order = {group.name: place for place, group in enumerate(groups[0])}
     users = [
-        gathered(sorted(found, key=lambda group: order.get(group.name, len(order))), USERS)
-        for found in everybody
+        limit_groups(sorted(found, key=lambda group: order.get(group.name, len(order))), USERS)
+        for found in groups
     ]
     sizes = [by_size(run) for run in runs]
     about = "Thin: 90 of 100 jobs. Thick: the middle half. Dot and number: the median."
@@ -169,10 +172,10 @@ def spreads_sections(runs: Sequence[Run]) -> Markup:
         "div",
         section(
             "Waits by user",
-            f"{about} Who held most is on top.",
+            f"{about} The largest use is on top.",
             legend(runs),
             figure("", spreads("Waits by user", "", _rows(runs, users))),
-            details("Waits by user", _group_table(runs, [found[:LISTED] for found in everybody], "User")),
+            details("Waits by user", _group_table(runs, [found[:LISTED] for found in groups], "User")),
         ),
         section(
             "Waits by size",
@@ -185,12 +188,12 @@ def spreads_sections(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _rows(runs: Sequence[Run], groups: Sequence[Sequence[Group]]) -> list[Row]:
-    """A row for each group of the first run, and of the others what is not among them."""
+def _rows(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]) -> list[SpreadRow]:
+    """A row per group of the first run, then groups that only other runs have."""
     names = dict.fromkeys(group.name for found in groups for group in found)
     by_name = [{group.name: group for group in found} for found in groups]
     return [
-        Row(
+        SpreadRow(
             name,
             [
                 (run.label, place % PALETTE, found[name].waits)
@@ -202,12 +205,12 @@ def _rows(runs: Sequence[Run], groups: Sequence[Sequence[Group]]) -> list[Row]:
     ]
 
 
-def _group_table(runs: Sequence[Run], groups: Sequence[Sequence[Group]], of: str) -> Markup:
+def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]], of: str) -> Markup:
     rows = [
         [
             group.name,
             *([run.label] if len(runs) > 1 else []),
-            number(len(group.lives)),
+            number(len(group.records)),
             number(group.used_s / 3_600),
             *(
                 span_text(wait)
@@ -225,7 +228,7 @@ def _group_table(runs: Sequence[Run], groups: Sequence[Sequence[Group]], of: str
     ]
     heading = [
         of,
-        *(["Run"] if len(runs) > 1 else []),
+        *(["ReportRun"] if len(runs) > 1 else []),
         "Jobs",
         f"{runs[0].unit}-hours",
         "Mean wait",
@@ -237,24 +240,24 @@ def _group_table(runs: Sequence[Run], groups: Sequence[Sequence[Group]], of: str
     return table("", heading, rows)
 
 
-def shares_sections(runs: Sequence[Run]) -> Markup:
-    """How waits and slowdowns are distributed over all jobs."""
-    waits = [_curve(run, place, [life.wait_s for life in run.started]) for place, run in enumerate(runs)]
+def shares_sections(runs: Sequence[ReportRun]) -> Markup:
+    """Distributions of waits and slowdowns over all jobs."""
+    waits = [_curve(run, place, [record.wait_s for record in run.started]) for place, run in enumerate(runs)]
     slowdowns = [
-        _curve(run, place, [life.slowdown for life in run.started]) for place, run in enumerate(runs)
+        _curve(run, place, [record.slowdown for record in run.started]) for place, run in enumerate(runs)
     ]
     return el(
         "div",
         section(
             "Waits",
-            "Part of the jobs that waited at most so long.",
+            "Fraction of the jobs that waited at most this long.",
             legend(runs),
             figure("", shares("Distribution of waits", _medians(waits, span_text), waits, waits=True)),
             details("Distribution of waits", _quantiles(waits, span_text)),
         ),
         section(
             "Bounded slowdown",
-            "Part of the jobs that took at most so many times their run time (10 s or more) to end.",
+            "Fraction of the jobs with at most this slowdown: submit to end, divided by run time.",
             legend(runs),
             figure(
                 "",
@@ -268,7 +271,7 @@ def shares_sections(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _curve(run: Run, place: int, values: Sequence[float]) -> Curve:
+def _curve(run: ReportRun, place: int, values: Sequence[float]) -> Curve:
     return Curve(run.label, np.sort(np.array(values, dtype=np.float64)), place % PALETTE)
 
 

@@ -1,32 +1,32 @@
-"""What a run came to, in sentences a person would write."""
+"""Summarises runs in sentences."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from controller.sim.report.axes import moment_text
-from controller.sim.report.groups import Group, by_size, spread
-from controller.sim.report.run import Run, Span
+from controller.sim.report.charts.axes import moment_text
+from controller.sim.report.groups import JobGroup, by_size, percentiles
+from controller.sim.report.number_formats import count, number, percent, span_text
+from controller.sim.report.run import ReportRun, TimeSpan
 from controller.sim.report.series import queued
-from controller.sim.report.words import count, number, percent, span_text
+from wire.names import JobState
 from wire.text import duration
-from wire.words import JobState
 
 ENOUGH = 20
-"""A group of fewer jobs says little about its kind."""
+"""Groups with fewer jobs are not mentioned."""
 
 
-def cluster_text(run: Run) -> str:
+def cluster_text(run: ReportRun) -> str:
     """16 nodes with 128 GPUs."""
     return f"{count(len(run.cluster.nodes), 'node')} with {count(int(run.capacity), run.unit)}"
 
 
-def about_one(run: Run, span: Span) -> Iterator[str]:
-    """The story of one run."""
-    users = len({life.user for life in run.lives})
+def about_one(run: ReportRun, span: TimeSpan) -> Iterator[str]:
+    """The summary of one run."""
+    users = len({record.user for record in run.records})
     yield (
-        f"{count(len(run.lives), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
+        f"{count(len(run.records), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
         f"within {duration(run.end_s - run.begin_s)}."
     )
     yield from _left_out(run)
@@ -39,21 +39,21 @@ def about_one(run: Run, span: Span) -> Iterator[str]:
     yield from _ends(run)
 
 
-def _left_out(run: Run) -> Iterator[str]:
+def _left_out(run: ReportRun) -> Iterator[str]:
     if run.left_out:
         whole = sum(run.left_out.values())
         why = ", ".join(f"{number(jobs)} {why}" for why, jobs in run.left_out.items())
         yield f"{count(whole, 'job')} of the log {'is' if whole == 1 else 'are'} not among them: {why}."
 
 
-def _waits(run: Run) -> Iterator[str]:
-    waits = spread(life.wait_s for life in run.started)
+def _waits(run: ReportRun) -> Iterator[str]:
+    waits = percentiles(record.wait_s for record in run.started)
     if not waits.count:
         return
     if waits.most < 1:
         yield "No job waited."
         return
-    longest = max(run.started, key=lambda life: life.wait_s)
+    longest = max(run.started, key=lambda record: record.wait_s)
     yield (
         f"Half of the jobs waited {_at_most(waits.median)}, one in twenty longer than "
         f"{span_text(waits.quantiles[-1])}; the longest wait was {span_text(waits.most)} "
@@ -72,36 +72,36 @@ def _at_most(seconds: float) -> str:
     return f"{span_text(seconds)} at most" if seconds >= 1 else "not at all"
 
 
-def _extremes(groups: Sequence[Group]) -> tuple[Group, Group]:
+def _extremes(groups: Sequence[JobGroup]) -> tuple[JobGroup, JobGroup]:
     return max(groups, key=lambda each: each.waits.mean), min(groups, key=lambda each: each.waits.mean)
 
 
-def _queue(run: Run, span: Span) -> Iterator[str]:
+def _queue(run: ReportRun, span: TimeSpan) -> Iterator[str]:
     most, moment = queued(run).peak()
     if most > 1:
         when = moment_text(moment - span.begin_s, span)
         yield f"The queue was longest after {when}: {count(int(most), 'job')}."
 
 
-def _ends(run: Run) -> Iterator[str]:
-    states = Counter(life.state for life in run.lives)
+def _ends(run: ReportRun) -> Iterator[str]:
+    states = Counter(record.state for record in run.records)
     if states[JobState.FAILED]:
-        yield f"{percent(states[JobState.FAILED] / len(run.lives))} of the jobs failed."
-    never = len(run.lives) - len(run.started)
+        yield f"{percent(states[JobState.FAILED] / len(run.records))} of the jobs failed."
+    never = len(run.records) - len(run.started)
     if never:
         yield f"{count(never, 'job')} never started."
-    requeues = sum(life.requeues for life in run.lives)
+    requeues = sum(record.requeues for record in run.records)
     if requeues:
-        lost = sum(life.lost_gpu_s for life in run.lives) / 3_600
+        lost = sum(record.lost_gpu_s for record in run.records) / 3_600
         yield (
             f"{count(requeues, 'attempt')} came to nothing and the jobs were queued again, which cost "
             f"{number(lost)} GPU-hours; charts show the last attempt of each job."
         )
 
 
-def about_several(runs: Sequence[Run]) -> Iterator[str]:
-    """What tells the runs apart."""
-    waits = {run.label: spread(life.wait_s for life in run.started) for run in runs}
+def about_several(runs: Sequence[ReportRun]) -> Iterator[str]:
+    """The summary of the differences between runs."""
+    waits = {run.label: percentiles(record.wait_s for record in run.started) for run in runs}
     yield f"{len(runs)} runs: {', '.join(run.label for run in runs)}."
     best = min(waits, key=lambda label: waits[label].mean)
     worst = max(waits, key=lambda label: waits[label].mean)
@@ -126,7 +126,7 @@ def about_several(runs: Sequence[Run]) -> Iterator[str]:
             f"{emptiest} {percent(used[emptiest])}."
         )
     for run in runs:
-        never = len(run.lives) - len(run.started)
+        never = len(run.records) - len(run.started)
         if never:
             yield f"With {run.label} {count(never, 'job')} never started."
     yield from _left_out(runs[0])

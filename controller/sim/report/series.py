@@ -1,4 +1,4 @@
-"""Steps over time, as the averages of equally long bins."""
+"""Step functions over time, and their averages over bins of equal length."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controller.sim.report.run import Run, Span
-from controller.sim.results import Life
+from controller.sim.job_results import SimulatedJob
+from controller.sim.report.run import ReportRun, TimeSpan
 
 Floats = npt.NDArray[np.float64]
 
 BINS, FEW = 480, 160
-"""Of one line in a chart, and of several, which would hide each other if they were as nervous."""
+"""Bins for a single line, and for several lines, which would hide each other with as many bins."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A level that changes at moments: how much of something is there."""
+    """A step function: a level that changes at moments."""
 
     moments: Floats
     levels: Floats
-    """From the moment of the same place to the next one."""
+    """The level from the moment with the same index to the next moment."""
 
-    def means(self, span: Span, bins: int = BINS) -> Floats:
-        """The average level in each bin; exact, not sampled."""
+    def means(self, span: TimeSpan, bins: int = BINS) -> Floats:
+        """The exact average level in each bin."""
         edges = np.linspace(span.begin_s, span.end_s, bins + 1)
         if not len(self.moments):
             return np.zeros(bins)
@@ -34,7 +34,7 @@ class Steps:
         return np.diff(np.interp(edges, self.moments, areas)) / np.diff(edges)
 
     def peak(self) -> tuple[float, float]:
-        """The highest level, and when it was first reached."""
+        """The highest level, and the time when it was first reached."""
         if not len(self.moments):
             return 0.0, 0.0
         place = int(np.argmax(self.levels))
@@ -42,7 +42,7 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """The sum of parts, each (from, to, how much)."""
+    """The sum of parts (from, to, amount)."""
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))
@@ -50,28 +50,30 @@ def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
     return Steps(kept, np.cumsum(np.bincount(places, changes, len(kept))))
 
 
-def busy(run: Run) -> Steps:
-    """GPUs, or processors, that jobs held."""
+def busy(run: ReportRun) -> Steps:
+    """Units that jobs held."""
     return _held(run, run.held)
 
 
-def busy_cores(run: Run) -> Steps:
-    """Processors that jobs held, also where GPUs are what counts."""
+def busy_cores(run: ReportRun) -> Steps:
+    """Processors that jobs held, also if the unit is GPUs."""
     return _held(run, run.cores)
 
 
-def _held(run: Run, amount: Callable[[Life], float]) -> Steps:
+def _held(run: ReportRun, amount: Callable[[SimulatedJob], float]) -> Steps:
     return steps(
-        (life.start_s, life.start_s + run.ran_s(life), amount(life))
-        for life in run.started
-        if life.start_s is not None
+        (record.start_s, record.start_s + run.ran_s(record), amount(record))
+        for record in run.started
+        if record.start_s is not None
     )
 
 
-def queued(run: Run) -> Steps:
-    """Jobs that waited; one that never started waited until it was cancelled, or until the end."""
-    return steps((life.submit_s, _left_queue(run, life.start_s, life.end_s), 1.0) for life in run.lives)
+def queued(run: ReportRun) -> Steps:
+    """Waiting jobs; a job without a start waited until its cancel or the end."""
+    return steps(
+        (record.submit_s, _left_queue(run, record.start_s, record.end_s), 1.0) for record in run.records
+    )
 
 
-def _left_queue(run: Run, start_s: float | None, end_s: float | None) -> float:
+def _left_queue(run: ReportRun, start_s: float | None, end_s: float | None) -> float:
     return next((moment for moment in (start_s, end_s) if moment is not None), run.end_s)

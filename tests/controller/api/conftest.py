@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.controller.api.house import House, living
+from tests.controller.api.running_controller import RunningController, start_controller
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
+async def api() -> AsyncIterator[RunningController]:
     """A controller without nodes; the tests let them join."""
-    async with living() as made:
+    async with start_controller() as made:
         yield made

@@ -1,4 +1,4 @@
-"""wire.client asks, the API answers, and each understands the other: every call, both ways in."""
+"""wire.http.client asks, the API answers, and each understands the other: every call, both ways in."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from pathlib import Path
 
 import pytest
 
-from controller.core import inputs
-from controller.nodes.arguments import AgentOptions
+from controller.core.model import inputs
+from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.local import LocalLink
-from tests.controller.api.house import House, living
+from tests.controller.api.running_controller import RunningController, start_controller
 from wire.api.cluster import StreamBatch
-from wire.client import Client, Refused
-from wire.spec import JobSpec
-from wire.words import JobState, NodeState
+from wire.http.client import Client, Refused
+from wire.job.spec import JobSpec
+from wire.names import JobState, NodeState
 
 
-def unix(house: House) -> Client:
-    return Client(f"unix://{house.socket}")
+def unix(api: RunningController) -> Client:
+    return Client(f"unix://{api.socket}")
 
 
-def tcp(house: House) -> Client:
-    token = (house.daemon.config.state_dir / "token").read_text().strip()
-    return Client(house.server.tcp_url, token=token)
+def tcp(api: RunningController) -> Client:
+    token = (api.daemon.config.state_dir / "token").read_text().strip()
+    return Client(api.server.tcp_url, token=token)
 
 
 @pytest.mark.parametrize("connect", [unix, tcp])
-async def test_every_call_is_understood(tmp_path: Path, connect: Callable[[House], Client]) -> None:
-    async with living(api={"listen": "127.0.0.1:0"}) as house:
-        house.daemon.link(
+async def test_every_call_is_understood(
+    tmp_path: Path, connect: Callable[[RunningController], Client]
+) -> None:
+    async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
+        api.daemon.agents.open(
             LocalLink(
                 "here", tmp_path / "spool", agent=AgentOptions(gpus="simulated:2xH100", run_as_self=True)
             )
         )
-        await house.until(lambda: (node := house.daemon.state.nodes.get("here")) is not None and node.up)
-        await asyncio.to_thread(converse, connect(house), house)
+        await api.until(lambda: (node := api.daemon.state.nodes.get("here")) is not None and node.up)
+        await asyncio.to_thread(converse, connect(api), api)
 
 
-def converse(client: Client, house: House) -> None:
+def converse(client: Client, api: RunningController) -> None:
     batches = client.stream(0)
     done = client.submit(JobSpec(("sh", "-c", "echo hello"), gpus=0.5, env={"A": "b"}, time_limit_s=60))
     assert client.submit(JobSpec(("true",)), key="k").ids == client.submit(JobSpec(("true",)), key="k").ids
@@ -82,12 +84,10 @@ def follow(batches: Iterator[StreamBatch | None], job: int) -> list[int]:
     return seen
 
 
-async def test_a_stream_is_understood_whatever_happens(house: House) -> None:
-    await house.join("gpu01")
-    job = await house.submit(gpus=8)
-    await house.started(job)
-    await house.told(inputs.LinkWentDown("gpu01", "cable"))
-    await house.join("gpu01")
-    assert await asyncio.to_thread(
-        lambda: next(batch for batch in unix(house).stream(0) if batch is not None)
-    )
+async def test_a_stream_is_understood_whatever_happens(api: RunningController) -> None:
+    await api.join("gpu01")
+    job = await api.submit(gpus=8)
+    await api.started(job)
+    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.join("gpu01")
+    assert await asyncio.to_thread(lambda: next(batch for batch in unix(api).stream(0) if batch is not None))

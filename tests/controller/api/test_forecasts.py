@@ -4,73 +4,120 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.api.house import House
+from controller.core.model import inputs
+from tests.controller.api.running_controller import RunningController, start_controller
 
 HOUR = 3600
 
 
-async def full_house(house: House) -> int:
+async def full_house(api: RunningController) -> int:
     """One node, busy for an hour, and a job that waits for it."""
-    await house.join("gpu01")
-    busy = await house.submit(gpus=8, time_limit_s=HOUR)
-    await house.started(busy)
-    return await house.submit(gpus=8, time_limit_s=HOUR)
+    await api.join("gpu01")
+    busy = await api.submit(gpus=8, time_limit_s=HOUR)
+    await api.started(busy)
+    return await api.submit(gpus=8, time_limit_s=HOUR)
 
 
-async def test_why_and_when(house: House) -> None:
-    waiting = await full_house(house)
-    status, told = await house.get(f"/v1/jobs/{waiting}/explain")
+async def test_why_and_when(api: RunningController) -> None:
+    waiting = await full_house(api)
+    status, told = await api.get(f"/v1/jobs/{waiting}/explain")
     assert status == 200
     assert told["why"]["reason"] == "resources"
-    left = told["starts_at"] - house.daemon.now()
+    left = told["starts_at"] - api.daemon.now()
     assert left == pytest.approx(HOUR, abs=60)
     assert told["nodes"] == ["gpu01"]
 
 
-async def test_a_running_job_has_a_reason_and_no_start_to_come(house: House) -> None:
-    await full_house(house)
-    _, told = await house.get("/v1/jobs/1/explain")
+async def test_explain_writes_nothing(api: RunningController) -> None:
+    waiting = await full_house(api)
+    await api.daemon.settled()
+    before = api.daemon.seq
+    for _ in range(3):
+        assert (await api.get(f"/v1/jobs/{waiting}/explain"))[0] == 200
+    await api.submit(hold=True)
+    assert api.daemon.seq == before + 1, "only the submit is in the journal"
+
+
+async def test_start_estimates_are_sampled_recorded_and_scored() -> None:
+    async with start_controller(backfill={"score_starts_s": 0.05}) as api:
+        waiting = await full_house(api)
+
+        def foreseen() -> list[str]:
+            return [each.kind for each in api.daemon.state.jobs[waiting].foreseen]
+
+        await api.until(lambda: "latest" in foreseen())
+        await api.ended(1)
+        await api.started(waiting)
+        score = api.daemon.state.estimates.starts["latest"]
+        assert (score.count, score.late) == (1, 0)
+
+
+async def test_what_is_not_known_is_said_with_its_reason(api: RunningController) -> None:
+    await api.join("gpu01")
+    endless = await api.submit(gpus=8)
+    await api.started(endless)
+    waiting = await api.submit(gpus=1)
+    held = await api.submit(gpus=1, hold=True)
+    await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
+    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
+    assert told["unknown"].startswith(f"job {endless} has no time limit")
+    _, told = await api.get(f"/v1/jobs/{held}/explain")
+    assert told["unknown"].startswith("it is held; even if released: ")
+    assert f"job {endless} has no time limit" in told["unknown"]
+    await api.ended(endless)
+    await api.started(waiting)
+    _, told = await api.get(f"/v1/jobs/{held}/explain")
+    assert told["unknown"] == "it is held; released now it would start at once"
+    (advice,) = told["easings"]
+    assert advice["command"] == ["job", "release", str(held)]
+
+
+async def test_a_running_job_has_a_reason_and_no_start_to_come(api: RunningController) -> None:
+    await full_house(api)
+    _, told = await api.get("/v1/jobs/1/explain")
     assert told["why"]["sentence"] == "running on gpu01"
     assert told["starts_at"] is None
 
 
-async def test_without_a_limit_before_it_nobody_can_tell(house: House) -> None:
-    await house.join("gpu01")
-    await house.started(await house.submit(gpus=8))
-    waiting = await house.submit(gpus=1)
-    _, told = await house.get(f"/v1/jobs/{waiting}/explain")
+async def test_without_a_limit_before_it_nobody_can_tell(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.started(await api.submit(gpus=8))
+    waiting = await api.submit(gpus=1)
+    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
     assert told["starts_at"] is None
 
 
-async def test_what_if_somebody_came_first(house: House) -> None:
-    waiting = await full_house(house)
+async def test_what_if_somebody_came_first(api: RunningController) -> None:
+    waiting = await full_house(api)
     urgent = {"command": ["true"], "gpus": 8, "priority": 100, "time_limit_s": 2 * HOUR}
-    status, told = await house.post("/v1/what-if", {"submit": [urgent]})
+    status, told = await api.post("/v1/what-if", {"submit": [urgent]})
     assert status == 200
     new, moved = told["shifts"]
     assert (new["new"], new["job"]) == (True, waiting + 1)
     assert moved["job"] == waiting
     assert moved["becomes"] - moved["was"] == pytest.approx(2 * HOUR, abs=60)
-    _, listed = await house.get("/v1/jobs")
+    _, listed = await api.get("/v1/jobs")
     assert listed["total"] == 2
 
 
-async def test_what_if_one_were_cancelled_or_a_node_drained(house: House) -> None:
-    first = await full_house(house)
-    last = await house.submit(gpus=8, time_limit_s=HOUR)
-    _, told = await house.post("/v1/what-if", {"cancel": [first]})
+async def test_what_if_one_were_cancelled_or_a_node_drained(api: RunningController) -> None:
+    first = await full_house(api)
+    last = await api.submit(gpus=8, time_limit_s=HOUR)
+    _, told = await api.post("/v1/what-if", {"cancel": [first]})
     assert [(shift["job"], shift["becomes"] < shift["was"]) for shift in told["shifts"]] == [(last, True)]
-    _, told = await house.post("/v1/what-if", {"drain": ["gpu01"]})
+    _, told = await api.post("/v1/what-if", {"drain": ["gpu01"]})
     assert {shift["job"]: shift["becomes"] for shift in told["shifts"]} == {first: None, last: None}
-    _, node = await house.get("/v1/nodes/gpu01")
+    _, node = await api.get("/v1/nodes/gpu01")
     assert node["state"] == "up"
 
 
-async def test_what_would_be_refused_is_said(house: House) -> None:
-    await full_house(house)
+async def test_what_would_be_refused_is_said(api: RunningController) -> None:
+    await full_house(api)
     never = {"command": ["true"], "gpus": 9}
-    _, told = await house.post("/v1/what-if", {"submit": [never], "cancel": [99], "drain": ["nowhere"]})
-    assert len(told["refused"]) == 3
-    assert "can never be placed" in told["refused"][2]
-    status, problem = await house.post("/v1/what-if", {"sumbit": []})
+    _, told = await api.post("/v1/what-if", {"submit": [never], "cancel": [99]})
+    assert len(told["refused"]) == 2
+    assert "can never be placed" in told["refused"][1]
+    status, _ = await api.post("/v1/what-if", {"drain": ["nowhere"]})
+    assert status == 404
+    status, problem = await api.post("/v1/what-if", {"sumbit": []})
     assert (status, problem["where"]) == (400, "sumbit")

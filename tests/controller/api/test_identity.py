@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.controller.api.house import Answer, House, living
+from tests.controller.api.running_controller import Answer, RunningController, start_controller
 
-VISITOR = Path(__file__).with_name("visitor.py")
+CLIENT_AS_USER = Path(__file__).with_name("client_as_user.py")
 NAMELESS = 54_321
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -29,13 +29,13 @@ def some_user(besides: str = "") -> pwd.struct_passwd:
     )
 
 
-async def visit(house: House, uid: int, *questions: tuple[str, str, Any]) -> list[Answer]:
+async def visit(api: RunningController, uid: int, *questions: tuple[str, str, Any]) -> list[Answer]:
     """What another user is answered."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(VISITOR),
+        str(CLIENT_AS_USER),
         str(uid),
-        str(house.socket),
+        str(api.socket),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -47,17 +47,17 @@ SPEC = {"command": ["sh", "-c", "secret"], "env": {"TOKEN": "hush"}, "hold": Tru
 
 
 @as_root
-async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
+async def test_users_see_all_jobs_and_change_their_own(api: RunningController) -> None:
     user, other = some_user(), some_user(besides=some_user().pw_name)
-    mine = await house.submit()
+    mine = await api.submit()
     (submitted, health) = await visit(
-        house, user.pw_uid, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/health", None)
+        api, user.pw_uid, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/health", None)
     )
     assert submitted == (201, {"ids": [2], "label": "2"})
     assert (health[1]["user"], health[1]["role"]) == (user.pw_name, "user")
 
     listed, shown, own = await visit(
-        house,
+        api,
         user.pw_uid,
         ("GET", "/v1/jobs", None),
         ("GET", "/v1/jobs/2", None),
@@ -68,16 +68,16 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
     assert own[0] == 200
 
     for what in ("cancel", "hold", "release"):
-        ((status, problem),) = await visit(house, other.pw_uid, ("POST", f"/v1/jobs/2/{what}", None))
+        ((status, problem),) = await visit(api, other.pw_uid, ("POST", f"/v1/jobs/2/{what}", None))
         assert (status, problem["code"]) == (403, "not_allowed")
         assert problem["message"] == f"only {user.pw_name} and operators may {what} job 2"
     status, told = (
-        await visit(house, other.pw_uid, ("POST", "/v1/jobs/orders", {"action": "cancel", "jobs": ["2"]}))
+        await visit(api, other.pw_uid, ("POST", "/v1/jobs/orders", {"action": "cancel", "jobs": ["2"]}))
     )[0]
     assert (status, told["done"]) == (200, [])
     assert told["refused"][0]["problem"]["message"] == f"only {user.pw_name} and operators may cancel job 2"
     logs, foreign, drain = await visit(
-        house,
+        api,
         other.pw_uid,
         ("GET", "/v1/jobs/2/logs", None),
         ("GET", "/v1/jobs/2", None),
@@ -89,7 +89,7 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
     assert "[access] operators" in drain[1]["hint"]
     host = {"name": "x", "host": {"ssh": "127.0.0.1:1", "identity": "/etc/shadow"}}
     refused = await visit(
-        house,
+        api,
         other.pw_uid,
         ("POST", "/v1/preflight", host),
         ("POST", "/v1/nodes", host),
@@ -102,23 +102,27 @@ async def test_users_see_all_jobs_and_change_their_own(house: House) -> None:
 
 
 @as_root
-async def test_nobody_submits_as_somebody_else_but_operators(house: House) -> None:
+async def test_nobody_submits_as_somebody_else_but_operators(api: RunningController) -> None:
     ((status, problem),) = await visit(
-        house, some_user().pw_uid, ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "root"})
+        api, some_user().pw_uid, ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "root"})
     )
     assert (status, problem["where"]) == (403, "as_user")
-    assert (await house.post("/v1/jobs", {"spec": SPEC, "as_user": "ada"}))[0] == 201
-    assert house.daemon.state.jobs[1].user == "ada"
+    assert (await api.post("/v1/jobs", {"spec": SPEC, "as_user": "ada"}))[0] == 201
+    assert api.daemon.state.jobs[1].user == "ada"
 
 
 @as_root
-async def test_an_operator_may_do_everything_but_become_root() -> None:
+async def test_an_operator_may_change_the_jobs_of_users_but_not_become_root() -> None:
     user = some_user()
-    async with living(access={"operators": [user.pw_name]}) as house:
-        await house.join("gpu01")
-        job = await house.submit(env={"A": "b"})
+    async with start_controller(access={"operators": [user.pw_name]}) as api:
+        await api.join("gpu01")
+        status, submitted = await api.post(
+            "/v1/jobs", {"spec": {"command": ["true"], "env": {"A": "b"}}, "as_user": "ada"}
+        )
+        assert status == 201
+        job = submitted["label"]
         answers = await visit(
-            house,
+            api,
             user.pw_uid,
             ("GET", "/v1/health", None),
             ("GET", f"/v1/jobs/{job}", None),
@@ -130,15 +134,15 @@ async def test_an_operator_may_do_everything_but_become_root() -> None:
         assert answers[0][1]["role"] == "operator"
         assert answers[1][1]["spec"]["env"] == {"A": "b"}
         assert [status for status, _ in answers[2:]] == [200, 200, 201, 403]
-        assert answers[5][1]["message"] == "only an administrator may submit as root"
+        assert answers[5][1]["message"] == "only admins may submit as root"
 
 
 @as_root
 async def test_where_others_may_only_view_they_may_only_view() -> None:
-    async with living(access={"others": "view"}) as house:
-        await house.submit()
+    async with start_controller(access={"others": "view"}) as api:
+        await api.submit()
         answers = await visit(
-            house,
+            api,
             some_user().pw_uid,
             ("GET", "/v1/jobs", None),
             ("GET", "/v1/health", None),
@@ -150,9 +154,9 @@ async def test_where_others_may_only_view_they_may_only_view() -> None:
 
 
 @as_root
-async def test_a_uid_without_a_name_is_nobody_elses(house: House) -> None:
+async def test_a_uid_without_a_name_is_nobody_elses(api: RunningController) -> None:
     submitted, shown = await visit(
-        house, NAMELESS, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/jobs/1", None)
+        api, NAMELESS, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/jobs/1", None)
     )
     assert submitted[0] == 201
     assert shown[1]["job"]["user"] == f"uid:{NAMELESS}"
@@ -161,7 +165,7 @@ async def test_a_uid_without_a_name_is_nobody_elses(house: House) -> None:
 
 @as_root
 async def test_one_user_cannot_take_all_connections() -> None:
-    async with living(api={"max_connections": 4}) as house:
+    async with start_controller(api={"max_connections": 4}) as api:
         user = some_user()
         held = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -169,7 +173,7 @@ async def test_one_user_cannot_take_all_connections() -> None:
             "import os, socket, sys\n"
             f"os.setuid({user.pw_uid})\n"
             "lines = [socket.socket(socket.AF_UNIX) for _ in range(3)]\n"
-            f"for line in lines: line.connect({str(house.socket)!r})\n"
+            f"for line in lines: line.connect({str(api.socket)!r})\n"
             "lines[2].sendall(b'GET /v1/health HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
             "print(lines[2].recv(4096).decode(), flush=True)\n"
             "sys.stdin.read()\n",
@@ -179,17 +183,17 @@ async def test_one_user_cannot_take_all_connections() -> None:
         assert held.stdout is not None
         assert held.stdin is not None
         assert b" 503 " in await held.stdout.readline()
-        assert (await house.get("/v1/health"))[0] == 200
+        assert (await api.get("/v1/health"))[0] == 200
         held.stdin.close()
         await held.wait()
 
 
 async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> None:
-    async with living(api={"listen": "127.0.0.1:0"}) as house:
-        path = house.daemon.config.state_dir / "token"
+    async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
+        path = api.daemon.config.state_dir / "token"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         token = path.read_text().strip()
-        url = f"{house.server.tcp_url}/v1/health"
+        url = f"{api.server.tcp_url}/v1/health"
         async with aiohttp.ClientSession() as session:
             for given in (
                 {},
@@ -208,9 +212,9 @@ async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> 
 
 
 async def test_the_token_stays_the_same_over_a_restart(tmp_path: Path) -> None:
-    async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+    async with start_controller(tmp_path, api={"listen": "127.0.0.1:0"}):
         first = (tmp_path / "token").read_text()
-    async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+    async with start_controller(tmp_path, api={"listen": "127.0.0.1:0"}):
         assert (tmp_path / "token").read_text() == first
 
 
@@ -221,10 +225,10 @@ async def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: st
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(mode)
     with pytest.raises(OSError, match="at least 16 ASCII characters"):
-        async with living(tmp_path, api={"listen": "127.0.0.1:0"}):
+        async with start_controller(tmp_path, api={"listen": "127.0.0.1:0"}):
             pass
 
 
-async def test_without_tcp_there_is_no_token(house: House) -> None:
-    assert house.server.tcp_url == ""
-    assert not (house.daemon.config.state_dir / "token").exists()
+async def test_without_tcp_there_is_no_token(api: RunningController) -> None:
+    assert api.server.tcp_url == ""
+    assert not (api.daemon.config.state_dir / "token").exists()

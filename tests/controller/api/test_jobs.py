@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.controller.api.house import House, living
+from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.store.scratch import scratch
 
 
-async def test_a_submit_is_on_disk_when_it_is_answered(house: House) -> None:
-    status, answer = await house.post("/v1/jobs", {"spec": {"command": ["python", "train.py"], "gpus": 0.5}})
+async def test_a_submit_is_on_disk_when_it_is_answered(api: RunningController) -> None:
+    status, answer = await api.post("/v1/jobs", {"spec": {"command": ["python", "train.py"], "gpus": 0.5}})
     assert (status, answer) == (201, {"ids": [1], "label": "1"})
-    row = await house.daemon.read(lambda: house.daemon.store.job(1))
+    row = await api.daemon.read(lambda: api.daemon.store.job(1))
     assert row is not None
     assert row.state == "QUEUED"
 
 
-async def test_an_array_is_one_answer_and_many_jobs(house: House) -> None:
-    status, answer = await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1,3,7"}})
+async def test_an_array_is_one_answer_and_many_jobs(api: RunningController) -> None:
+    status, answer = await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1,3,7"}})
     assert (status, answer) == (201, {"ids": [1, 2, 3], "label": "1"})
-    status, shown = await house.get("/v1/jobs/1_3")
+    status, shown = await api.get("/v1/jobs/1_3")
     assert (status, shown["job"]["id"], shown["job"]["label"]) == (200, 2, "1_3")
 
 
-async def test_a_job_is_shown_with_its_spec_and_why_it_waits(house: House) -> None:
-    job = await house.submit("sh", "-c", "x", gpus=4, env={"TOKEN": "secret"}, name="train")
-    _, shown = await house.get(f"/v1/jobs/{job}")
+async def test_a_job_is_shown_with_its_spec_and_why_it_waits(api: RunningController) -> None:
+    job = await api.submit("sh", "-c", "x", gpus=4, env={"TOKEN": "secret"}, name="train")
+    _, shown = await api.get(f"/v1/jobs/{job}")
     assert shown["spec"]["env"] == {"TOKEN": "secret"}
     assert shown["spec"]["command"] == ["sh", "-c", "x"]
     assert (shown["job"]["name"], shown["job"]["state"]) == ("train", "QUEUED")
@@ -37,37 +38,37 @@ async def test_a_job_is_shown_with_its_spec_and_why_it_waits(house: House) -> No
     assert shown["why"]["position"] == 1
 
 
-async def test_a_running_job_shows_what_it_holds(house: House) -> None:
-    await house.join("gpu01")
-    job = await house.submit(gpus=2)
-    await house.started(job)
-    _, shown = await house.get(f"/v1/jobs/{job}")
+async def test_a_running_job_shows_what_it_holds(api: RunningController) -> None:
+    await api.join("gpu01")
+    job = await api.submit(gpus=2)
+    await api.started(job)
+    _, shown = await api.get(f"/v1/jobs/{job}")
     (held,) = shown["job"]["held"]
     assert (shown["job"]["state"], held["node"]) == ("RUNNING", "gpu01")
     assert [(gpu["index"], gpu["milli"]) for gpu in held["gpus"]] == [(0, 1000), (1, 1000)]
-    await house.ended(job, code=3)
-    _, shown = await house.get(f"/v1/jobs/{job}")
+    await api.ended(job, code=3)
+    _, shown = await api.get(f"/v1/jobs/{job}")
     assert (shown["job"]["state"], shown["job"]["exit_code"]) == ("FAILED", 3)
 
 
-async def test_how_many_nodes_a_waiting_job_will_take(house: House) -> None:
-    await house.join("a")
-    await house.join("b")
-    job = await house.submit(gpus=16, hold=True)
-    _, shown = await house.get(f"/v1/jobs/{job}")
+async def test_how_many_nodes_a_waiting_job_will_take(api: RunningController) -> None:
+    await api.join("a")
+    await api.join("b")
+    job = await api.submit(gpus=16, hold=True)
+    _, shown = await api.get(f"/v1/jobs/{job}")
     assert shown["job"]["nodes"] == 2
 
 
-async def test_hold_release_and_cancel(house: House) -> None:
-    job = await house.submit()
-    assert (await house.post(f"/v1/jobs/{job}/hold"))[1]["reason"] == "held"
-    status, problem = await house.post(f"/v1/jobs/{job}/release")
+async def test_hold_release_and_cancel(api: RunningController) -> None:
+    job = await api.submit()
+    assert (await api.post(f"/v1/jobs/{job}/hold"))[1]["reason"] == "held"
+    status, problem = await api.post(f"/v1/jobs/{job}/release")
     assert (status, problem["state"]) == (200, "QUEUED")
-    status, problem = await house.post(f"/v1/jobs/{job}/release")
+    status, problem = await api.post(f"/v1/jobs/{job}/release")
     assert (status, problem["code"], problem["where"]) == (409, "conflict", "job")
-    assert (await house.post(f"/v1/jobs/{job}/cancel"))[1]["state"] == "CANCELLED"
+    assert (await api.post(f"/v1/jobs/{job}/cancel"))[1]["state"] == "CANCELLED"
     for what in ("cancel", "hold"):
-        status, problem = await house.post(f"/v1/jobs/{job}/{what}")
+        status, problem = await api.post(f"/v1/jobs/{job}/{what}")
         assert (status, problem["code"]) == (409, "conflict")
 
 
@@ -75,84 +76,84 @@ async def test_hold_release_and_cancel(house: House) -> None:
     "label", ["7", "1_0", "x", "-1", "%00", "1_", "_1", "9" * 40, "..%2f..", "1%0a", "%ff"]
 )
 @pytest.mark.parametrize("what", ["", "/cancel", "/hold", "/release", "/logs"])
-async def test_a_job_that_is_not_there(house: House, label: str, what: str) -> None:
-    await house.submit()
-    ask = house.get if what in ("", "/logs") else house.post
+async def test_a_job_that_is_not_there(api: RunningController, label: str, what: str) -> None:
+    await api.submit()
+    ask = api.get if what in ("", "/logs") else api.post
     status, problem = await ask(f"/v1/jobs/{label}{what}")
     assert (status, problem["code"]) == (404, "not_found")
     assert problem["message"].isprintable()
 
 
-async def test_listing_page_by_page(house: House) -> None:
-    await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "0-24"}})
+async def test_listing_page_by_page(api: RunningController) -> None:
+    await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "0-24"}})
     for job in (3, 4):
-        await house.post(f"/v1/jobs/{job}/cancel")
+        await api.post(f"/v1/jobs/{job}/cancel")
     seen: list[int] = []
     following: int | None = 0
     while following is not None:
-        _, page = await house.get("/v1/jobs", after=following, limit=10)
+        _, page = await api.get("/v1/jobs", after=following, limit=10)
         assert page["total"] == 25
         seen += [job["id"] for job in page["jobs"]]
         following = page["next"]
     assert seen == list(range(1, 26))
-    _, page = await house.get("/v1/jobs", state="CANCELLED")
+    _, page = await api.get("/v1/jobs", state="CANCELLED")
     assert ([job["id"] for job in page["jobs"]], page["next"]) == ([3, 4], None)
-    assert page["seq"] == house.daemon.seq
-    _, page = await house.ask("GET", "/v1/jobs?state=CANCELLED&state=QUEUED&user=nobody-here")
+    assert page["seq"] == api.daemon.seq
+    _, page = await api.ask("GET", "/v1/jobs?state=CANCELLED&state=QUEUED&user=nobody-here")
     assert page["jobs"] == []
 
 
-async def test_a_full_last_page_is_the_last(house: House) -> None:
-    await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-10"}})
-    _, page = await house.get("/v1/jobs", limit=10)
+async def test_a_full_last_page_is_the_last(api: RunningController) -> None:
+    await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-10"}})
+    _, page = await api.get("/v1/jobs", limit=10)
     assert (len(page["jobs"]), page["next"]) == (10, None)
 
 
 async def test_jobs_that_ended_long_ago_come_from_the_store() -> None:
-    async with living(controller={"keep_ended": 2}) as house:
+    async with start_controller(controller={"keep_ended": 2}) as api:
         for _ in range(6):
-            await house.post(f"/v1/jobs/{await house.submit(key=f'k{_}')}/cancel")
-        waiting = await house.submit()
-        _, page = await house.get("/v1/jobs")
+            await api.post(f"/v1/jobs/{await api.submit(key=f'k{_}')}/cancel")
+        waiting = await api.submit()
+        _, page = await api.get("/v1/jobs")
         assert [job["id"] for job in page["jobs"]] == [5, 6, waiting]
         seen, following = [], 0
         while following is not None:
-            _, page = await house.get("/v1/jobs", history=1, limit=3, after=following)
+            _, page = await api.get("/v1/jobs", history=1, limit=3, after=following)
             seen += [(job["id"], job["state"]) for job in page["jobs"]]
             following = page["next"]
         assert seen == [(7, "QUEUED")] + [(job, "CANCELLED") for job in range(6, 0, -1)]
-        _, page = await house.get("/v1/jobs", history=1, state="QUEUED")
+        _, page = await api.get("/v1/jobs", history=1, state="QUEUED")
         assert [job["id"] for job in page["jobs"]] == [7]
-        _, shown = await house.get("/v1/jobs/1")
+        _, shown = await api.get("/v1/jobs/1")
         assert shown["job"]["state"] == "CANCELLED"
-        status, problem = await house.post("/v1/jobs/1/cancel")
+        status, problem = await api.post("/v1/jobs/1/cancel")
         assert (status, problem["message"]) == (409, "job 1 is CANCELLED already")
 
 
 async def test_a_job_may_wait_for_what_is_only_in_the_store() -> None:
-    async with living(controller={"keep_ended": 0}) as house:
-        await house.join("gpu01")
-        good, bad = await house.submit(), await house.submit()
-        array = await house.submit(array="0-1")
+    async with start_controller(controller={"keep_ended": 0}) as api:
+        await api.join("gpu01")
+        good, bad = await api.submit(), await api.submit()
+        array = await api.submit(array="0-1")
         for job, code in ((good, 0), (bad, 3), (array, 0), (array + 1, 5)):
-            await house.started(job)
-            await house.ended(job, code)
+            await api.started(job)
+            await api.ended(job, code)
         after = [{"until": "ok", "job": str(good)}, {"until": "not-ok", "job": str(array)}]
-        await house.placed(await house.submit(after=after))
+        await api.placed(await api.submit(after=after))
         for label in (bad, array, f"{array}_1"):
             spec = {"command": ["true"], "after": [{"until": "ok", "job": str(label)}]}
-            status, problem = await house.post("/v1/jobs", {"spec": spec})
+            status, problem = await api.post("/v1/jobs", {"spec": spec})
             assert (status, problem["where"]) == (400, "spec.after")
             assert f"job {label} can no longer succeed: it is FAILED" in problem["message"]
 
 
 async def test_an_old_element_of_an_array_is_found_by_its_label() -> None:
-    async with living(controller={"keep_ended": 0}) as house:
-        await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "5-6"}})
-        assert (await house.post("/v1/jobs/1_6/cancel"))[1]["state"] == "CANCELLED"
-        status, shown = await house.get("/v1/jobs/1_6")
+    async with start_controller(controller={"keep_ended": 0}) as api:
+        await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "5-6"}})
+        assert (await api.post("/v1/jobs/1_6/cancel"))[1]["state"] == "CANCELLED"
+        status, shown = await api.get("/v1/jobs/1_6")
         assert (status, shown["job"]["id"], shown["job"]["state"]) == (200, 2, "CANCELLED")
-        assert (await house.get("/v1/jobs/1_7"))[0] == 404
+        assert (await api.get("/v1/jobs/1_7"))[0] == 404
 
 
 GOOD: dict[str, Any] = {"command": ["true"]}
@@ -200,22 +201,22 @@ BROKEN: list[tuple[Any, int, str, str]] = [
 ]
 
 
-async def test_broken_submits_say_what_where_and_why_and_leave_nothing(house: House) -> None:
-    await house.join("gpu01")
-    before = house.daemon.seq
+async def test_broken_submits_say_what_where_and_why_and_leave_nothing(api: RunningController) -> None:
+    await api.join("gpu01")
+    before = api.daemon.seq
     for body, expected, where, told in BROKEN:
-        status, problem = await house.post("/v1/jobs", body)
+        status, problem = await api.post("/v1/jobs", body)
         case = (str(body)[:80], problem)
         assert status == expected, case
         assert problem["where"] == where, case
         assert told in problem["message"], case
         assert set(problem) == {"code", "message", "where", "hint"}
-    assert house.daemon.seq == before
-    assert not house.daemon.state.jobs
+    assert api.daemon.seq == before
+    assert not api.daemon.state.jobs
 
 
-async def test_a_misspelt_field_is_met_with_the_nearest(house: House) -> None:
-    _, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], "gpuss": 1}})
+async def test_a_misspelt_field_is_met_with_the_nearest(api: RunningController) -> None:
+    _, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"], "gpuss": 1}})
     assert problem["hint"] == "Did you mean 'gpus'?"
 
 
@@ -234,32 +235,32 @@ async def test_a_misspelt_field_is_met_with_the_nearest(house: House) -> None:
         ("user=%00", "user"),
     ],
 )
-async def test_broken_questions(house: House, query: str, where: str) -> None:
-    status, problem = await house.ask("GET", f"/v1/jobs?{query}")
+async def test_broken_questions(api: RunningController, query: str, where: str) -> None:
+    status, problem = await api.ask("GET", f"/v1/jobs?{query}")
     assert (status, problem["code"], problem["where"]) == (400, "invalid", where)
 
 
-async def test_the_same_key_is_the_same_job_however_many_ask_at_once(house: House) -> None:
+async def test_the_same_key_is_the_same_job_however_many_ask_at_once(api: RunningController) -> None:
     async def one(number: int) -> tuple[int, ...]:
         body = {"spec": {"command": ["true"], "array": "0-1"}, "key": f"key-{number % 5}"}
-        return tuple((await house.post("/v1/jobs", body))[1]["ids"])
+        return tuple((await api.post("/v1/jobs", body))[1]["ids"])
 
     answers = await asyncio.gather(*(one(number) for number in range(60)))
     assert len(set(answers)) == 5
-    assert len(house.daemon.state.jobs) == 10
+    assert len(api.daemon.state.jobs) == 10
 
 
-async def test_many_at_once_each_get_a_job_of_their_own(house: House) -> None:
-    jobs = await asyncio.gather(*(house.submit() for _ in range(200)))
+async def test_many_at_once_each_get_a_job_of_their_own(api: RunningController) -> None:
+    jobs = await asyncio.gather(*(api.submit() for _ in range(200)))
     assert sorted(jobs) == list(range(1, 201))
 
 
-async def test_changes_racing_on_one_job_are_each_answered(house: House) -> None:
-    job = await house.submit()
-    asked = [house.post(f"/v1/jobs/{job}/{what}") for what in ("hold", "release", "cancel") * 20]
+async def test_changes_racing_on_one_job_are_each_answered(api: RunningController) -> None:
+    job = await api.submit()
+    asked = [api.post(f"/v1/jobs/{job}/{what}") for what in ("hold", "release", "cancel") * 20]
     answers = await asyncio.gather(*asked)
     assert {status for status, _ in answers} <= {200, 409}
-    _, shown = await house.get(f"/v1/jobs/{job}")
+    _, shown = await api.get(f"/v1/jobs/{job}")
     assert shown["job"]["state"] == "CANCELLED"
     assert sum(answer.get("state") == "CANCELLED" for _, answer in answers) >= 1
 
@@ -277,38 +278,56 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_names_are_data(house: House, name: str) -> None:
-    job = await house.submit(
+async def test_hostile_names_are_data(api: RunningController, name: str) -> None:
+    job = await api.submit(
         name, "--flag", name=name, project=name, queue=name, env={"X": name}, selector={name: name}
     )
-    _, shown = await house.get(f"/v1/jobs/{job}")
+    _, shown = await api.get(f"/v1/jobs/{job}")
     assert [shown["job"][field] for field in ("name", "project", "queue")] == [name] * 3
     assert shown["spec"]["env"] == {"X": name}
-    _, events = await house.get("/v1/events")
+    _, events = await api.get("/v1/events")
     assert all(event["text"].isprintable() for event in events["events"])
-    _, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], name: 1}})
+    _, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"], name: 1}})
     assert problem["message"].isprintable()
     assert json.dumps(problem)
 
 
 async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart() -> None:
     with scratch() as home:
-        async with living(home) as house:
-            first, job = await house.submit(hold=True), await house.submit(name="old")
+        async with start_controller(home) as api:
+            first, job = await api.submit(hold=True), await api.submit(name="old")
             changes = {"name": "new", "priority": 75, "after": [{"until": "ok", "job": str(first)}]}
-            status, shown = await house.post(f"/v1/jobs/{job}/set", {"changes": changes})
+            status, shown = await api.post(f"/v1/jobs/{job}/set", {"changes": changes})
             assert (status, shown["name"], shown["priority"], shown["reason"]) == (
                 200,
                 "new",
                 75,
                 "dependency",
             )
-            status, problem = await house.post(f"/v1/jobs/{job}/set", {"changes": {"gpus": -1}})
+            status, problem = await api.post(f"/v1/jobs/{job}/set", {"changes": {"gpus": -1}})
             assert (status, problem["where"]) == (400, "gpus")
             after = [{"until": "ok", "job": str(job)}]
-            status, problem = await house.post(f"/v1/jobs/{first}/set", {"changes": {"after": after}})
+            status, problem = await api.post(f"/v1/jobs/{first}/set", {"changes": {"after": after}})
             assert f"{first} → {job} → {first}" in problem["message"]
-        async with living(home) as house:
-            _, shown = await house.get(f"/v1/jobs/{job}")
+        async with start_controller(home) as api:
+            _, shown = await api.get(f"/v1/jobs/{job}")
             assert (shown["job"]["name"], shown["spec"]["priority"]) == ("new", 75)
             assert shown["why"]["sentence"] == f"waits for job {first} to succeed (queued)"
+
+
+async def test_a_key_is_known_after_its_jobs_have_left_memory_and_after_a_restart(tmp_path: Path) -> None:
+    few = {"keep_ended": 2}
+    body = {"spec": {"command": ["true"], "array": "0-1"}, "key": "nightly"}
+    async with start_controller(tmp_path, controller=few) as api:
+        await api.join("gpu01")
+        _, first = await api.post("/v1/jobs", body)
+        for job in first["ids"]:
+            await api.ended(job)
+        for number in range(3):
+            await api.ended(await api.submit(key=f"later-{number}"))
+        assert not {*first["ids"]} & {*api.daemon.state.jobs}
+        _, again = await api.post("/v1/jobs", body)
+        assert again == first
+    async with start_controller(tmp_path, controller=few) as api:
+        assert (await api.post("/v1/jobs", body))[1] == first
+        assert (await api.post("/v1/jobs", {**body, "key": "other"}))[1]["ids"] != first["ids"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.controller.api.house import House
+from tests.controller.api.running_controller import RunningController
 
 
-async def test_a_cluster_without_licences_has_none(house: House) -> None:
-    status, body = await house.get("/v1/licences")
+async def test_a_cluster_without_licences_has_none(api: RunningController) -> None:
+    status, body = await api.get("/v1/licences")
     assert (status, body["licences"]) == (200, [])
-    status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], "licences": {"matlab": 1}}})
+    status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"], "licences": {"matlab": 1}}})
     assert (status, problem["where"]) == (400, "spec.licences.matlab")
-    status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"], "licences": {"a b": 1}}})
+    status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"], "licences": {"a b": 1}}})
     assert (status, problem["where"]) == (400, "spec.licences")

@@ -10,73 +10,75 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from controller.api import logs
-from controller.nodes.arguments import AgentOptions
+from controller.api.handlers.jobs import logs
+from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.local import LocalLink
-from tests.controller.api.house import House, living
-from wire.words import JobState
+from tests.controller.api.running_controller import RunningController, start_controller
+from wire.names import JobState
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def api(tmp_path: Path) -> AsyncIterator[RunningController]:
     """A controller with one real node."""
-    async with living() as made:
-        made.daemon.link(
+    async with start_controller() as made:
+        made.daemon.agents.open(
             LocalLink("here", tmp_path / "spool", agent=AgentOptions(gpus="none", run_as_self=True))
         )
         await made.until(lambda: (node := made.daemon.state.nodes.get("here")) is not None and node.up)
         yield made
 
 
-async def ended(house: House, job: int) -> None:
-    await house.until(lambda: house.daemon.state.jobs[job].state.terminal)
+async def ended(api: RunningController, job: int) -> None:
+    await api.until(lambda: api.daemon.state.jobs[job].state.terminal)
 
 
-async def output(house: House, job: int, **query: str | int) -> bytes:
-    async with house.session.get(f"http://corral/v1/jobs/{job}/logs", params=query) as response:
+async def output(api: RunningController, job: int, **query: str | int) -> bytes:
+    async with api.session.get(f"http://corral/v1/jobs/{job}/logs", params=query) as response:
         assert response.status == 200, await response.text()
         assert response.content_type == "application/octet-stream"
         return await response.read()
 
 
-async def test_both_streams_and_any_offset(house: House) -> None:
-    job = await house.submit("sh", "-c", "printf 0123456789; printf wrong >&2")
-    await ended(house, job)
-    assert await output(house, job) == b"0123456789"
-    assert await output(house, job, stream="stderr") == b"wrong"
-    assert await output(house, job, offset=7) == b"789"
-    assert await output(house, job, offset=-4) == b"6789"
-    assert await output(house, job, offset=1000) == b""
-    assert await output(house, job, node="here") == b"0123456789"
+async def test_both_streams_and_any_offset(api: RunningController) -> None:
+    job = await api.submit("sh", "-c", "printf 0123456789; printf wrong >&2")
+    await ended(api, job)
+    assert await output(api, job) == b"0123456789"
+    assert await output(api, job, stream="stderr") == b"wrong"
+    assert await output(api, job, offset=7) == b"789"
+    assert await output(api, job, offset=-4) == b"6789"
+    assert await output(api, job, offset=1000) == b""
+    assert await output(api, job, node="here") == b"0123456789"
 
 
-async def test_bytes_that_are_no_text_come_as_they_are(house: House) -> None:
-    job = await house.submit("sh", "-c", r"printf '\000\377\033[2J'; head -c 300000 /dev/zero")
-    await ended(house, job)
-    assert await output(house, job) == b"\x00\xff\x1b[2J" + bytes(300_000)
+async def test_bytes_that_are_no_text_come_as_they_are(api: RunningController) -> None:
+    job = await api.submit("sh", "-c", r"printf '\000\377\033[2J'; head -c 300000 /dev/zero")
+    await ended(api, job)
+    assert await output(api, job) == b"\x00\xff\x1b[2J" + bytes(300_000)
 
 
-async def test_following_sees_what_is_written_and_ends_with_the_job(house: House, tmp_path: Path) -> None:
+async def test_following_sees_what_is_written_and_ends_with_the_job(
+    api: RunningController, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    job = await house.submit("sh", "-c", f"echo first; cat {gate}; echo last")
-    await house.until(lambda: house.daemon.state.jobs[job].state is JobState.RUNNING)
-    async with house.session.get(f"http://corral/v1/jobs/{job}/logs", params={"follow": 1}) as response:
+    job = await api.submit("sh", "-c", f"echo first; cat {gate}; echo last")
+    await api.until(lambda: api.daemon.state.jobs[job].state is JobState.RUNNING)
+    async with api.session.get(f"http://corral/v1/jobs/{job}/logs", params={"follow": 1}) as response:
         assert await response.content.readline() == b"first\n"
         await asyncio.to_thread(gate.write_text, "through the gate\n")
         assert await response.read() == b"through the gate\nlast\n"
 
 
 async def test_whoever_leaves_a_silent_log_is_forgotten(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "FIRST_PIECE_S", 0.05)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    job = await house.submit("sh", "-c", f"cat {gate}")
-    await house.until(lambda: house.daemon.state.jobs[job].state is JobState.RUNNING)
+    job = await api.submit("sh", "-c", f"cat {gate}")
+    await api.until(lambda: api.daemon.state.jobs[job].state is JobState.RUNNING)
     before = len(asyncio.all_tasks())
-    connector = aiohttp.UnixConnector(str(house.socket))
+    connector = aiohttp.UnixConnector(str(api.socket))
     async with aiohttp.ClientSession(connector=connector) as session:
         response = await session.get(f"http://corral/v1/jobs/{job}/logs", params={"follow": 1})
         assert response.status == 200  # the answer has begun, though nothing was written
@@ -84,29 +86,29 @@ async def test_whoever_leaves_a_silent_log_is_forgotten(
     while len(asyncio.all_tasks()) > before:
         await asyncio.sleep(0)
     await asyncio.to_thread(gate.write_text, "")
-    await ended(house, job)
+    await ended(api, job)
 
 
 @pytest.mark.parametrize(
     ("query", "where"),
     [({"stream": "stdin"}, "stream"), ({"offset": "x"}, "offset"), ({"follow": "yes"}, "follow")],
 )
-async def test_broken_questions(house: House, query: dict[str, str], where: str) -> None:
-    job = await house.submit()
-    await ended(house, job)
-    status, problem = await house.get(f"/v1/jobs/{job}/logs", **query)
+async def test_broken_questions(api: RunningController, query: dict[str, str], where: str) -> None:
+    job = await api.submit()
+    await ended(api, job)
+    status, problem = await api.get(f"/v1/jobs/{job}/logs", **query)
     assert (status, problem["where"]) == (400, where)
 
 
-async def test_what_cannot_be_read_says_why(house: House) -> None:
-    waiting = await house.submit(hold=True)
-    status, problem = await house.get(f"/v1/jobs/{waiting}/logs")
+async def test_what_cannot_be_read_says_why(api: RunningController) -> None:
+    waiting = await api.submit(hold=True)
+    status, problem = await api.get(f"/v1/jobs/{waiting}/logs")
     assert (status, problem["code"]) == (409, "conflict")
     assert "has not started" in problem["message"]
-    job = await house.submit()
-    await ended(house, job)
-    status, problem = await house.get(f"/v1/jobs/{job}/logs", node="elsewhere")
+    job = await api.submit()
+    await ended(api, job)
+    status, problem = await api.get(f"/v1/jobs/{job}/logs", node="elsewhere")
     assert (status, problem["where"], problem["hint"]) == (404, "node", "It is on here.")
-    await house.daemon.links["here"].close()
-    status, problem = await house.get(f"/v1/jobs/{job}/logs")
+    await api.daemon.agents.links["here"].close()
+    status, problem = await api.get(f"/v1/jobs/{job}/logs")
     assert (status, problem["code"]) == (503, "node_away")

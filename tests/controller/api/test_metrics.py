@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tests.controller.api.house import House, living
+from controller.core.model.start_estimates import LATEST
+from tests.controller.api.running_controller import RunningController, start_controller
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
 
 
-async def figures(house: House) -> Mapping[str, float]:
+async def figures(api: RunningController) -> Mapping[str, float]:
     """Every line that is no comment, by name and labels."""
-    async with house.session.get("http://corral/metrics") as answer:
+    async with api.session.get("http://corral/metrics") as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = await answer.text()
@@ -33,17 +34,18 @@ async def figures(house: House) -> Mapping[str, float]:
     return found
 
 
-async def test_jobs_nodes_and_gpus(house: House) -> None:
-    await house.join("gpu01")
-    await house.join("gpu02", gpus=2, numa_nodes=1)
-    await house.started(await house.submit(gpus=6))
-    await house.started(await house.submit(gpus=0.5, selector={"node": "gpu01"}))
-    await house.submit(gpus=4)
-    await house.submit(gpus=1, hold=True)
-    await house.post("/v1/nodes/gpu02/gpus/0/cordon", {})
-    told = await figures(house)
+async def test_jobs_nodes_and_gpus(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.join("gpu02", gpus=2, numa_nodes=1)
+    await api.started(await api.submit(gpus=6))
+    await api.started(await api.submit(gpus=0.5, selector={"node": "gpu01"}))
+    await api.submit(gpus=4)
+    await api.submit(gpus=1, hold=True)
+    await api.post("/v1/nodes/gpu02/gpus/0/cordon", {})
+    told = await figures(api)
     assert told['corral_jobs{state="RUNNING"}'] == 2
     assert told['corral_jobs{state="QUEUED"}'] == 2
+    assert 'corral_jobs{state="PREEMPTED"}' not in told, "a preempted job is QUEUED again at once"
     assert told['corral_queued_jobs{reason="resources"}'] == 1
     assert told['corral_queued_jobs{reason="held"}'] == 1
     assert told['corral_nodes{state="up"}'] == 2
@@ -56,43 +58,47 @@ async def test_jobs_nodes_and_gpus(house: House) -> None:
     }
 
 
-async def test_how_good_estimates_were(house: House) -> None:
-    """Five runs are learnt, the sixth is predicted; the start of the last is foretold to who asks."""
-    await house.join("gpu01")
+async def test_how_good_estimates_were() -> None:
+    """Five runs are learnt, the sixth is predicted; the start of each waiting job is sampled."""
+    async with start_controller(backfill={"score_starts_s": 0.05}) as api:
+        await _runs_are_scored(api)
+
+
+async def _runs_are_scored(api: RunningController) -> None:
+    await api.join("gpu01")
     for _ in range(6):
-        job = await house.submit(gpus=8, time_limit_s=100.0)
-        await house.started(job)
-        waiting = await house.submit(gpus=8, time_limit_s=100.0, name="next")
-        status, answer = await house.get(f"/v1/jobs/{waiting}/explain")
-        assert status == 200
-        assert answer["starts_at"] is not None
-        await house.ended(job)
-        await house.started(waiting)
-        await house.ended(waiting)
-    told = await figures(house)
+        job = await api.submit(gpus=8, time_limit_s=100.0)
+        await api.started(job)
+        waiting = await api.submit(gpus=8, time_limit_s=100.0, name="next")
+        foreseen = api.daemon.state.jobs[waiting]
+        await api.until(lambda job=foreseen: LATEST in {each.kind for each in job.foreseen})
+        await api.ended(job)
+        await api.started(waiting)
+        await api.ended(waiting)
+    told = await figures(api)
     assert [count for name, count in told.items() if name.startswith("corral_run_estimates_total")] == [2]
     assert told['corral_start_estimates_total{kind="latest"}'] == 6
     assert told['corral_start_estimate_bias_seconds{kind="latest"}'] < 0
     assert told['corral_start_estimates_late_total{kind="latest"}'] == 0
 
 
-async def test_cycles_commits_and_requests(house: House) -> None:
-    await house.submit()
-    await house.get("/v1/jobs/99")
-    await house.ask("GET", "/v1/coffee")
-    told = await figures(house)
+async def test_cycles_commits_and_requests(api: RunningController) -> None:
+    await api.submit()
+    await api.get("/v1/jobs/99")
+    await api.ask("GET", "/v1/coffee")
+    told = await figures(api)
     assert told["corral_cycle_seconds_count"] >= 1
     assert told['corral_cycle_seconds_bucket{le="+Inf"}'] == told["corral_cycle_seconds_count"]
     assert told["corral_commit_seconds_count"] >= 1
-    assert told["corral_journal_entries_total"] == told["corral_journal_seq"] == house.daemon.seq
+    assert told["corral_journal_entries_total"] == told["corral_journal_seq"] == api.daemon.seq
     assert told['corral_requests_total{method="POST",path="/v1/jobs",status="201"}'] == 1
     assert told['corral_requests_total{method="GET",path="/v1/jobs/{job}",status="404"}'] == 1
     assert told['corral_requests_total{method="other",path="other",status="404"}'] == 1
 
 
 async def test_figures_of_plugins_whatever_people_call_themselves() -> None:
-    async with living(plugins={"metrics": [{"name": "tenants"}]}) as house:
-        await house.submit(project='a"b\\\n')
-        told = await figures(house)
+    async with start_controller(plugins={"metrics": [{"name": "tenants"}]}) as api:
+        await api.submit(project='a"b\\\n')
+        told = await figures(api)
         assert told[r'tenant_queued_jobs{project="a\"b\\\n"}'] == 1
         assert told[r'tenant_gpus{project="a\"b\\\n"}'] == 0

@@ -4,95 +4,95 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core import inputs
-from tests.controller.api.house import House
-from wire.frames import AttemptStatus, GpuChecked, GpuReport, GpuSample
-from wire.words import TroubleKind
+from controller.core.model import inputs
+from tests.controller.api.running_controller import RunningController
+from wire.agent.frames import AttemptStatus, GpuChecked, GpuReport, GpuSample
+from wire.names import TroubleKind
 
 
-async def test_nodes_by_name_with_gpus_and_holders(house: House) -> None:
-    await house.join("gpu02", gpus=4, labels={"zone": "b"})
-    await house.join("gpu01", gpus=0)
-    job = await house.submit(gpus=2)
-    share = await house.submit(gpus=0.25)
-    await house.placed(share)
-    _, listed = await house.get("/v1/nodes")
+async def test_nodes_by_name_with_gpus_and_holders(api: RunningController) -> None:
+    await api.join("gpu02", gpus=4, labels={"zone": "b"})
+    await api.join("gpu01", gpus=0)
+    job = await api.submit(gpus=2)
+    share = await api.submit(gpus=0.25)
+    await api.placed(share)
+    _, listed = await api.get("/v1/nodes")
     assert [node["name"] for node in listed["nodes"]] == ["gpu01", "gpu02"]
-    assert listed["seq"] == house.daemon.seq
-    status, node = await house.get("/v1/nodes/gpu02")
+    assert listed["seq"] == api.daemon.seq
+    status, node = await api.get("/v1/nodes/gpu02")
     assert status == 200
     assert node == listed["nodes"][1]
     assert (node["state"], node["labels"], node["jobs"]) == ("up", {"zone": "b"}, [job, share])
     assert [gpu["jobs"] for gpu in node["gpus"]] == [[job], [job], [share], []]
     assert [gpu["free_milli"] for gpu in node["gpus"]] == [0, 0, 750, 1000]
-    assert node["cpu_free_milli"] == node["cpu_milli"] - 2_000
+    assert node["cpu_free_milli"] == node["cpu_milli"] * (1 - 2 / 4 - 0.25 / 4)
 
 
-async def test_a_sick_gpu_has_nothing_free_and_says_why(house: House) -> None:
-    await house.join("gpu01", gpus=2)
-    await house.told(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
-    _, node = await house.get("/v1/nodes/gpu01")
+async def test_a_sick_gpu_has_nothing_free_and_says_why(api: RunningController) -> None:
+    await api.join("gpu01", gpus=2)
+    await api.told(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
+    _, node = await api.get("/v1/nodes/gpu01")
     sick = node["gpus"][1]
     assert (sick["health"], sick["free_milli"]) == ("lost", 0)
     assert sick["why"] == "Xid 79: fallen off the bus; needs a reboot"
 
 
-async def test_one_gpu_is_cordoned_and_resumed(house: House) -> None:
-    await house.join("gpu01", gpus=2)
-    status, node = await house.post("/v1/nodes/gpu01/gpus/1/cordon", {"why": "noisy"})
+async def test_one_gpu_is_cordoned_and_resumed(api: RunningController) -> None:
+    await api.join("gpu01", gpus=2)
+    status, node = await api.post("/v1/nodes/gpu01/gpus/1/cordon", {"why": "noisy"})
     assert (status, [gpu["health"] for gpu in node["gpus"]]) == (200, ["ok", "cordoned"])
     assert node["gpus"][1]["why"] == "noisy; until it is resumed"
-    status, node = await house.post("/v1/nodes/gpu01/gpus/1/resume")
+    status, node = await api.post("/v1/nodes/gpu01/gpus/1/resume")
     assert (status, node["gpus"][1]["health"]) == (200, "probing")
-    house.daemon._deliver("gpu01", GpuChecked("GPU-gpu01-1", True))
-    assert (await house.post("/v1/nodes/gpu01/gpus/1/resume"))[0] == 409
+    api.daemon.agents.on_frame("gpu01", GpuChecked("GPU-gpu01-1", True))
+    assert (await api.post("/v1/nodes/gpu01/gpus/1/resume"))[0] == 409
     for path in ("gpu01/gpus/7/cordon", "gpu01/gpus/x/cordon", "gpu09/gpus/0/resume"):
-        assert (await house.post(f"/v1/nodes/{path}", {}))[0] == 404
+        assert (await api.post(f"/v1/nodes/{path}", {}))[0] == 404
 
 
-async def test_readings_of_a_node_that_is_away_are_not_shown(house: House) -> None:
-    await house.join("gpu01", gpus=1)
-    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 93, 70_000, 650, 71),)))
-    _, node = await house.get("/v1/nodes/gpu01")
+async def test_readings_of_a_node_that_is_away_are_not_shown(api: RunningController) -> None:
+    await api.join("gpu01", gpus=1)
+    api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 93, 70_000, 650, 71),)))
+    _, node = await api.get("/v1/nodes/gpu01")
     assert (node["gpus"][0]["utilisation"], node["gpus"][0]["power_w"]) == (93, 650)
-    await house.told(inputs.LinkWentDown("gpu01", "cable"))
-    _, node = await house.get("/v1/nodes/gpu01")
+    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    _, node = await api.get("/v1/nodes/gpu01")
     assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("suspect", "cable", 0)
 
 
-async def test_a_gpu_idles_from_when_its_job_began_until_it_works(house: House) -> None:
-    await house.join("gpu01", gpus=2)
+async def test_a_gpu_idles_from_when_its_job_began_until_it_works(api: RunningController) -> None:
+    await api.join("gpu01", gpus=2)
 
     async def idle() -> list[float | None]:
-        return [gpu["idle_since"] for gpu in (await house.get("/v1/nodes/gpu01"))[1]["gpus"]]
+        return [gpu["idle_since"] for gpu in (await api.get("/v1/nodes/gpu01"))[1]["gpus"]]
 
     for index in (0, 1):
-        house.daemon._deliver("gpu01", GpuReport((GpuSample(f"GPU-gpu01-{index}", 0),)))
+        api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample(f"GPU-gpu01-{index}", 0),)))
     assert await idle() == [None, None], "nobody holds them"
-    job = await house.submit(gpus=1)
-    await house.placed(job)
-    await house.told(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
-    assert await idle() == [house.daemon.state.jobs[job].started_at, None]
-    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 60),)))
+    job = await api.submit(gpus=1)
+    await api.placed(job)
+    await api.told(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
+    assert await idle() == [api.daemon.state.jobs[job].started_at, None]
+    api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 60),)))
     assert await idle() == [None, None]
-    house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 1),)))
+    api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 1),)))
     since, _ = await idle()
     assert since is not None
-    await house.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.told(inputs.LinkWentDown("gpu01", "cable"))
     assert await idle() == [None, None], "nobody knows"
 
 
-async def test_drain_and_resume(house: House) -> None:
-    await house.join("gpu01")
-    status, node = await house.post("/v1/nodes/gpu01/drain", {"why": "new fans"})
+async def test_drain_and_resume(api: RunningController) -> None:
+    await api.join("gpu01")
+    status, node = await api.post("/v1/nodes/gpu01/drain", {"why": "new fans"})
     assert (status, node["state"], node["why"]) == (200, "drained", "new fans")
-    waiting = await house.submit()
-    status, shown = await house.get(f"/v1/jobs/{waiting}")
+    waiting = await api.submit()
+    status, shown = await api.get(f"/v1/jobs/{waiting}")
     assert shown["job"]["state"] == "QUEUED"
-    status, node = await house.post("/v1/nodes/gpu01/resume")
+    status, node = await api.post("/v1/nodes/gpu01/resume")
     assert (status, node["state"]) == (200, "up")
-    assert await house.placed(waiting) == ["gpu01"]
-    status, problem = await house.post("/v1/nodes/gpu01/resume", {})
+    assert await api.placed(waiting) == ["gpu01"]
+    status, problem = await api.post("/v1/nodes/gpu01/resume", {})
     assert (status, problem["code"]) == (409, "conflict")
 
 
@@ -104,36 +104,38 @@ async def test_drain_and_resume(house: House) -> None:
         ({"why": "x" * 501}, "why", "at most 500"),
     ],
 )
-async def test_a_broken_drain_drains_nothing(house: House, body: object, where: str, told: str) -> None:
-    await house.join("gpu01")
-    status, problem = await house.post("/v1/nodes/gpu01/drain", body)
+async def test_a_broken_drain_drains_nothing(
+    api: RunningController, body: object, where: str, told: str
+) -> None:
+    await api.join("gpu01")
+    status, problem = await api.post("/v1/nodes/gpu01/drain", body)
     assert (status, problem["where"]) == (400, where)
     assert told in problem["message"]
-    assert (await house.get("/v1/nodes/gpu01"))[1]["state"] == "up"
+    assert (await api.get("/v1/nodes/gpu01"))[1]["state"] == "up"
 
 
-async def test_a_node_that_is_not_there(house: House) -> None:
-    assert (await house.get("/v1/nodes/nope"))[0] == 404
+async def test_a_node_that_is_not_there(api: RunningController) -> None:
+    assert (await api.get("/v1/nodes/nope"))[0] == 404
     for what in ("drain", "resume"):
-        status, problem = await house.post(f"/v1/nodes/nope%1b/{what}", {})
+        status, problem = await api.post(f"/v1/nodes/nope%1b/{what}", {})
         assert (status, problem["code"]) == (404, "not_found")
         assert problem["message"].isprintable()
 
 
-async def test_the_cluster_in_one_glance(house: House) -> None:
-    _, empty = await house.get("/v1/cluster")
+async def test_the_cluster_in_one_glance(api: RunningController) -> None:
+    _, empty = await api.get("/v1/cluster")
     assert (empty["gpus"], empty["nodes"], empty["jobs"]["QUEUED"]) == (
         0,
         {"up": 0, "drained": 0, "suspect": 0, "down": 0},
         0,
     )
-    await house.join("a", gpus=4, cpus=8)
-    await house.join("b", gpus=4, cpus=8)
-    await house.placed(await house.submit(gpus=2.0, cpu_milli=3_000))
-    await house.placed(await house.submit(gpus=0.5))
-    await house.submit(hold=True)
-    await house.post("/v1/nodes/b/drain", {})
-    _, seen = await house.get("/v1/cluster")
+    await api.join("a", gpus=4, cpus=8)
+    await api.join("b", gpus=4, cpus=8)
+    await api.placed(await api.submit(gpus=2.0, cpu_milli=3_000))
+    await api.placed(await api.submit(gpus=0.5))
+    await api.submit(hold=True)
+    await api.post("/v1/nodes/b/drain", {})
+    _, seen = await api.get("/v1/cluster")
     assert (seen["gpus"], seen["gpus_used"], seen["cpu_milli"], seen["cpu_used_milli"]) == (
         8,
         2.5,
@@ -142,13 +144,13 @@ async def test_the_cluster_in_one_glance(house: House) -> None:
     )
     assert seen["nodes"] == {"up": 1, "drained": 1, "suspect": 0, "down": 0}
     assert (seen["jobs"]["SCHEDULED"], seen["jobs"]["QUEUED"]) == (2, 1)
-    assert seen["seq"] == house.daemon.seq
+    assert seen["seq"] == api.daemon.seq
 
 
-async def test_health_says_who_it_takes_us_for(house: House) -> None:
-    status, health = await house.get("/v1/health")
+async def test_health_says_who_it_takes_us_for(api: RunningController) -> None:
+    status, health = await api.get("/v1/health")
     assert (status, health["status"], health["role"]) == (200, "ok", "admin")
-    assert health["seq"] == house.daemon.seq
+    assert health["seq"] == api.daemon.seq
 
 
 HOST = {"ssh": "somebody@127.0.0.1:1"}
@@ -166,20 +168,20 @@ HOST = {"ssh": "somebody@127.0.0.1:1"}
         ({"name": "a", "host": HOST, "host_key": "no key"}, "host_key"),
     ],
 )
-async def test_hosts_that_cannot_be(house: House, body: dict[str, object], where: str) -> None:
-    status, problem = await house.post("/v1/nodes", body)
+async def test_hosts_that_cannot_be(api: RunningController, body: dict[str, object], where: str) -> None:
+    status, problem = await api.post("/v1/nodes", body)
     assert (status, problem["where"]) == (400, where)
-    assert (await house.get("/v1/nodes"))[1]["nodes"] == []
+    assert (await api.get("/v1/nodes"))[1]["nodes"] == []
 
 
-async def test_a_host_that_is_not_there_is_added_and_says_why(house: House) -> None:
-    status, looked = await house.post("/v1/preflight", {"name": "a", "host": HOST})
+async def test_a_host_that_is_not_there_is_added_and_says_why(api: RunningController) -> None:
+    status, looked = await api.post("/v1/preflight", {"name": "a", "host": HOST})
     assert (status, looked["ready"]) == (200, False)
     assert looked["checks"][0]["found"] == "nothing listens at its SSH port"
-    status, node = await house.post("/v1/nodes", {"name": "a", "host": HOST})
+    status, node = await api.post("/v1/nodes", {"name": "a", "host": HOST})
     assert (status, node["state"]) == (201, "down")
-    await house.until(lambda: house.daemon.state.nodes.by_name["a"].why == "nothing listens at its SSH port")
-    status, problem = await house.post("/v1/nodes/a/trust", {"host_key": "no key"})
+    await api.until(lambda: api.daemon.state.nodes.by_name["a"].why == "nothing listens at its SSH port")
+    status, problem = await api.post("/v1/nodes/a/trust", {"host_key": "no key"})
     assert (status, problem["where"]) == (400, "host_key")
-    assert (await house.post("/v1/nodes/a/remove", {}))[0] == 200
-    assert (await house.get("/v1/nodes"))[1]["nodes"] == []
+    assert (await api.post("/v1/nodes/a/remove", {}))[0] == 200
+    assert (await api.get("/v1/nodes"))[1]["nodes"] == []

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from controller.api.routes import ROUTES
-from tests.controller.api.house import House
+from controller.api.server.routes import ROUTES
+from tests.controller.api.running_controller import RunningController
 
 
 def refs(part: Any) -> Iterator[str]:
@@ -21,8 +21,8 @@ def refs(part: Any) -> Iterator[str]:
             yield from refs(value)
 
 
-async def test_every_route_is_in_it_and_everything_in_it_is_defined(house: House) -> None:
-    status, document = await house.get("/v1/openapi.json")
+async def test_every_route_is_in_it_and_everything_in_it_is_defined(api: RunningController) -> None:
+    status, document = await api.get("/v1/openapi.json")
     assert status == 200
     assert document["openapi"] == "3.1.0"
     assert set(document["info"]) >= {"title", "version"}
@@ -33,8 +33,8 @@ async def test_every_route_is_in_it_and_everything_in_it_is_defined(house: House
     assert {"SubmitRequest", "JobSpec", "JobView", "Problem", "StreamBatch"} <= set(schemas)
 
 
-async def test_every_operation_is_whole(house: House) -> None:
-    _, document = await house.get("/v1/openapi.json")
+async def test_every_operation_is_whole(api: RunningController) -> None:
+    _, document = await api.get("/v1/openapi.json")
     operations = [each for methods in document["paths"].values() for each in methods.values()]
     names = [each["operationId"] for each in operations]
     assert len(set(names)) == len(names)
@@ -48,8 +48,8 @@ async def test_every_operation_is_whole(house: House) -> None:
             assert {"400", "403", "503"} <= set(operation["responses"])
 
 
-async def test_a_body_may_not_hold_more_than_the_schema_says(house: House) -> None:
-    _, document = await house.get("/v1/openapi.json")
+async def test_a_body_may_not_hold_more_than_the_schema_says(api: RunningController) -> None:
+    _, document = await api.get("/v1/openapi.json")
     spec = document["components"]["schemas"]["JobSpec"]
     assert spec["additionalProperties"] is False
     assert spec["required"] == ["command"]

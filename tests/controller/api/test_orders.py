@@ -6,26 +6,28 @@ from typing import Any
 
 import pytest
 
-from controller.core import inputs
-from controller.core.inputs import Accepted
-from tests.controller.api.house import House, living
-from wire.spec import JobSpec
-from wire.words import JobState
+from controller.core.model import inputs
+from controller.core.model.inputs import Accepted
+from tests.controller.api.running_controller import RunningController, start_controller
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 
-async def ordered(house: House, action: str, *jobs: str, **more: Any) -> tuple[list[str], dict[str, str]]:
+async def ordered(
+    api: RunningController, action: str, *jobs: str, **more: Any
+) -> tuple[list[str], dict[str, str]]:
     """Who it was done to, and what was said about the others."""
-    status, told = await house.post("/v1/jobs/orders", {"action": action, "jobs": jobs, **more})
+    status, told = await api.post("/v1/jobs/orders", {"action": action, "jobs": jobs, **more})
     assert status == 200, told
     refused = {each["job"]: each["problem"]["message"] for each in told["refused"]}
     return [job["label"] for job in told["done"]], refused
 
 
-async def few(house: House) -> None:
+async def few(api: RunningController) -> None:
     """Job 1, the array 2 with four elements, job 6; nothing can start."""
-    await house.submit()
-    await house.submit(array="0-3")
-    await house.submit()
+    await api.submit()
+    await api.submit(array="0-3")
+    await api.submit()
 
 
 @pytest.mark.parametrize(
@@ -43,27 +45,27 @@ async def few(house: House) -> None:
         ("100-200", ""),
     ],
 )
-async def test_whom_words_mean(house: House, words: str, labels: str) -> None:
-    await few(house)
-    before = house.daemon.seq
-    told = await ordered(house, "cancel", *words.split(), only_tell=True)
+async def test_whom_words_mean(api: RunningController, words: str, labels: str) -> None:
+    await few(api)
+    before = api.daemon.seq
+    told = await ordered(api, "cancel", *words.split(), only_tell=True)
     assert told == (labels.split(), {})
-    assert house.daemon.seq == before
+    assert api.daemon.seq == before
 
 
-async def test_a_whole_array_lands_in_one_commit(house: House) -> None:
-    await house.submit(array="0-99")
-    commits = house.daemon.subscribe()
-    assert len((await ordered(house, "hold", "1"))[0]) == 100
+async def test_a_whole_array_lands_in_one_commit(api: RunningController) -> None:
+    await api.submit(array="0-99")
+    commits = api.daemon.subscribe()
+    assert len((await ordered(api, "hold", "1"))[0]) == 100
     commit = await anext(commits)
     commits.close()
     assert [entry.kind for entry in commit.entries] == ["JobHeld"] * 100
 
 
-async def test_what_is_refused_for_one_is_done_for_the_others(house: House) -> None:
-    await few(house)
-    assert await ordered(house, "cancel", "2_1") == (["2_1"], {})
-    done, refused = await ordered(house, "cancel", "2_[0-1]", "9", "seven", "2_[2-7]")
+async def test_what_is_refused_for_one_is_done_for_the_others(api: RunningController) -> None:
+    await few(api)
+    assert await ordered(api, "cancel", "2_1") == (["2_1"], {})
+    done, refused = await ordered(api, "cancel", "2_[0-1]", "9", "seven", "2_[2-7]")
     assert done == ["2_0"]
     assert refused == {
         "2_1": "job 2_1 is CANCELLED already",
@@ -71,57 +73,57 @@ async def test_what_is_refused_for_one_is_done_for_the_others(house: House) -> N
         "seven": "'seven' is not a job",
         "2_[2-7]": "there is no job 2_4",
     }
-    assert await ordered(house, "release", "1", "6") == (
+    assert await ordered(api, "release", "1", "6") == (
         [],
         {"1": "job 1 is not held", "6": "job 6 is not held"},
     )
 
 
-async def test_of_an_array_those_are_meant_that_live(house: House) -> None:
-    await few(house)
-    await ordered(house, "cancel", "2_[0-2]")
-    assert await ordered(house, "cancel", "2") == (["2_3"], {})
-    assert await ordered(house, "cancel", "2") == ([], {"2": "every job of array 2 has ended already"})
+async def test_of_an_array_those_are_meant_that_live(api: RunningController) -> None:
+    await few(api)
+    await ordered(api, "cancel", "2_[0-2]")
+    assert await ordered(api, "cancel", "2") == (["2_3"], {})
+    assert await ordered(api, "cancel", "2") == ([], {"2": "every job of array 2 has ended already"})
 
 
-async def test_change_and_preempt(house: House) -> None:
-    await few(house)
-    assert (await ordered(house, "set", "2", changes={"priority": 90}))[0] == ["2_0", "2_1", "2_2", "2_3"]
-    assert {job.spec.priority for job in house.daemon.state.jobs.values()} == {50, 90}
-    _, refused = await ordered(house, "set", "1", "6", changes={"memory_mib": -1})
+async def test_change_and_preempt(api: RunningController) -> None:
+    await few(api)
+    assert (await ordered(api, "set", "2", changes={"priority": 90}))[0] == ["2_0", "2_1", "2_2", "2_3"]
+    assert {job.spec.priority for job in api.daemon.state.jobs.values()} == {50, 90}
+    _, refused = await ordered(api, "set", "1", "6", changes={"memory_mib": -1})
     wrong = "must be positive and at most 1024T"
     assert refused == {"1": wrong, "6": wrong}
-    await house.join("gpu01")
-    await house.started(1)
-    assert await ordered(house, "preempt", "1", stay_held=True) == (["1"], {})
-    assert house.daemon.state.jobs[1].held
+    await api.join("gpu01")
+    await api.started(1)
+    assert await ordered(api, "preempt", "1", stay_held=True) == (["1"], {})
+    assert api.daemon.state.jobs[1].held
 
 
-async def test_mine(house: House) -> None:
-    await few(house)
-    theirs = await house.daemon.ask(inputs.Submit(JobSpec(("true",)), "somebody"))
+async def test_mine(api: RunningController) -> None:
+    await few(api)
+    theirs = await api.daemon.ask(inputs.Submit(JobSpec(("true",)), "somebody"))
     assert isinstance(theirs, Accepted)
-    assert (await ordered(house, "hold", mine=True))[0] == ["1", "2_0", "2_1", "2_2", "2_3", "6"]
-    assert (await ordered(house, "hold", "6-7", mine=True))[0] == ["6"]
-    assert (await ordered(house, "hold", "6-7"))[0] == ["6", "7"]
+    assert (await ordered(api, "hold", mine=True))[0] == ["1", "2_0", "2_1", "2_2", "2_3", "6"]
+    assert (await ordered(api, "hold", "6-7", mine=True))[0] == ["6"]
+    assert (await ordered(api, "hold", "6-7"))[0] == ["6", "7"]
 
 
-async def test_what_cannot_be_meant(house: House) -> None:
+async def test_what_cannot_be_meant(api: RunningController) -> None:
     for body, where in (
         ({"action": "cancel"}, "jobs"),
         ({"action": "explode", "jobs": ["1"]}, "action"),
         ({"action": "cancel", "jobs": ["1"] * 10_001}, "jobs"),
     ):
-        status, problem = await house.post("/v1/jobs/orders", body)
+        status, problem = await api.post("/v1/jobs/orders", body)
         assert (status, problem["where"]) == (400, where)
 
 
 async def test_jobs_that_ended_long_ago_are_named_too() -> None:
-    async with living(controller={"keep_ended": 1}) as house:
-        await few(house)
-        await ordered(house, "cancel", "all")
-        await house.until(lambda: len(house.daemon.state.jobs) == 1)
-        assert await ordered(house, "cancel", "1", "2_1", "2_[0-1]") == (
+    async with start_controller(controller={"keep_ended": 1}) as api:
+        await few(api)
+        await ordered(api, "cancel", "all")
+        await api.until(lambda: len(api.daemon.state.jobs) == 1)
+        assert await ordered(api, "cancel", "1", "2_1", "2_[0-1]") == (
             [],
             {
                 "1": "job 1 is CANCELLED already",
@@ -129,4 +131,16 @@ async def test_jobs_that_ended_long_ago_are_named_too() -> None:
                 "2_0": "job 2_0 is CANCELLED already",
             },
         )
-        assert house.daemon.state.jobs[6].state is JobState.CANCELLED
+        assert api.daemon.state.jobs[6].state is JobState.CANCELLED
+
+
+async def test_a_dependent_that_its_parents_cancel_has_ended_is_done(api: RunningController) -> None:
+    first = await api.submit(hold=True)
+    second = await api.submit(after=[{"job": str(first), "until": "ok"}])
+    status, answer = await api.post("/v1/jobs/orders", {"action": "cancel", "mine": True})
+    assert status == 200
+    assert [job["id"] for job in answer["done"]] == [first, second]
+    assert [job["state"] for job in answer["done"]] == ["CANCELLED", "CANCELLED"]
+    assert answer["refused"] == []
+    _, again = await api.post("/v1/jobs/orders", {"action": "cancel", "jobs": [str(second)]})
+    assert [each["problem"]["message"] for each in again["refused"]] == [f"job {second} is CANCELLED already"]

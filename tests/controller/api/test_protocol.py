@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller.api import app, protocol
-from tests.controller.api.house import House, living
+from controller.api.server import app, protocol
+from tests.controller.api.running_controller import RunningController, start_controller
 
 ASK = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -19,11 +19,11 @@ ASK = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
 class Line:
     """A bare connection."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, api: RunningController) -> None:
+        self.api = api
 
     async def __aenter__(self) -> Line:
-        self.reader, self.writer = await asyncio.open_unix_connection(str(self.house.socket))
+        self.reader, self.writer = await asyncio.open_unix_connection(str(self.api.socket))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -60,15 +60,15 @@ class Line:
         b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0",
     ],
 )
-async def test_what_is_not_http_is_answered_and_hung_up_on(house: House, sent: bytes) -> None:
-    async with Line(house) as line:
+async def test_what_is_not_http_is_answered_and_hung_up_on(api: RunningController, sent: bytes) -> None:
+    async with Line(api) as line:
         await line.send(sent)
         status, _, problem = await line.answer()
         assert (status, problem["code"]) == (400, "invalid")
         assert "not a request in HTTP" in problem["message"]
         assert "Traceback" not in str(problem)
         await line.closed()
-    assert (await house.get("/v1/health"))[0] == 200
+    assert (await api.get("/v1/health"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -88,26 +88,28 @@ async def test_what_is_not_http_is_answered_and_hung_up_on(house: House, sent: b
         ("POST", "/v1/stream", 405, "no_such_method"),
     ],
 )
-async def test_no_such_place_or_method(house: House, method: str, path: str, status: int, code: str) -> None:
-    async with house.session.request(method, f"http://corral{path}") as response:
+async def test_no_such_place_or_method(
+    api: RunningController, method: str, path: str, status: int, code: str
+) -> None:
+    async with api.session.request(method, f"http://corral{path}") as response:
         assert response.status == status
         assert ("Allow" in response.headers) == (status == 405)
         body = await response.read()
         assert not code or json.loads(body)["code"] == code
 
 
-async def test_a_question_to_the_server_as_a_whole(house: House) -> None:
-    async with Line(house) as line:
+async def test_a_question_to_the_server_as_a_whole(api: RunningController) -> None:
+    async with Line(api) as line:
         await line.send(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await line.answer())[0] == 404
 
 
-async def test_clients_of_the_last_century_get_their_answer(house: House) -> None:
-    await house.submit()
-    async with Line(house) as line:
+async def test_clients_of_the_last_century_get_their_answer(api: RunningController) -> None:
+    await api.submit()
+    async with Line(api) as line:
         await line.send(b"GET /v1/health HTTP/1.0\r\n\r\n")
         assert (await line.answer())[0] == 200
-    async with Line(house) as line:
+    async with Line(api) as line:
         await line.send(b"GET /v1/stream?after=0 HTTP/1.0\r\n\r\n")
         assert b"200 OK" in await line.reader.readline()
         await line.reader.readuntil(b"id: 1\n")
@@ -115,32 +117,32 @@ async def test_clients_of_the_last_century_get_their_answer(house: House) -> Non
 
 async def test_whoever_does_not_take_what_he_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "STALLED_S", 0.05)
-    async with living() as house:
-        await house.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-2000"}})
+    async with start_controller() as api:
+        await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-2000"}})
         lines = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         for line, path in zip(lines, (b"/v1/stream?after=0", b"/v1/jobs"), strict=True):
-            line.connect(str(house.socket))
+            line.connect(str(api.socket))
             line.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        inside = house.server._connections._door._inside
+        inside = api.server._connections._door._inside
         while inside.total() < 3:  # our own, and both of them
             await asyncio.sleep(0)
-        while inside.total() > 1 or house.server._streams._open:
+        while inside.total() > 1 or api.server._streams._open:
             await asyncio.sleep(0)
         for line in lines:
             line.close()
 
 
-async def test_a_path_with_a_place_holder_is_a_name_like_any_other(house: House) -> None:
-    async with Line(house) as line:
+async def test_a_path_with_a_place_holder_is_a_name_like_any_other(api: RunningController) -> None:
+    async with Line(api) as line:
         await line.send(b"GET /v1/jobs/{job} HTTP/1.1\r\nHost: x\r\n\r\n")
         status, _, problem = await line.answer()
         assert (status, problem["message"]) == (404, "there is no job '{job}'")
 
 
-async def test_compressed_bodies_are_not_unpacked(house: House) -> None:
+async def test_compressed_bodies_are_not_unpacked(api: RunningController) -> None:
     bomb = gzip.compress(bytes(50_000_000))
     for encoding in ("gzip", "deflate", "br", "zstd", "x"):
-        status, problem = await house.ask(
+        status, problem = await api.ask(
             "POST",
             "/v1/jobs",
             data=bomb,
@@ -152,7 +154,7 @@ async def test_compressed_bodies_are_not_unpacked(house: House) -> None:
 
 @pytest.mark.parametrize("declared", [True, False])
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(declared: bool) -> None:
-    async with living(api={"max_body": 1024}) as house, Line(house) as line:
+    async with start_controller(api={"max_body": 1024}) as api, Line(api) as line:
         how = b"Content-Length: 1000000000" if declared else b"Transfer-Encoding: chunked"
         await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n" + how + b"\r\n\r\n")
         if not declared:
@@ -162,15 +164,15 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(declared: b
 
 
 async def test_a_body_of_just_the_size_allowed_is_read() -> None:
-    async with living(api={"max_body": 1024}) as house:
+    async with start_controller(api={"max_body": 1024}) as api:
         body = json.dumps({"spec": {"command": ["true"]}}).encode()
-        assert (await house.post("/v1/jobs", body.ljust(1024)))[0] == 201
-        assert (await house.post("/v1/jobs", body.ljust(1025)))[0] == 413
+        assert (await api.post("/v1/jobs", body.ljust(1024)))[0] == 201
+        assert (await api.post("/v1/jobs", body.ljust(1025)))[0] == 413
 
 
-async def test_a_client_that_waits_to_be_asked_is_asked(house: House) -> None:
+async def test_a_client_that_waits_to_be_asked_is_asked(api: RunningController) -> None:
     body = b'{"spec":{"command":["true"]}}'
-    async with Line(house) as line:
+    async with Line(api) as line:
         head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
         await line.send(head % len(body))
         assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -178,27 +180,27 @@ async def test_a_client_that_waits_to_be_asked_is_asked(house: House) -> None:
         assert (await line.answer())[0] == 201
 
 
-async def test_a_body_that_comes_in_pieces_is_put_together(house: House) -> None:
-    async with Line(house) as line:
+async def test_a_body_that_comes_in_pieces_is_put_together(api: RunningController) -> None:
+    async with Line(api) as line:
         await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in (b'{"spec":', b'{"command":', b'["true"]}}'):
             await line.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-            assert (await house.get("/v1/health"))[0] == 200  # a turn of the loop in between
+            assert (await api.get("/v1/health"))[0] == 200  # a turn of the loop in between
         await line.send(b"0\r\n\r\n")
         assert (await line.answer())[0] == 201
 
 
-async def test_requests_sent_ahead_are_answered_in_order(house: House) -> None:
-    async with Line(house) as line:
+async def test_requests_sent_ahead_are_answered_in_order(api: RunningController) -> None:
+    async with Line(api) as line:
         await line.send(ASK * 50 + b"GET /v1/nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
         assert [(await line.answer())[0] for _ in range(51)] == [200] * 50 + [404]
 
 
 async def test_a_body_that_never_comes_is_not_waited_for(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    api: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "BODY_S", 0.05)
-    async with Line(house) as line:
+    async with Line(api) as line:
         await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         status, _, problem = await line.answer()
         assert (status, problem["code"]) == (408, "timeout")
@@ -208,39 +210,39 @@ async def test_a_body_that_never_comes_is_not_waited_for(
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/hea", b"GET /v1/health HTTP/1.1\r\nHost: "])
 async def test_a_head_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(protocol, "IDLE_S", 0.05)
-    async with living() as house, Line(house) as line:
+    async with start_controller() as api, Line(api) as line:
         await line.send(sent)
         await line.closed()
 
 
 async def test_a_thousand_slow_sockets_do_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with living(api={"max_connections": 100}) as house:
+    async with start_controller(api={"max_connections": 100}) as api:
         lines = []
         for number in range(1_000):
             line = socket.socket(socket.AF_UNIX)
-            line.connect(str(house.socket))
+            line.connect(str(api.socket))
             line.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Le"[: number % 40])
             lines.append(line)
             if not number % 100:
-                assert await house.submit()
-        await house.join("gpu01")
-        assert await house.placed(1) == ["gpu01"]
+                assert await api.submit()
+        await api.join("gpu01")
+        assert await api.placed(1) == ["gpu01"]
         for line in lines:
             line.close()
-        assert (await house.get("/v1/health"))[0] == 200
+        assert (await api.get("/v1/health"))[0] == 200
 
 
 async def test_when_there_is_no_room_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.api.identity.Identity.privileged", lambda _self, _uid: False)
-    async with living(api={"max_connections": 4}) as house, Line(house) as first, Line(house):
+    monkeypatch.setattr("controller.api.server.identity.Identity.privileged", lambda _self, _uid: False)
+    async with start_controller(api={"max_connections": 4}) as api, Line(api) as first, Line(api):
         await first.send(ASK)
         assert (await first.answer())[0] == 200
-        async with Line(house) as late:
+        async with Line(api) as late:
             await late.send(ASK)
             status, _, problem = await late.answer()
             assert (status, problem["code"]) == (503, "busy")
             await late.closed()
-    assert house.server._connections._door._inside == {}
+    assert api.server._connections._door._inside == {}
 
 
 @pytest.mark.parametrize(("descriptors", "wanted", "room"), [(64, 1_000, 32), (64, 4, 4), (-1, 1_000, 1_000)])
@@ -249,56 +251,58 @@ async def test_clients_leave_descriptors_to_agents_and_files(
 ) -> None:
     """A controller that may not have more opens its store and reaches its agents all the same."""
     monkeypatch.setattr(protocol.resource, "getrlimit", lambda _: (descriptors, descriptors))
-    assert protocol.room(wanted) == room
+    assert protocol.connection_limit(wanted) == room
 
 
-async def test_a_client_that_leaves_in_the_middle_harms_nobody(house: House) -> None:
+async def test_a_client_that_leaves_in_the_middle_harms_nobody(api: RunningController) -> None:
     for sent in (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", ASK, ASK[:20], b""):
-        async with Line(house) as line:
+        async with Line(api) as line:
             await line.send(sent)
-    assert await house.submit() == 1
+    assert await api.submit() == 1
 
 
 async def test_a_fault_of_ours_is_told_without_its_inside(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    api: RunningController, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("the secret inside")
 
-    monkeypatch.setattr(house.daemon.engine, "explain", broken)
-    await house.submit()
-    status, problem = await house.get("/v1/jobs/1")
+    monkeypatch.setattr(api.daemon.engine, "explain", broken)
+    await api.submit()
+    status, problem = await api.get("/v1/jobs/1")
     assert (status, problem["code"]) == (500, "internal")
     assert "secret" not in json.dumps(problem)
     assert "the secret inside" in caplog.text
-    assert (await house.get("/v1/health"))[0] == 200
+    assert (await api.get("/v1/health"))[0] == 200
 
 
-async def test_what_the_store_cannot_keep_is_not_acknowledged(house: House) -> None:
-    writer = house.daemon.store._writer
+async def test_what_the_store_cannot_keep_is_not_acknowledged(api: RunningController) -> None:
+    writer = api.daemon.store._writer
     used = writer.exec_driver_sql("PRAGMA page_count").scalar_one()
     writer.exec_driver_sql(f"PRAGMA max_page_count = {used + 4}")
     writer.rollback()
     answers: list[int] = []
     while not answers or answers[-1] == 201:
-        status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true", "x" * 4_000]}})
+        status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true", "x" * 4_000]}})
         answers.append(status)
     assert (status, problem["code"]) == (507, "storage_full")
     assert problem["hint"]
-    kept = await house.daemon.read(lambda: house.daemon.store.jobs(limit=1_000))
+    kept = await api.daemon.read(lambda: api.daemon.store.jobs(limit=1_000))
     assert len(kept) == answers.count(201)
     writer.exec_driver_sql("PRAGMA max_page_count = 1000000")
     writer.rollback()
 
 
-async def test_a_controller_that_stops_says_so(house: House) -> None:
-    house.daemon.stop()
-    status, problem = await house.post("/v1/jobs", {"spec": {"command": ["true"]}})
+async def test_a_controller_that_stops_says_so(api: RunningController) -> None:
+    api.daemon.stop()
+    status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"]}})
     assert (status, problem["code"]) == (503, "stopping")
 
 
-async def test_nothing_is_shown_before_it_is_on_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit, entered, gate = house.daemon.store.commit, asyncio.Event(), asyncio.Event()
+async def test_nothing_is_shown_before_it_is_on_disk(
+    api: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, entered, gate = api.daemon.store.commit, asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def held(batch: Any) -> None:
@@ -306,16 +310,16 @@ async def test_nothing_is_shown_before_it_is_on_disk(house: House, monkeypatch: 
         asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
         commit(batch)
 
-    await house.submit(hold=True)
-    old = house.daemon.store.journal(0, 1)
-    monkeypatch.setattr(house.daemon.store, "commit", held)
-    released = asyncio.create_task(house.post("/v1/jobs/1/release"))
+    await api.submit(hold=True)
+    old = api.daemon.store.journal(0, 1)
+    monkeypatch.setattr(api.daemon.store, "commit", held)
+    released = asyncio.create_task(api.post("/v1/jobs/1/release"))
     await entered.wait()
-    rendered = asyncio.create_task(house.server._streams.render_entries(old, rows=True))
+    rendered = asyncio.create_task(api.server._streams.render_entries(old, rows=True))
     paths = ["/v1/jobs", "/v1/jobs/1", "/v1/cluster", "/v1/nodes", "/v1/health"]
-    asked = [asyncio.create_task(house.get(path)) for path in paths]
+    asked = [asyncio.create_task(api.get(path)) for path in paths]
     for _ in range(3):
-        assert (await house.get("/v1/openapi.json"))[0] == 200  # what need not wait is answered meanwhile
+        assert (await api.get("/v1/openapi.json"))[0] == 200  # what need not wait is answered meanwhile
     assert not any(task.done() for task in [released, rendered, *asked])
     gate.set()
     assert (await released)[0] == 200

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.core import inputs
-from tests.controller.api.house import House, living
-from wire.frames import AttemptStatus
+from controller.core.model import inputs
+from tests.controller.api.running_controller import RunningController, start_controller
+from wire.agent.frames import AttemptStatus
 
 HOUR = 3600
 SAVING = {"checkpoint_signal": "USR1", "time_limit_s": 9 * HOUR}
@@ -17,29 +17,29 @@ TABLES = {
 }
 
 
-async def scattered(house: House) -> tuple[list[int], int]:
+async def scattered(api: RunningController) -> tuple[list[int], int]:
     """Two nodes with a job of 2 GPUs each, and somebody who wants 8 on one of them."""
     jobs = []
     for name in ("gpu01", "gpu02"):
-        await house.join(name)
+        await api.join(name)
     for _ in range(2):
-        jobs.append(await house.submit(gpus=2, **SAVING))
-        await house.started(jobs[-1])
-    return jobs, await house.submit(gpus=8, nodes=1)
+        jobs.append(await api.submit(gpus=2, **SAVING))
+        await api.started(jobs[-1])
+    return jobs, await api.submit(gpus=8, nodes=1)
 
 
-async def gone(house: House, job: int) -> None:
+async def gone(api: RunningController, job: int) -> None:
     """The agent did as it was told."""
-    [node] = house.daemon.state.jobs[job].members
-    attempt = house.daemon.state.jobs[job].attempt
+    [node] = api.daemon.state.jobs[job].members
+    attempt = api.daemon.state.jobs[job].attempt
     status = AttemptStatus(job, attempt, 100, 1.0, 2.0, signal=15, why="preempted")
-    await house.told(inputs.AgentReported(node, status))
+    await api.told(inputs.AgentReported(node, status))
 
 
 async def test_it_is_proposed_done_and_told() -> None:
-    async with living(**TABLES) as house:
-        _, big = await scattered(house)
-        status, told = await house.get("/v1/rebalance")
+    async with start_controller(**TABLES) as api:
+        _, big = await scattered(api)
+        status, told = await api.get("/v1/rebalance")
         assert (status, told["mode"]) == (200, "propose")
         [proposal] = told["proposals"]
         assert (proposal["kind"], proposal["for_job"]) == ("defragment", big)
@@ -47,43 +47,43 @@ async def test_it_is_proposed_done_and_told() -> None:
         assert move["origin"][0]["node"] != move["target"][0]["node"]
         assert proposal["worth"] >= 2 * proposal["gpu_hours"] > 0
         mover = move["job"]
-        status, done = await house.post("/v1/rebalance/run", {"proposal": proposal["id"]})
+        status, done = await api.post("/v1/rebalance/run", {"proposal": proposal["id"]})
         assert (status, [each["job"] for each in done["moves"]]) == (200, [mover])
-        _, why = await house.get(f"/v1/jobs/{mover}")
+        _, why = await api.get(f"/v1/jobs/{mover}")
         assert (why["job"]["reason"], why["why"]["reason"]) == ("moving", "moving")
-        status, problem = await house.post("/v1/rebalance/run", {"proposal": proposal["id"]})
+        status, problem = await api.post("/v1/rebalance/run", {"proposal": proposal["id"]})
         assert (status, problem["code"]) == (404, "not_found"), "it is under way already"
-        await gone(house, mover)
-        await house.started(big)
-        await house.started(mover)
-        _, detail = await house.get(f"/v1/jobs/{mover}")
+        await gone(api, mover)
+        await api.started(big)
+        await api.started(mover)
+        _, detail = await api.get(f"/v1/jobs/{mover}")
         [moved] = detail["moves"]
         assert moved["done_at"] is not None
         assert detail["job"]["held"][0]["node"] == move["target"][0]["node"]
         assert detail["preemptions"][0]["by"] == f"rebalancing {proposal['id']}"
-        _, told = await house.get("/v1/rebalance")
+        _, told = await api.get("/v1/rebalance")
         assert [each["job"] for each in told["moves"]] == [mover]
-        _, events = await house.get("/v1/events", job=mover)
+        _, events = await api.get("/v1/events", job=mover)
         assert "MovePlanned" in [event["kind"] for event in events["events"]]
 
 
-async def test_it_is_off_by_default(house: House) -> None:
-    await scattered(house)
-    _, told = await house.get("/v1/rebalance")
+async def test_it_is_off_by_default(api: RunningController) -> None:
+    await scattered(api)
+    _, told = await api.get("/v1/rebalance")
     assert (told["mode"], told["proposals"]) == ("off", [])
-    status, problem = await house.post("/v1/rebalance/run", {})
+    status, problem = await api.post("/v1/rebalance/run", {})
     assert (status, problem["code"]) == (409, "conflict")
     assert "[rebalance]" in problem["hint"]
 
 
 async def test_where_it_is_automatic_nobody_need_ask() -> None:
     tables: dict[str, Any] = {**TABLES, "rebalance": {"mode": "auto", "interval_s": 1.0}}
-    async with living(**tables) as house:
-        jobs, big = await scattered(house)
-        state = house.daemon.state
-        await house.until(lambda: bool(state.jobs[big].claim))
+    async with start_controller(**tables) as api:
+        jobs, big = await scattered(api)
+        state = api.daemon.state
+        await api.until(lambda: bool(state.jobs[big].claim))
         [mover] = [job for job in jobs if state.jobs[job].move is not None]
-        await gone(house, mover)
-        await house.started(big)
-        await house.started(mover)
+        await gone(api, mover)
+        await api.started(big)
+        await api.started(mover)
         assert state.jobs[mover].moves[-1].done_at is not None

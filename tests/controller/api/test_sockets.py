@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.sockets import UnixSocket, open_tcp
-from tests.controller.api.house import living
+from controller.api.server.listeners import UnixSocket, open_tcp
+from tests.controller.api.running_controller import start_controller
 
 
 async def test_every_local_user_may_connect(tmp_path: Path) -> None:
@@ -38,11 +38,11 @@ async def test_what_a_killed_controller_left_is_taken_away(tmp_path: Path) -> No
 
 
 async def test_a_controller_that_lives_keeps_its_socket(tmp_path: Path) -> None:
-    async with living(tmp_path) as house:
+    async with start_controller(tmp_path) as api:
         with pytest.raises(OSError, match="another controller listens there"):
-            UnixSocket(house.socket)
-        assert (await house.get("/v1/health"))[0] == 200
-    assert not house.socket.exists()
+            UnixSocket(api.socket)
+        assert (await api.get("/v1/health"))[0] == 200
+    assert not api.socket.exists()
 
 
 async def test_a_controller_that_has_no_time_to_answer_lives_too(tmp_path: Path) -> None:
@@ -102,6 +102,6 @@ async def test_nothing_stays_open_when_half_of_it_fails(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(OSError, match="is there and not a socket"):
-        async with living(tmp_path, api={"listen": f"127.0.0.1:{port}"}):
+        async with start_controller(tmp_path, api={"listen": f"127.0.0.1:{port}"}):
             pass
     open_tcp(f"127.0.0.1:{port}").close()

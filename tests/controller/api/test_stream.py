@@ -14,11 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-import controller.feed
-from controller.api import stream
-from controller.core import inputs
-from tests.controller.api.house import House, living
-from wire.frames import GpuReport, GpuSample
+from controller import commit_feed
+from controller.api.server import event_stream
+from controller.core.model import inputs
+from tests.controller.api.running_controller import RunningController, start_controller
+from wire.agent.frames import GpuReport, GpuSample
 
 
 @dataclass
@@ -31,10 +31,10 @@ class Message:
 
 @asynccontextmanager
 async def listening(
-    house: House, headers: dict[str, str] | None = None, **query: Any
+    api: RunningController, headers: dict[str, str] | None = None, **query: Any
 ) -> AsyncIterator[AsyncIterator[Message]]:
     """Messages from a connection of its own."""
-    connector = aiohttp.UnixConnector(str(house.socket))
+    connector = aiohttp.UnixConnector(str(api.socket))
     async with (
         aiohttp.ClientSession(connector=connector) as session,
         session.get("http://corral/v1/stream", params=query, headers=headers) as response,
@@ -63,14 +63,14 @@ async def next_batch(heard: AsyncIterator[Message]) -> Message:
     raise AssertionError("the stream has ended")
 
 
-async def test_commits_as_they_happen_with_the_rows_they_changed(house: House) -> None:
-    async with listening(house) as heard:
+async def test_commits_as_they_happen_with_the_rows_they_changed(api: RunningController) -> None:
+    async with listening(api) as heard:
         assert await anext(heard) == Message()  # it begins with a heartbeat: the line stands
-        await house.join("gpu01")
+        await api.join("gpu01")
         batch = await next_batch(heard)
         assert [event["kind"] for event in batch.data["events"]] == ["NodeJoined"]
         assert [node["name"] for node in batch.data["nodes"]] == ["gpu01"]
-        job = await house.submit(gpus=1)
+        job = await api.submit(gpus=1)
         kinds, last = [], batch
         while "JobPlaced" not in kinds:
             last = await next_batch(heard)
@@ -79,131 +79,133 @@ async def test_commits_as_they_happen_with_the_rows_they_changed(house: House) -
         assert [row["id"] for row in last.data["jobs"]] == [job]
         assert last.data["jobs"][0]["state"] == "SCHEDULED"
         assert last.data["nodes"][0]["jobs"] == [job]
-        assert last.id == last.data["seq"] == house.daemon.seq
+        assert last.id == last.data["seq"] == api.daemon.seq
 
 
-async def test_without_rows_there_are_events_alone(house: House) -> None:
-    async with listening(house, rows=0, after=0) as heard:
-        await house.submit()
+async def test_without_rows_there_are_events_alone(api: RunningController) -> None:
+    async with listening(api, rows=0, after=0) as heard:
+        await api.submit()
         batch = await next_batch(heard)
         assert (len(batch.data["events"]), batch.data["jobs"], batch.data["nodes"]) == (1, [], [])
 
 
-async def test_it_goes_on_behind_the_entry_named_in_query_or_header(house: House) -> None:
+async def test_it_goes_on_behind_the_entry_named_in_query_or_header(api: RunningController) -> None:
     for _ in range(5):
-        await house.submit()
-    async with listening(house, after=2) as heard:
+        await api.submit()
+    async with listening(api, after=2) as heard:
         assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [3, 4, 5]
-    async with listening(house, headers={"Last-Event-ID": "4"}) as heard:
+    async with listening(api, headers={"Last-Event-ID": "4"}) as heard:
         assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [5]
-    async with listening(house) as heard:
+    async with listening(api) as heard:
         await anext(heard)
-        await house.submit()
+        await api.submit()
         assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [6]
 
 
-async def test_a_place_that_is_not_in_the_journal_is_refused(house: House) -> None:
-    await house.submit()
-    status, problem = await house.get("/v1/stream", after=2)
+async def test_a_place_that_is_not_in_the_journal_is_refused(api: RunningController) -> None:
+    await api.submit()
+    status, problem = await api.get("/v1/stream", after=2)
     assert (status, problem["code"], problem["where"]) == (409, "conflict", "after")
     assert problem["hint"]
 
 
-async def test_a_commit_of_thousands_comes_in_batches(house: House) -> None:
-    async with listening(house, after=0) as heard:
+async def test_a_commit_of_thousands_comes_in_batches(api: RunningController) -> None:
+    async with listening(api, after=0) as heard:
         body = {"spec": {"command": ["true"], "array": "1-1700"}}
-        await house.post("/v1/jobs", body)
+        await api.post("/v1/jobs", body)
         batches = [await next_batch(heard) for _ in range(4)]
     assert [len(batch.data["events"]) for batch in batches] == [500, 500, 500, 200]
     assert [len(batch.data["jobs"]) for batch in batches] == [500, 500, 500, 200]
     assert [batch.id for batch in batches] == [500, 1000, 1500, 1700]
-    async with listening(house, after=0) as heard:
+    async with listening(api, after=0) as heard:
         assert [await next_batch(heard) for _ in range(4)] == batches
 
 
-async def test_fresh_readings_come_without_an_entry(house: House) -> None:
-    await house.join("gpu01", gpus=1)
-    async with listening(house) as heard:
+async def test_fresh_readings_come_without_an_entry(api: RunningController) -> None:
+    await api.join("gpu01", gpus=1)
+    async with listening(api) as heard:
         await anext(heard)
-        house.daemon._deliver("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 55),)))
+        api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 55),)))
         batch = await next_batch(heard)
-        assert (batch.id, batch.data["events"], batch.data["seq"]) == (None, [], house.daemon.seq)
+        assert (batch.id, batch.data["events"], batch.data["seq"]) == (None, [], api.daemon.seq)
         assert batch.data["nodes"][0]["gpus"][0]["utilisation"] == 55
 
 
 async def test_rows_of_jobs_that_memory_has_forgotten_come_from_the_store() -> None:
-    async with living(controller={"keep_ended": 0}) as house:
-        async with listening(house, after=0) as heard:
-            job = await house.submit()
-            await house.post(f"/v1/jobs/{job}/cancel")
+    async with start_controller(controller={"keep_ended": 0}) as api:
+        async with listening(api, after=0) as heard:
+            job = await api.submit()
+            await api.post(f"/v1/jobs/{job}/cancel")
             state = ""
             while state != "CANCELLED":
                 (row,) = (await next_batch(heard)).data["jobs"]
                 state = row["state"]
-        async with listening(house, after=0) as heard:
+        async with listening(api, after=0) as heard:
             (row,) = (await next_batch(heard)).data["jobs"]
             assert (row["id"], row["state"]) == (job, "CANCELLED")
 
 
-async def test_silence_is_filled_with_heartbeats(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.01)
-    async with listening(house) as heard:
+async def test_silence_is_filled_with_heartbeats(
+    api: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.01)
+    async with listening(api) as heard:
         assert [await anext(heard) for _ in range(3)] == [Message()] * 3
-        await house.submit()
+        await api.submit()
         assert (await next_batch(heard)).data["events"]
 
 
 async def test_streams_end_when_the_controller_does() -> None:
     async with contextlib.AsyncExitStack() as stack:
-        house = await stack.enter_async_context(living())
-        heard = await stack.enter_async_context(listening(house))
+        api = await stack.enter_async_context(start_controller())
+        heard = await stack.enter_async_context(listening(api))
         await anext(heard)
-        house.daemon.stop()
-        await house.server.close()
+        api.daemon.stop()
+        await api.server.close()
         assert [message async for message in heard if message.data] == []
 
 
-async def test_a_listener_that_leaves_is_forgotten(house: House) -> None:
-    async with listening(house) as heard:
+async def test_a_listener_that_leaves_is_forgotten(api: RunningController) -> None:
+    async with listening(api) as heard:
         await anext(heard)
-        assert len(house.server._streams._open) == 1
-    while house.server._streams._open:
+        assert len(api.server._streams._open) == 1
+    while api.server._streams._open:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("behind", [controller.feed.BEHIND, 3, 1, 0])
+@pytest.mark.parametrize("behind", [commit_feed.MAX_PENDING_COMMITS, 3, 1, 0])
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_gap_and_no_double_however_often_the_line_breaks(
-    house: House, monkeypatch: pytest.MonkeyPatch, seed: int, behind: int
+    api: RunningController, monkeypatch: pytest.MonkeyPatch, seed: int, behind: int
 ) -> None:
     """Under load, with lines cut at random, and with listeners that are always too slow."""
-    monkeypatch.setattr(controller.feed, "BEHIND", behind)
+    monkeypatch.setattr(commit_feed, "MAX_PENDING_COMMITS", behind)
     dice = random.Random(seed)
-    await house.join("gpu01")
-    loads = [asyncio.create_task(load(house, random.Random(seed * 100 + number))) for number in range(4)]
-    listeners = [asyncio.create_task(broken_listener(house, random.Random(dice.random()))) for _ in range(3)]
+    await api.join("gpu01")
+    loads = [asyncio.create_task(load(api, random.Random(seed * 100 + number))) for number in range(4)]
+    listeners = [asyncio.create_task(broken_listener(api, random.Random(dice.random()))) for _ in range(3)]
     await asyncio.gather(*loads)
-    await house.told(inputs.Drain("gpu01", "root", "the end"))
-    _, page = await house.get("/v1/jobs")
+    await api.told(inputs.Drain("gpu01", "root", "the end"))
+    _, page = await api.get("/v1/jobs")
     for listener in listeners:
         seen, rows = await listener
-        assert seen == list(range(1, house.daemon.seq + 1))
+        assert seen == list(range(1, api.daemon.seq + 1))
         assert rows == {row["id"]: row for row in page["jobs"]}
 
 
-async def load(house: House, dice: random.Random) -> None:
+async def load(api: RunningController, dice: random.Random) -> None:
     for _ in range(15):
-        job = await house.submit(gpus=dice.choice([0, 1, 0.5]), hold=dice.random() < 0.3)
+        job = await api.submit(gpus=dice.choice([0, 1, 0.5]), hold=dice.random() < 0.3)
         if dice.random() < 0.5:
-            await house.post(f"/v1/jobs/{job}/{dice.choice(['cancel', 'hold', 'release'])}")
-        known = house.daemon.state.jobs[job]
+            await api.post(f"/v1/jobs/{job}/{dice.choice(['cancel', 'hold', 'release'])}")
+        known = api.daemon.state.jobs[job]
         if known.held:
-            await house.post(f"/v1/jobs/{job}/cancel")
+            await api.post(f"/v1/jobs/{job}/cancel")
         elif not known.state.terminal:
-            await house.ended(job)
+            await api.ended(job)
 
 
-async def broken_listener(house: House, dice: random.Random) -> tuple[list[int], dict[int, Any]]:
+async def broken_listener(api: RunningController, dice: random.Random) -> tuple[list[int], dict[int, Any]]:
     """Follow with a line that is cut again and again, until the drain that ends the story."""
     seen: list[int] = []
     rows: dict[int, Any] = {}
@@ -211,7 +213,7 @@ async def broken_listener(house: House, dice: random.Random) -> tuple[list[int],
         place: dict[str, Any] = {"after": seen[-1] if seen else 0}
         if seen and dice.random() < 0.5:
             place = {"headers": {"Last-Event-ID": str(seen[-1])}}
-        async with listening(house, **place) as heard:
+        async with listening(api, **place) as heard:
             left = dice.randrange(1, 12)
             async for message in heard:
                 if not message.data:
@@ -223,3 +225,42 @@ async def broken_listener(house: House, dice: random.Random) -> tuple[list[int],
                 left -= 1
                 if not left:
                     break
+
+
+async def test_many_who_read_the_whole_journal_leave_turns_to_others(
+    api: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many replay it, a request waits for a few parts of the journal, not for one of each reader."""
+    await api.submit(array="0-2999", hold=True)
+    rendered = 0
+    render = event_stream.EventStreams.render_entries
+
+    async def counted(self: event_stream.EventStreams, entries: Any, rows: bool) -> bytes:
+        nonlocal rendered
+        data = await render(self, entries, rows)
+        rendered += len(entries)
+        return data
+
+    monkeypatch.setattr(event_stream.EventStreams, "render_entries", counted)
+    readers = 60
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(120.0):
+        heard = [await stack.enter_async_context(listening(api, after=0)) for _ in range(readers)]
+        reading = [asyncio.create_task(_read_to(each, 3_000)) for each in heard]
+        waits = []
+        while rendered < readers * 1_000:
+            before = rendered
+            assert (await api.get("/v1/health"))[0] == 200
+            waits.append(rendered - before)
+        assert max(waits) <= 4 * event_stream.BATCH
+        await asyncio.gather(*reading)
+
+
+async def _read_to(heard: AsyncIterator[Message], seq: int) -> None:
+    """Read on to this entry; every message goes on behind the one before."""
+    last = 0
+    async for message in heard:
+        if message.id is not None:
+            assert message.id > last
+            last = message.id
+            if last >= seq:
+                return

@@ -2,62 +2,145 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.core import inputs
-from tests.controller.api.house import House
-from wire.frames import AttemptStatus, GpuUse, Usage
+from controller.core.model import inputs
+from controller.watchers.report_queue import ReportQueue
+from tests.controller.api.running_controller import RunningController, start_controller
+from wire.agent.frames import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, Usage
 
 
-async def used(house: House, by: str = "user", **window: int) -> dict[str, dict[str, Any]]:
+async def used(api: RunningController, by: str = "user", **window: int) -> dict[str, dict[str, Any]]:
     """The rows by name."""
     query = "&".join(f"{name}={value}" for name, value in {"by": by, **window}.items())
-    status, body = await house.get(f"/v1/usage?{query}")
+    status, body = await api.get(f"/v1/usage?{query}")
     assert status == 200, body
     return {row["name"]: row for row in body["usage"]}
 
 
-async def ran(house: House, gpus: float, use: GpuUse | None, **asked: Any) -> int:
+async def ran(api: RunningController, gpus: float, use: GpuUse | None, **asked: Any) -> int:
     """A job that ran and ended."""
-    job = await house.submit(gpus=gpus, **asked)
-    await house.placed(job)
-    [node] = house.daemon.state.jobs[job].members
+    job = await api.submit(gpus=gpus, **asked)
+    await api.placed(job)
+    [node] = api.daemon.state.jobs[job].members
     for status in (
         AttemptStatus(job, 1, 9, 1.0),
         AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, use)),
     ):
-        await house.told(inputs.AgentReported(node, status))
+        await api.told(inputs.AgentReported(node, status))
     return job
 
 
-async def test_use_is_added_up_by_whom_it_is_asked_for(house: House) -> None:
-    await house.join("gpu01", gpus=8)
-    one = await ran(house, 2, GpuUse(80.0, 95, 70_000, 12.5), project="vision")
-    await ran(house, 1, GpuUse(20.0, 40, 10_000, 2.5), project="speech")
-    await ran(house, 0, None, project="speech")
-    by_project = await used(house, "project")
+async def test_use_is_added_up_by_whom_it_is_asked_for(api: RunningController) -> None:
+    await api.join("gpu01", gpus=8)
+    one = await ran(api, 2, GpuUse(80.0, 95, 70_000, 12.5), project="vision")
+    await ran(api, 1, GpuUse(20.0, 40, 10_000, 2.5), project="speech")
+    await ran(api, 0, None, project="speech")
+    by_project = await used(api, "project")
     assert {name: row["jobs"] for name, row in by_project.items()} == {"vision": 1, "speech": 2}
     assert (by_project["vision"]["utilisation"], by_project["vision"]["p95"]) == (80.0, 95)
     assert by_project["vision"]["energy_wh"] == 12.5
     assert by_project["speech"]["peak_mib"] == 10_000
-    [everybody] = (await used(house)).values()
+    [everybody] = (await used(api)).values()
     assert everybody["energy_wh"] == 15.0
     assert 20.0 < everybody["utilisation"] <= 80.0
-    assert set(await used(house, "job")) >= {str(one)}
-    _, shown = await house.get(f"/v1/jobs/{one}")
+    assert set(await used(api, "job")) >= {str(one)}
+    _, shown = await api.get(f"/v1/jobs/{one}")
     assert shown["job"]["use"] == {"mean": 80.0, "p95": 95, "peak_mib": 70_000, "wh": 12.5}
 
 
-async def test_only_the_window_counts(house: House) -> None:
-    await house.join("gpu01", gpus=8)
-    await ran(house, 2, GpuUse(80.0, 95, 70_000, 12.5))
-    far = int(house.daemon.now()) + 10_000
-    assert await used(house, since=far - 5_000, until=far) == {}
-    assert await used(house, since=0, until=1_000) == {}
+async def test_only_the_window_counts(api: RunningController) -> None:
+    await api.join("gpu01", gpus=8)
+    await ran(api, 2, GpuUse(80.0, 95, 70_000, 12.5))
+    far = int(api.daemon.now()) + 10_000
+    assert await used(api, since=far - 5_000, until=far) == {}
+    assert await used(api, since=0, until=1_000) == {}
+
+
+async def test_the_use_of_running_jobs_counts_without_an_entry_in_the_journal(api: RunningController) -> None:
+    await api.join("gpu01", gpus=8)
+    await ran(api, 1, GpuUse(20.0, 40, 10_000, 2.5))
+    job, other = await api.submit(gpus=2), await api.submit(gpus=1)
+    await api.started(job)
+    await api.started(other)
+    seq, daemon = api.daemon.seq, api.daemon
+    told = (AttemptUse(job, 1, GpuUse(80.0, 95, 70_000, 12.5)), AttemptUse(other, 7, GpuUse(1.0, 2, 3, 4.0)))
+    assert daemon.agents.on_frame("gpu01", GpuReport((), told)) == ""
+    [everybody] = (await used(api)).values()
+    assert (everybody["energy_wh"], everybody["peak_mib"], everybody["p95"]) == (15.0, 70_000, 95)
+    by_job = await used(api, "job")
+    assert by_job[str(job)]["utilisation"] == 80.0
+    assert by_job[str(other)]["utilisation"] is None, "another attempt of it"
+    for path in (f"/v1/jobs/{job}", "/v1/jobs"):
+        _, body = await api.get(path)
+        shown = body["job"] if "job" in body else next(each for each in body["jobs"] if each["id"] == job)
+        assert shown["use"] == {"mean": 80.0, "p95": 95, "peak_mib": 70_000, "wh": 12.5}
+    assert daemon.seq == seq
+    assert daemon.agents.on_frame("gpu01", GpuReport((GpuSample("x"),))) == ""
+    assert (await used(api, "job"))[str(job)]["energy_wh"] == 12.5, "a report without use says nothing of it"
+    await api.told(
+        inputs.AgentReported(
+            "gpu01",
+            AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, GpuUse(60.0, 95, 71_000, 13.0))),
+        )
+    )
+    assert (await used(api, "job"))[str(job)]["energy_wh"] == 13.0, "the final figures, once"
 
 
 @pytest.mark.parametrize("query", ["since=5&until=5", "by=planet", "since=-1"])
-async def test_a_window_that_is_none_is_refused(house: House, query: str) -> None:
-    assert (await house.get(f"/v1/usage?{query}"))[0] == 400
+async def test_a_window_that_is_none_is_refused(api: RunningController, query: str) -> None:
+    assert (await api.get(f"/v1/usage?{query}"))[0] == 400
+
+
+async def test_without_a_window_it_is_the_last_week_and_a_limit_says_what_is_missing(
+    api: RunningController,
+) -> None:
+    await api.join("gpu01", gpus=8)
+    for project in ("vision", "speech", "robots"):
+        await ran(api, 1, None, project=project)
+    _, body = await api.get("/v1/usage?by=project&limit=2")
+    assert body["until"] - body["since"] == 7 * 86_400
+    assert (len(body["usage"]), body["total"]) == (2, 3)
+
+
+async def test_an_attempt_that_is_run_again_counts_when_it_ran_and_over_restarts(tmp_path: Path) -> None:
+    async with start_controller(tmp_path) as api:
+        await api.join("gpu01", gpus=8)
+        job = await api.submit(gpus=2)
+        await api.started(job)
+        assert (await api.post(f"/v1/jobs/{job}/preempt", {}))[0] == 200
+        usage = Usage(3.6, 10, GpuUse(50.0, 60, 100, 7.0))
+        status = AttemptStatus(job, 1, 9, 1.0, 2.0, None, 15, "preempted", usage=usage)
+        await api.told(inputs.AgentReported("gpu01", status))
+        async with asyncio.timeout(30):
+            await api.until(lambda: api.daemon.state.jobs[job].attempt == 2)
+        before = (await used(api))["root"]
+        assert (before["jobs"], before["energy_wh"], before["peak_mib"]) == (1, 7.0, 100)
+    async with start_controller(tmp_path) as api:
+        await api.join("gpu01", gpus=8)
+        after = (await used(api))["root"]
+        assert (after["jobs"], after["energy_wh"], after["p95"]) == (1, 7.0, 60)
+        assert after["gpu_hours"] >= before["gpu_hours"]
+
+
+async def test_reports_of_one_user_do_not_keep_another_waiting() -> None:
+    reports, order = ReportQueue(), []
+
+    async def ask(user: str) -> None:
+        async with reports.turn(user):
+            await reports.run(lambda: order.append(user))
+
+    many = [asyncio.create_task(ask("ada")) for _ in range(20)]
+    await asyncio.sleep(0)
+    few = [asyncio.create_task(ask("bob")) for _ in range(2)]
+    gone = asyncio.create_task(ask("eve"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(*many, *few)
+    reports.close()
+    assert order[:5].count("bob") == 2
+    assert (order.count("ada"), order.count("eve")) == (20, 0)

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.controller.api.house import House
+from controller.core.model import inputs
+from tests.controller.api.running_controller import RunningController
 from tests.controller.api.test_forecasts import HOUR, full_house
 
 TWO_CLASSES = '[preemption]\nstrategies = [{ name = "priority", least = 0, gap = 1 }]\nmin_runtime_s = 0.0\n'
 
 
-async def asked(house: House, **question: Any) -> dict[str, Any]:
+async def asked(api: RunningController, **question: Any) -> dict[str, Any]:
     """The answer; nothing has happened because of it."""
-    before = house.daemon.seq
-    status, told = await house.post("/v1/what-if", question)
+    before = api.daemon.seq
+    status, told = await api.post("/v1/what-if", question)
     assert status == 200, told
-    assert house.daemon.seq == before
+    assert api.daemon.seq == before
     answer: dict[str, Any] = told
     return answer
 
@@ -32,117 +33,135 @@ def moves(answer: dict[str, Any]) -> dict[int, str]:
     return {shift["job"]: way(shift) for shift in answer["shifts"]}
 
 
-async def test_another_priority(house: House) -> None:
-    first = await full_house(house)
-    last = await house.submit(gpus=8, time_limit_s=HOUR)
-    answer = await asked(house, edit=[{"job": last, "changes": {"priority": 90}}])
+async def test_another_priority(api: RunningController) -> None:
+    first = await full_house(api)
+    last = await api.submit(gpus=8, time_limit_s=HOUR)
+    answer = await asked(api, edit=[{"job": last, "changes": {"priority": 90}}])
     assert moves(answer) == {first: "later", last: "sooner"}
 
 
-async def test_an_edit_that_would_be_refused(house: House) -> None:
-    waiting = await full_house(house)
-    answer = await asked(house, edit=[{"job": waiting, "changes": {"gpus": 9}}, {"job": 99, "changes": {}}])
+async def test_an_edit_that_would_be_refused(api: RunningController) -> None:
+    waiting = await full_house(api)
+    answer = await asked(api, edit=[{"job": waiting, "changes": {"gpus": 9}}, {"job": 99, "changes": {}}])
     assert "can never be placed" in answer["refused"][0]
     assert "there is no job 99" in answer["refused"][1]
 
 
-async def test_making_room_holding_and_releasing(house: House) -> None:
-    first = await full_house(house)
-    held = await house.submit(gpus=8, time_limit_s=HOUR, priority=90, hold=True)
-    last = await house.submit(gpus=8, time_limit_s=HOUR)
-    assert moves(await asked(house, hold=[first])) == {first: "later", last: "sooner"}
-    assert moves(await asked(house, release=[held])) == {first: "later", held: "sooner", last: "later"}
-    moved = await asked(house, preempt=[1])
-    assert moves(moved) == {first: "later", last: "later"}, "it goes back to its old place, and comes first"
-    assert "only queued jobs wait" in (await asked(house, hold=[1]))["refused"][0]
+async def test_making_room_holding_and_releasing(api: RunningController) -> None:
+    first = await full_house(api)
+    held = await api.submit(gpus=8, time_limit_s=HOUR, priority=90, hold=True)
+    last = await api.submit(gpus=8, time_limit_s=HOUR)
+    assert moves(await asked(api, hold=[first])) == {first: "later", last: "sooner"}
+    assert moves(await asked(api, release=[held])) == {first: "later", held: "sooner", last: "later"}
+    moved = await asked(api, preempt=[1])
+    told = moves(moved), moved["trifles"]
+    assert told == ({}, 2), "it goes back to its old place and starts again: the others lose seconds"
+    assert "only queued jobs can be held" in (await asked(api, hold=[1]))["refused"][0]
 
 
-async def test_more_nodes(house: House) -> None:
-    waiting = await full_house(house)
-    answer = await asked(house, nodes=[{"like": "gpu01", "count": 2}])
+async def test_more_nodes(api: RunningController) -> None:
+    waiting = await full_house(api)
+    answer = await asked(api, nodes=[{"like": "gpu01", "count": 2}])
     assert moves(answer) == {waiting: "sooner"}
     assert answer["shifts"][0]["nodes"] == ["gpu01+1"]
-    status, problem = await house.post("/v1/what-if", {"nodes": [{"like": "nowhere"}]})
+    status, problem = await api.post("/v1/what-if", {"nodes": [{"like": "nowhere"}]})
     assert (status, problem["code"]) == (404, "not_found")
-    status, problem = await house.post("/v1/what-if", {"nodes": [{"like": "gpu01", "count": 5_000}]})
+    status, problem = await api.post("/v1/what-if", {"nodes": [{"like": "gpu01", "count": 5_000}]})
     assert (status, problem["where"]) == (400, "nodes.count")
 
 
-async def test_a_quota_and_its_end(house: House) -> None:
-    waiting = await full_house(house)
-    user = house.daemon.state.jobs[waiting].user
-    answer = await asked(house, quotas=[{"scope": "user", "name": user, "quota": {"hard": {"gpus": 4}}}])
+async def test_a_quota_and_its_end(api: RunningController) -> None:
+    waiting = await full_house(api)
+    user = api.daemon.state.jobs[waiting].user
+    answer = await asked(api, quotas=[{"scope": "user", "name": user, "quota": {"hard": {"gpus": 4}}}])
     assert moves(answer) == {waiting: "later"}
-    await house.post(f"/v1/quotas/user/{user}/set", {"quota": {"hard": {"running": 0}}})
-    answer = await asked(house, quotas=[{"scope": "user", "name": user}])
+    await api.post(f"/v1/quotas/user/{user}/set", {"quota": {"hard": {"running": 0}}})
+    answer = await asked(api, quotas=[{"scope": "user", "name": user}])
     assert moves(answer) == {waiting: "sooner"}
 
 
-async def test_a_reservation_and_its_end(house: House) -> None:
-    waiting = await full_house(house)
+async def test_a_reservation_and_its_end(api: RunningController) -> None:
+    waiting = await full_house(api)
     kept = {
         "name": "fans",
-        "starts_at": house.daemon.now() + 1.5 * HOUR,
+        "starts_at": api.daemon.now() + 1.5 * HOUR,
         "duration_s": HOUR,
         "nodes": ["gpu01"],
     }
-    assert moves(await asked(house, reserve=[kept])) == {waiting: "later"}
-    status, told = await house.post("/v1/reservations", {"reservation": kept})
+    assert moves(await asked(api, reserve=[kept])) == {waiting: "later"}
+    status, told = await api.post("/v1/reservations", {"reservation": kept})
     assert status == 201, told
-    assert moves(await asked(house, cancel_reservations=["fans"])) == {waiting: "sooner"}
-    assert "there is no reservation" in (await asked(house, cancel_reservations=["x"]))["refused"][0]
+    assert moves(await asked(api, cancel_reservations=["fans"])) == {waiting: "sooner"}
+    assert "there is no reservation" in (await asked(api, cancel_reservations=["x"]))["refused"][0]
 
 
-async def test_a_node_that_would_take_work_again(house: House) -> None:
-    await house.join("gpu01")
-    await house.post("/v1/nodes/gpu01/drain", {})
-    waiting = await house.submit(gpus=8)
-    assert moves(await asked(house, resume=["gpu01"])) == {waiting: "sooner"}
+async def test_a_node_that_would_take_work_again(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.post("/v1/nodes/gpu01/drain", {})
+    waiting = await api.submit(gpus=8)
+    assert moves(await asked(api, resume=["gpu01"])) == {waiting: "sooner"}
 
 
-async def test_what_a_job_would_wait_for_that_nobody_has_submitted(house: House) -> None:
-    await house.join("gpu01")
-    await house.started(await house.submit(gpus=5))
+async def test_a_single_gpu_may_be_resumed_and_a_preempted_job_held(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
+    waiting = await api.submit(gpus=8, time_limit_s=60.0)
+    answer = await asked(api, resume=["gpu01:3"])
+    assert [(shift["job"], shift["becomes"] - answer["now"] < 1) for shift in answer["shifts"]] == [
+        (waiting, True)
+    ]
+    assert answer["refused"] == []
+    await api.daemon.ask(inputs.Hold(waiting, "root"))
+    first = await api.submit(gpus=4, time_limit_s=3600.0)
+    await api.started(first)
+    second = await api.submit(gpus=7, time_limit_s=3600.0)
+    held = await asked(api, preempt=[first], stay_held=True)
+    assert [shift["job"] for shift in held["shifts"]] == [second]
+
+
+async def test_what_a_job_would_wait_for_that_nobody_has_submitted(api: RunningController) -> None:
+    await api.join("gpu01")
+    await api.started(await api.submit(gpus=5))
     job = {"command": ["true"], "gpus": 4}
-    answer = await asked(house, submit=[job])
+    answer = await asked(api, submit=[job])
     assert answer["why"]["sentence"].startswith("needs 1 node with 4 GPUs")
-    assert [each["changes"] for each in answer["easings"]] == [{"gpus": 3.0}]
-    assert (await asked(house, submit=[{**job, **answer["easings"][0]["changes"]}]))["why"] is None
-    assert (await asked(house, submit=[{**job, "hold": True}]))["why"]["reason"] == "held"
-    assert (await asked(house, submit=[{**job, "gpus": 9}]))["why"] is None
+    assert [each["changes"] for each in answer["easings"] if each["changes"]] == [{"gpus": 3.0}]
+    assert (await asked(api, submit=[{**job, **answer["easings"][0]["changes"]}]))["why"] is None
+    assert (await asked(api, submit=[{**job, "hold": True}]))["why"]["reason"] == "held"
+    assert (await asked(api, submit=[{**job, "gpus": 9}]))["why"] is None
 
 
 # --- another configuration ---
 
 
-async def test_another_order(house: House) -> None:
-    first = await full_house(house)
-    last = await house.submit(gpus=8, time_limit_s=HOUR / 2)
-    answer = await asked(house, config={"text": '[scheduler]\norder = "shortest"\n'})
+async def test_another_order(api: RunningController) -> None:
+    first = await full_house(api)
+    last = await api.submit(gpus=8, time_limit_s=HOUR / 2)
+    answer = await asked(api, config={"text": '[scheduler]\norder = "shortest"\n'})
     assert moves(answer) == {first: "later", last: "sooner"}
     assert answer["refused"] == []
 
 
-async def test_preemption_where_there_was_none(house: House) -> None:
-    await full_house(house)
-    urgent = await house.submit(gpus=8, priority=90, time_limit_s=HOUR)
-    answer = await asked(house, config={"text": TWO_CLASSES})
+async def test_preemption_where_there_was_none(api: RunningController) -> None:
+    await full_house(api)
+    urgent = await api.submit(gpus=8, priority=90, time_limit_s=HOUR)
+    answer = await asked(api, config={"text": TWO_CLASSES})
     assert moves(answer)[urgent] == "sooner"
     assert [(each["job"], each["by"]) for each in answer["preempted"]] == [(1, str(urgent))]
 
 
-async def test_overcommit_counts_for_nodes_that_are_there(house: House) -> None:
-    await house.join("gpu01")
-    busy = await house.submit(cpu_milli=64_000)
-    await house.started(busy)
-    waiting = await house.submit(cpu_milli=32_000)
-    assert moves(await asked(house, config={"text": "[overcommit]\ncpu = 1.5\n"})) == {waiting: "sooner"}
+async def test_overcommit_counts_for_nodes_that_are_there(api: RunningController) -> None:
+    await api.join("gpu01")
+    busy = await api.submit(cpu_milli=64_000, memory_mib=1)
+    await api.started(busy)
+    waiting = await api.submit(cpu_milli=32_000)
+    assert moves(await asked(api, config={"text": "[overcommit]\ncpu = 1.5\n"})) == {waiting: "sooner"}
 
 
-async def test_tables_that_have_no_part_in_it_are_named(house: House) -> None:
-    waiting = await full_house(house)
+async def test_tables_that_have_no_part_in_it_are_named(api: RunningController) -> None:
+    waiting = await full_house(api)
     answer = await asked(
-        house, config={"text": '[nodes.gpu02]\nlink = "local"\n[scheduler]\nbackfill = "none"\n'}
+        api, config={"text": '[nodes.gpu02]\nlink = "local"\n[scheduler]\nbackfill = "none"\n'}
     )
     assert "nodes" in answer["passed_over"]
     assert "controller" in answer["passed_over"]
@@ -163,8 +182,8 @@ async def test_tables_that_have_no_part_in_it_are_named(house: House) -> None:
         ('[plugins]\nfiles = ["/tmp/evil.py"]\n', "/tmp/evil.py is not among the files"),
     ],
 )
-async def test_what_config_check_would_say(house: House, text: str, told: str) -> None:
-    await full_house(house)
-    answer = await asked(house, config={"text": text, "name": "new.toml"})
+async def test_what_config_check_would_say(api: RunningController, text: str, told: str) -> None:
+    await full_house(api)
+    answer = await asked(api, config={"text": text, "name": "new.toml"})
     assert told in "\n".join(answer["refused"])
     assert answer["shifts"] == []

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core import inputs
-from controller.core.transitions import LEGAL, IllegalTransition, require
-from tests.worlds import World, spec
-from wire.frames import AttemptStatus, Settle, Start
-from wire.spec import JobSpec
-from wire.words import JobState, NodeState, Reason
+from controller.core.model import inputs
+from controller.core.model.state_machine import LEGAL, IllegalTransition, require_legal
+from tests.engine_harness import EngineHarness, spec
+from wire.agent.frames import AttemptStatus, Settle, Start
+from wire.job.spec import JobSpec
+from wire.names import JobState, NodeState, Reason
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.join("a")
-    world.join("b")
-    return world
+def harness() -> EngineHarness:
+    harness = EngineHarness()
+    harness.join("a")
+    harness.join("b")
+    return harness
 
 
-def running(world: World, **asked: object) -> int:
-    job = world.submit(spec(1, **asked))
-    world.tick()
-    world.start(job)
+def running(harness: EngineHarness, **asked: object) -> int:
+    job = harness.submit(spec(1, **asked))
+    harness.tick()
+    harness.start(job)
     return job
 
 
-def test_a_job_runs_and_completes(world: World) -> None:
-    job = world.submit(spec(1))
-    (start,) = world.tick()
+def test_a_job_runs_and_completes(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1))
+    (start,) = harness.tick()
     assert (start.job, start.attempt, len(start.gpus)) == (job, 1, 1)
-    world.start(job)
-    assert world.job(job).state is JobState.RUNNING
-    world.exit(job, 0)
-    assert (world.job(job).state, world.job(job).code) == (JobState.COMPLETED, 0)
-    assert Settle(job, 1) in [sent.frame for sent in world.sent]
+    harness.start(job)
+    assert harness.job(job).state is JobState.RUNNING
+    harness.exit(job, 0)
+    assert (harness.job(job).state, harness.job(job).code) == (JobState.COMPLETED, 0)
+    assert Settle(job, 1) in [sent.frame for sent in harness.sent]
 
 
 @pytest.mark.parametrize(
@@ -49,70 +49,70 @@ def test_a_job_runs_and_completes(world: World) -> None:
     ],
 )
 def test_what_the_process_returned_is_the_outcome(
-    world: World, how: dict[str, object], reason: Reason, detail: str
+    harness: EngineHarness, how: dict[str, object], reason: Reason, detail: str
 ) -> None:
-    job = running(world)
-    world.exit(job, **how)
-    assert (world.job(job).state, world.job(job).reason, world.job(job).detail) == (
+    job = running(harness)
+    harness.exit(job, **how)
+    assert (harness.job(job).state, harness.job(job).reason, harness.job(job).detail) == (
         JobState.FAILED,
         reason,
         detail,
     )
 
 
-def test_cancel_while_queued_ends_at_once(world: World) -> None:
-    job = world.submit(spec(1))
-    world.tell(inputs.Cancel(job, "ada"))
-    assert world.job(job).state is JobState.CANCELLED
-    assert world.tick() == []
+def test_cancel_while_queued_ends_at_once(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1))
+    harness.tell(inputs.Cancel(job, "ada"))
+    assert harness.job(job).state is JobState.CANCELLED
+    assert harness.tick() == []
 
 
-def test_cancel_while_running_waits_for_the_process(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.Cancel(job, "ada"))
-    assert (world.job(job).state, world.job(job).reason) == (JobState.RUNNING, Reason.CANCELLING)
-    assert world.stops() == [("a", job)]
-    world.exit(job, None, signal=15, why="cancelled")
-    assert world.job(job).state is JobState.CANCELLED
+def test_cancel_while_running_waits_for_the_process(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Cancel(job, "ada"))
+    assert (harness.job(job).state, harness.job(job).reason) == (JobState.RUNNING, Reason.CANCELLING)
+    assert harness.stops() == [("a", job)]
+    harness.exit(job, None, signal=15, why="cancelled")
+    assert harness.job(job).state is JobState.CANCELLED
 
 
-def test_a_success_that_raced_the_cancel_is_a_success(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.Cancel(job, "ada"))
-    world.exit(job, 0)
-    assert world.job(job).state is JobState.COMPLETED
+def test_a_success_that_raced_the_cancel_is_a_success(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Cancel(job, "ada"))
+    harness.exit(job, 0)
+    assert harness.job(job).state is JobState.COMPLETED
 
 
-def test_cancel_twice_stops_once_and_an_ended_job_refuses(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.Cancel(job, "ada"))
-    world.tell(inputs.Cancel(job, "ada"))
-    assert len(world.stops()) == 1
-    world.exit(job, None, signal=15)
-    assert world.refuse(inputs.Cancel(job, "ada")).code == "conflict"
+def test_cancel_twice_stops_once_and_an_ended_job_refuses(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(inputs.Cancel(job, "ada"))
+    assert len(harness.stops()) == 1
+    harness.exit(job, None, signal=15)
+    assert harness.refuse(inputs.Cancel(job, "ada")).code == "conflict"
 
 
-def test_hold_and_release(world: World) -> None:
-    job = world.submit(spec(1, hold=True))
-    assert world.tick() == []
-    world.tell(inputs.Release(job, "ada"))
-    world.tell(inputs.Hold(job, "ada"))
-    assert world.tick() == []
-    world.tell(inputs.Release(job, "ada"))
-    assert [start.job for start in world.tick()] == [job]
-    assert world.refuse(inputs.Hold(job, "ada")).code == "conflict"
-    assert world.refuse(inputs.Release(job, "ada")).code == "conflict"
+def test_hold_and_release(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1, hold=True))
+    assert harness.tick() == []
+    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(inputs.Hold(job, "ada"))
+    assert harness.tick() == []
+    harness.tell(inputs.Release(job, "ada"))
+    assert [start.job for start in harness.tick()] == [job]
+    assert harness.refuse(inputs.Hold(job, "ada")).code == "conflict"
+    assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
 
 
-def test_a_held_job_that_was_cancelled_stays_cancelled(world: World) -> None:
-    job = world.submit(spec(1, hold=True))
-    world.tell(inputs.Cancel(job, "ada"))
-    assert world.refuse(inputs.Release(job, "ada")).code == "conflict"
+def test_a_held_job_that_was_cancelled_stays_cancelled(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1, hold=True))
+    harness.tell(inputs.Cancel(job, "ada"))
+    assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
 
 
-def test_the_same_key_is_the_same_job(world: World) -> None:
-    assert world.submit(spec(1), key="k") == world.submit(spec(1), key="k")
-    assert world.submit(spec(1), user="bo", key="k") == 2
+def test_the_same_key_is_the_same_job(harness: EngineHarness) -> None:
+    assert harness.submit(spec(1), key="k") == harness.submit(spec(1), key="k")
+    assert harness.submit(spec(1), user="bo", key="k") == 2
 
 
 @pytest.mark.parametrize(
@@ -125,112 +125,129 @@ def test_the_same_key_is_the_same_job(world: World) -> None:
         (spec(1), "k" * 201, "key"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused(world: World, asked: JobSpec, key: str, where: str) -> None:
-    refusal = world.refuse(inputs.Submit(asked, "ada", key))
+def test_what_cannot_be_written_down_is_refused(
+    harness: EngineHarness, asked: JobSpec, key: str, where: str
+) -> None:
+    refusal = harness.refuse(inputs.Submit(asked, "ada", key))
     assert (refusal.code, refusal.where) == ("invalid", where)
 
 
-def test_an_array_is_a_row_of_jobs(world: World) -> None:
-    first = world.submit(spec(1, array="1-3,7"))
-    labels = [world.job(first + step).label for step in range(4)]
+def test_an_array_is_a_row_of_jobs(harness: EngineHarness) -> None:
+    first = harness.submit(spec(1, array="1-3,7"))
+    labels = [harness.job(first + step).label for step in range(4)]
     assert labels == ["1_1", "1_2", "1_3", "1_7"]
-    found = world.state.find("1_7")
+    found = harness.state.find("1_7")
     assert found is not None
     assert found.id == first + 3
-    starts = world.tick()
+    starts = harness.tick()
     assert [start.env["CORRAL_ARRAY_INDEX"] for start in starts] == ["1", "2", "3", "7"]
 
 
-def test_a_gang_ends_with_its_first_failure(world: World) -> None:
-    job = world.submit(spec(2, nodes=2))
-    world.tick()
-    world.start(job)
-    world.exit(job, 5, node="b")
-    assert world.job(job).state is JobState.RUNNING
-    assert world.stops() == [("a", job)]
-    world.exit(job, None, node="a", signal=15, why="member_failed")
-    assert (world.job(job).state, world.job(job).code) == (JobState.FAILED, 5)
-    assert world.job(job).detail == "b: exit code 5"
+def test_a_gang_ends_with_its_first_failure(harness: EngineHarness) -> None:
+    job = harness.submit(spec(2, nodes=2))
+    harness.tick()
+    harness.start(job)
+    harness.exit(job, 5, node="b")
+    assert harness.job(job).state is JobState.RUNNING
+    assert harness.stops() == [("a", job)]
+    harness.exit(job, None, node="a", signal=15, why="member_failed")
+    assert (harness.job(job).state, harness.job(job).code) == (JobState.FAILED, 5)
+    assert harness.job(job).detail == "b: exit code 5"
 
 
-def test_a_gang_knows_its_ranks_and_where_to_meet(world: World) -> None:
-    world.submit(spec(2, nodes=2))
-    starts = world.tick()
+def test_a_gang_knows_its_ranks_and_where_to_meet(harness: EngineHarness) -> None:
+    harness.submit(spec(2, nodes=2))
+    starts = harness.tick()
     assert [start.env["NODE_RANK"] for start in starts] == ["0", "1"]
     assert len({start.env["MASTER_ADDR"] + start.env["MASTER_PORT"] for start in starts}) == 1
 
 
-def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.Drain("a", "root", "fans"))
-    other = world.submit(spec(8))
-    world.tick()
-    assert world.nodes_of(other) == ["b"]
-    assert world.job(job).state is JobState.RUNNING
-    world.tell(inputs.Resume("a", "root"))
-    assert world.state.nodes.by_name["a"].state is NodeState.UP
+def test_a_gang_whose_port_is_in_use_is_started_again_with_another(harness: EngineHarness) -> None:
+    job = harness.submit(spec(2, nodes=2))
+    first = {start.env["MASTER_PORT"] for start in harness.tick()}
+    a, b = harness.nodes_of(job)
+    why = f"port_in_use: MASTER_PORT {next(iter(first))} is in use on this host"
+    harness.tell(inputs.AgentReported(a, AttemptStatus(job, 1, ended_at=harness.now, why=why)))
+    harness.tell(inputs.AgentReported(b, AttemptStatus(job, 1, ended_at=harness.now, why="member_failed")))
+    assert harness.job(job).state is JobState.QUEUED
+    assert "MASTER_PORT" in harness.job(job).detail
+    assert all(node.up for node in harness.state.nodes.by_name.values())  # the host is well
+    starts = [start for start in harness.tick() if start.job == job]
+    assert len({start.env["MASTER_PORT"] for start in starts}) == 1
+    assert {start.env["MASTER_PORT"] for start in starts}.isdisjoint(first)
 
 
-def test_a_lost_link_leaves_the_job_alone_and_the_next_hello_tells(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.LinkWentDown("a", "cut"))
-    assert world.job(job).state is JobState.RUNNING
-    world.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0, 2.0, code=0),))
-    assert world.job(job).state is JobState.COMPLETED
+def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Drain("a", "root", "fans"))
+    other = harness.submit(spec(8))
+    harness.tick()
+    assert harness.nodes_of(other) == ["b"]
+    assert harness.job(job).state is JobState.RUNNING
+    harness.tell(inputs.Resume("a", "root"))
+    assert harness.state.nodes.by_name["a"].state is NodeState.UP
 
 
-def test_an_order_that_never_arrived_is_sent_again(world: World) -> None:
-    job = world.submit(spec(1))
-    world.tick()
-    world.sent.clear()
-    world.join("a")
-    assert [sent.frame.job for sent in world.sent if isinstance(sent.frame, Start)] == [job]
+def test_a_lost_link_leaves_the_job_alone_and_the_next_hello_tells(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.LinkWentDown("a", "cut"))
+    assert harness.job(job).state is JobState.RUNNING
+    harness.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0, 2.0, code=0),))
+    assert harness.job(job).state is JobState.COMPLETED
 
 
-def test_an_order_to_a_host_that_has_rebooted_is_not_sent_again(world: World) -> None:
+def test_an_order_that_never_arrived_is_sent_again(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1))
+    harness.tick()
+    harness.sent.clear()
+    harness.join("a")
+    assert [sent.frame.job for sent in harness.sent if isinstance(sent.frame, Start)] == [job]
+
+
+def test_an_order_to_a_host_that_has_rebooted_is_not_sent_again(harness: EngineHarness) -> None:
     """It may have run and succeeded there, unheard of, before the host went down with all it knew."""
-    job = world.submit(spec(1))
-    world.tick()
-    world.sent.clear()
-    world.join("a", boot="b2")
-    assert world.sent == []
-    assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
+    job = harness.submit(spec(1))
+    harness.tick()
+    harness.sent.clear()
+    harness.join("a", boot="b2")
+    assert harness.sent == []
+    assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
 
 
-def test_a_host_comes_back_with_fewer_gpus(world: World) -> None:
-    world.join("a", boot="b2", gpus=4)
-    world.join("b", boot="b2", gpus=4)
-    job = world.submit(spec(4))
-    world.tick()
-    assert world.gpus_of(job) == [0, 1, 2, 3]
+def test_a_host_comes_back_with_fewer_gpus(harness: EngineHarness) -> None:
+    harness.join("a", boot="b2", gpus=4)
+    harness.join("b", boot="b2", gpus=4)
+    job = harness.submit(spec(4))
+    harness.tick()
+    assert harness.gpus_of(job) == [0, 1, 2, 3]
 
 
-def test_a_running_attempt_the_agent_does_not_know_is_lost(world: World) -> None:
-    job = running(world)
-    world.join("a")
-    assert (world.job(job).state, world.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
+def test_a_running_attempt_the_agent_does_not_know_is_lost(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.join("a")
+    assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
 
 
-def test_a_stop_that_never_arrived_is_sent_again(world: World) -> None:
-    job = running(world)
-    world.tell(inputs.Cancel(job, "ada"))
-    world.sent.clear()
-    world.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0),))
-    assert world.stops() == [("a", job)]
+def test_a_stop_that_never_arrived_is_sent_again(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Cancel(job, "ada"))
+    harness.sent.clear()
+    harness.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0),))
+    assert harness.stops() == [("a", job)]
 
 
-def test_what_is_not_on_record_is_ended(world: World) -> None:
-    world.join("a", attempts=(AttemptStatus(99, 1, 7, 1.0),))
-    assert world.stops() == [("a", 99)]
+def test_what_is_not_on_record_is_ended(harness: EngineHarness) -> None:
+    harness.join("a", attempts=(AttemptStatus(99, 1, 7, 1.0),))
+    assert harness.stops() == [("a", 99)]
 
 
-def test_an_exit_told_twice_counts_once(world: World) -> None:
-    job = running(world)
-    world.exit(job, 0)
-    before = len(world.events)
-    world.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=1)))
-    assert len(world.events) == before
-    assert world.job(job).code == 0
+def test_an_exit_told_twice_counts_once(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.exit(job, 0)
+    before = len(harness.events)
+    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=1)))
+    assert len(harness.events) == before
+    assert harness.job(job).code == 0
 
 
 def test_only_the_table_of_transitions_is_legal() -> None:
@@ -238,16 +255,16 @@ def test_only_the_table_of_transitions_is_legal() -> None:
         for new in JobState:
             if new not in LEGAL[old]:
                 with pytest.raises(IllegalTransition):
-                    require(1, old, new)
+                    require_legal(1, old, new)
     assert all(not LEGAL[state] for state in JobState if state.terminal)
 
 
-def test_a_job_that_came_back_before_the_next_cycle_is_looked_at_once(world: World) -> None:
+def test_a_job_that_came_back_before_the_next_cycle_is_looked_at_once(harness: EngineHarness) -> None:
     """With the first waiting job as before only those that came are looked at: this one came twice."""
-    world.submit(spec(16, nodes=2, time_limit_s=60))
-    world.submit(spec(16, nodes=2))
-    assert len(world.tick()) == 2
-    job = world.submit(spec(0, time_limit_s=10))
-    world.tell(inputs.Hold(job, "ada"))
-    world.tell(inputs.Release(job, "ada"))
-    assert [start.job for start in world.tick()] == [job]
+    harness.submit(spec(16, nodes=2, time_limit_s=60))
+    harness.submit(spec(16, nodes=2))
+    assert len(harness.tick()) == 2
+    job = harness.submit(spec(0, time_limit_s=10))
+    harness.tell(inputs.Hold(job, "ada"))
+    harness.tell(inputs.Release(job, "ada"))
+    assert [start.job for start in harness.tick()] == [job]

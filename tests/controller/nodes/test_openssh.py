@@ -11,25 +11,27 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import asyncssh
 import pytest
 
-from controller.nodes import boarding
-from controller.nodes.hosts import read_host
-from controller.nodes.knownhosts import KnownHosts, written
+from controller.nodes.agent import bootstrap
 from controller.nodes.link import LinkLost
 from controller.nodes.preflight import preflight
-from controller.nodes.ssh import SshLink
-from controller.nodes.sshconnector import SshConnector
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.hosts import ssh_host_of
+from controller.nodes.ssh.known_hosts import KnownHosts, key_line
+from controller.nodes.ssh.link import SshLink
 from tests.clocks import Clock
 from tests.controller.nodes.openssh import PATIENCE_S, PYTHON, OpenSsh, lacking, serving
 from tests.controller.nodes.ways import Listener
+from tests.users import processes
+from wire.agent.frames import Hello
 from wire.api.nodes import Preflight
-from wire.frames import Hello
-from wire.hosts import HostSpec
+from wire.cluster.hosts import HostSpec
 
 LACKING = lacking()
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "everything is there")
@@ -58,7 +60,7 @@ def connector(host: OpenSsh, pinned: bool = True) -> SshConnector:
     config = host.place / "ssh_config"
     if not config.exists():
         config.write_text(f"IdentityAgent none\nUserKnownHostsFile {host.place}/known_hosts\n")
-    keys = {"gpu01": written(host.host_key)} if pinned else {}
+    keys = {"gpu01": key_line(host.host_key)} if pinned else {}
     return SshConnector(KnownHosts(lambda: keys), config=config)
 
 
@@ -70,14 +72,14 @@ def spec(host: OpenSsh, **more: str) -> HostSpec:
 
 
 async def look(host: OpenSsh, pinned: bool = True, **more: str) -> Preflight:
-    return await preflight("gpu01", read_host(spec(host, **more)), connector(host, pinned))
+    return await preflight("gpu01", ssh_host_of(spec(host, **more)), connector(host, pinned))
 
 
 async def join(host: OpenSsh, **more: str) -> Hello:
     """A preflight that finds nothing in the way, and the hello of the agent."""
     looked = await look(host, **more)
     assert looked.ready, looked
-    link, listener = SshLink("gpu01", read_host(spec(host, **more)), connector(host)), Listener()
+    link, listener = SshLink("gpu01", ssh_host_of(spec(host, **more)), connector(host)), Listener()
     link.open(listener.deliver)
     try:
         first = (await listener.until(lambda: listener.heard))[0]
@@ -125,7 +127,7 @@ async def test_a_login_that_runs_no_command(
     host: Host, start_up: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in start_up:
-        monkeypatch.setattr(boarding, "BOARD_S", 1.0)
+        monkeypatch.setattr(bootstrap, "BOOTSTRAP_S", 1.0)
     made = host()
     made.rc(f"{start_up}\n")
     name, found, remedy = await refused(made)
@@ -173,7 +175,7 @@ async def test_strict_servers(host: Host, settings: dict[str, str]) -> None:
 async def test_a_door_too_small_for_all_who_come_at_once(host: Host) -> None:
     """As of a jump host that all share; sshd's own default begins to drop at ten."""
     made = host(MaxStartups="3:100:3")
-    way, there = connector(made), read_host(spec(made))
+    way, there = connector(made), ssh_host_of(spec(made))
     looked = await asyncio.gather(*(preflight("gpu01", there, way) for _ in range(8)))
     assert all(each.ready for each in looked)
 
@@ -287,6 +289,25 @@ async def test_a_newer_python_beside_one_that_is_too_old(host: Host) -> None:
     await join(made)
 
 
+async def test_a_python_that_never_ends_is_ended_there(host: Host) -> None:
+    made = host()
+    python_of(made, "while :; do :; done", "endless")
+    name, found, _ = await refused(made, python=f"{made.home}/bin/endless")
+    assert (name, "endless" in found) == ("Python", True)
+
+    def left() -> list[str]:
+        words = []
+        for each in processes(made.uid):
+            with suppress(OSError):
+                words.append(Path(f"/proc/{each}/cmdline").read_bytes().decode())
+        return [each for each in words if "bin/endless" in each]
+
+    deadline = time.monotonic() + 20.0
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left() == []
+
+
 async def test_a_clock_that_is_off_is_noted(host: Host) -> None:
     made = host()
     clock = Clock(made.place, str(PYTHON))
@@ -318,16 +339,16 @@ async def test_known_hosts(host: Host) -> None:
     name = f"[127.0.0.1]:{made.port}"
     looked = await look(made, pinned=False)
     assert [check.verdict for check in looked.checks] == ["ok", "unknown"]
-    known.write_text(f"{name} {written(asyncssh.generate_private_key('ssh-ed25519'))}\n")
+    known.write_text(f"{name} {key_line(asyncssh.generate_private_key('ssh-ed25519'))}\n")
     check, found, _ = await refused(made, pinned=False)
     assert (check, "stands in known_hosts" in found, f"ssh-keygen -R '{name}'" in found) == (
         "host key",
         True,
         True,
     )
-    known.write_text(f"@revoked * {written(made.host_key)}\n")
+    known.write_text(f"@revoked * {key_line(made.host_key)}\n")
     assert "is revoked" in (await refused(made, pinned=False))[1]
-    known.write_text(f"{name} {written(made.host_key)}\n")
+    known.write_text(f"{name} {key_line(made.host_key)}\n")
     if shutil.which("ssh-keygen") is not None:
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
         assert "127.0.0.1" not in known.read_text()
@@ -343,9 +364,9 @@ async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
     made.hang_up()
     made.settings["HostCertificate"] = f"{made.place}/host_key-cert.pub"
     made.listen()
-    (made.place / "known_hosts").write_text(f"@cert-authority * {written(authority)}\n")
+    (made.place / "known_hosts").write_text(f"@cert-authority * {key_line(authority)}\n")
     looked = await look(made, pinned=False)
-    assert (looked.ready, looked.host_key) == (True, written(made.host_key))
+    assert (looked.ready, looked.host_key) == (True, key_line(made.host_key))
     await join(made)
 
 
@@ -355,7 +376,7 @@ async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
 def configured(host: OpenSsh, text: str) -> None:
     """What stands in it before what is said of all hosts."""
     (host.place / "far").write_text(f"Host far*\n HostName 127.0.0.1\n Port {host.port}\n User {host.user}\n")
-    (host.place / "known_hosts").write_text(f"[127.0.0.1]:{host.port} {written(host.host_key)}\n")
+    (host.place / "known_hosts").write_text(f"[127.0.0.1]:{host.port} {key_line(host.host_key)}\n")
     (host.place / "ssh_config").write_text(
         f"Include /no/such/*\nInclude {host.place}/f*\n{text}\n"
         f"Host *\n IdentityAgent none\n IdentityFile {host.identity}\n"
@@ -383,7 +404,9 @@ async def test_jump_hosts_that_are_in_the_way(host: Host) -> None:
     configured(made, "Host far1\n ProxyJump far2\nHost far4\n ProxyJump stranger@far2")
     assert "the jump host on the way (far2)" in (await refused(made, ssh="far1", identity=""))[1]
     found = (await refused(made, ssh="far4", identity=""))[1]
-    assert found == "on the way to it, by the jump hosts stranger@far2: it lets us in with none of our keys"
+    assert (
+        found == "on the way to it, by the jump hosts stranger@far2: it accepts none of the controller's keys"
+    )
 
 
 async def test_an_address_of_version_6(host: Host) -> None:
@@ -402,7 +425,7 @@ async def test_an_address_of_version_6(host: Host) -> None:
 
 async def test_a_server_that_is_restarted_is_not_missed(host: Host) -> None:
     made = host()
-    link, listener = SshLink("gpu01", read_host(spec(made)), connector(made), ping_s=0.1), Listener()
+    link, listener = SshLink("gpu01", ssh_host_of(spec(made)), connector(made), ping_s=0.1), Listener()
     link.open(listener.deliver)
     try:
         await listener.nth(Hello)

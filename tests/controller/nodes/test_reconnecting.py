@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.nodes import conversation, reconnecting
+from controller.nodes import reconnecting, session
 from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
 from tests.controller.nodes.ways import PATIENCE_S, Listener
-from wire.frames import Hello, NodeFacts, Ping, Report, pack
+from wire.agent.frames import Hello, NodeFacts, Ping, Report, pack
 
 Pretend = Callable[[str], tuple[LocalLink, Listener]]
 FACTS = {"cpu_milli": 1_000, "memory_mib": 100}
@@ -58,15 +58,18 @@ def said(hello: str = HELLO, **changes: object) -> str:
         (said(node="gpu02\x1b[2J"), "it says it is 'gpu02\ufffd[2J'"),
         (said(protocol=99), "it speaks protocol 99, this controller speaks 1"),
         ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
-        ("echo 'Welcome to gpu01!'", "what it says is not a frame: frame: not JSON"),
+        ("echo 'Welcome to gpu01!'", "it sent something that is not a frame: frame: not JSON"),
         (said(facts=FACTS | {"memory_mib": -1}), "it says it has -1 MiB of memory"),
         (said(facts=FACTS | {"gpus": [GPU, GPU]}), "it says it has 2 GPUs with the UUID 'GPU-1'"),
         (said(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it says it has a GPU without a UUID"),
         (
             said(facts=FACTS | {"cpu_milli": 1 << 70}),
-            "what it says is not a frame: frame: not JSON: a number of",
+            "it sent something that is not a frame: frame: not JSON: a number of",
         ),
-        (said(clock=float("nan")), "what it says is not a frame: frame: not JSON: NaN is not a number"),
+        (
+            said(clock=float("nan")),
+            "it sent something that is not a frame: frame: not JSON: NaN is not a number",
+        ),
         ("head -c 3000000 /dev/zero", "a frame is longer than 1000000 bytes"),
         ("echo 'agent: the host is on fire' >&2; exit 3", "the agent ended: the host is on fire"),
         ("exit 0", "the agent ended"),
@@ -75,7 +78,7 @@ def said(hello: str = HELLO, **changes: object) -> str:
 async def test_what_is_no_agent_is_lost_with_a_reason(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch, script: str, why: str
 ) -> None:
-    monkeypatch.setattr(conversation, "MAX_FRAME", 1_000_000)
+    monkeypatch.setattr(session, "MAX_FRAME", 1_000_000)
     _, listener = pretend(script)
     lost = await listener.nth(LinkLost)
     assert lost.why.startswith(why)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import shutil
+import subprocess
 import sys
 import zipfile
 from collections.abc import AsyncIterator, Callable
@@ -14,16 +16,24 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from controller.nodes import boarding, ssh, sshconnector
-from controller.nodes.bundle import Bundle, bundle
-from controller.nodes.knownhosts import KnownHosts, fingerprint, left_by_older, plainly, readable, written
+from controller.nodes.agent import bootstrap
+from controller.nodes.agent.zipapp import Bundle, bundle
 from controller.nodes.link import LinkLost
-from controller.nodes.ssh import SshLink
+from controller.nodes.ssh import connector, link
+from controller.nodes.ssh.known_hosts import (
+    KnownHosts,
+    fingerprint,
+    is_public_key,
+    key_line,
+    read_legacy_file,
+    without_comment,
+)
+from controller.nodes.ssh.link import SshLink
 from tests.agent.driving import alive
 from tests.controller.nodes.sshd import Sshd
 from tests.controller.nodes.ways import PATIENCE_S, Listener, Ssh
-from wire.frames import Hello, Start, Stop
-from wire.hosts import SshAddress, read_address
+from wire.agent.frames import Hello, Start, Stop
+from wire.cluster.hosts import SshAddress, parse_ssh_address
 
 Opened = Callable[..., Listener]
 
@@ -59,8 +69,8 @@ async def opened(way: Ssh) -> AsyncIterator[Opened]:
         return listener
 
     yield begin
-    for link in links:
-        await link.close()
+    for each in links:
+        await each.close()
 
 
 async def test_the_bundle_is_pushed_once_whole_and_for_nobody_else(way: Ssh, opened: Opened) -> None:
@@ -103,7 +113,7 @@ async def test_an_unknown_host_is_told_nothing(way: Ssh, opened: Opened) -> None
 
 async def test_a_host_that_the_users_own_known_hosts_names_is_known(way: Ssh, opened: Opened) -> None:
     way.pinned.clear()
-    line = f"[127.0.0.1]:{way.sshd.port} {written(way.sshd.host_key)}\n"
+    line = f"[127.0.0.1]:{way.sshd.port} {key_line(way.sshd.host_key)}\n"
     (way.sshd.place / "known_hosts_of_user").write_text(line)
     await opened().nth(Hello)
 
@@ -146,7 +156,7 @@ async def test_a_key_that_is_not_let_in(way: Ssh, opened: Opened, tmp_path: Path
     def other_key(link: SshLink) -> None:
         link.host = replace(link.host, identity=str(tmp_path / "other"))
 
-    assert "lets us in with none of our keys" in (await opened(other_key).nth(LinkLost)).why
+    assert "accepts none of the controller's keys" in (await opened(other_key).nth(LinkLost)).why
 
 
 async def test_no_such_python(way: Ssh, opened: Opened) -> None:
@@ -164,7 +174,7 @@ async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened)
 
     def nowhere(link: SshLink) -> None:
         link.host = replace(link.host, address=SshAddress("127.0.0.1", "somebody", port))
-        link._connector = sshconnector.SshConnector(
+        link._connector = connector.SshConnector(
             KnownHosts(lambda: way.pinned), config=way.sshd.config, connect_s=0.3
         )
 
@@ -173,13 +183,13 @@ async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened)
 
 
 async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sshconnector, "AT_ONCE", 3)
-    connector = sshconnector.SshConnector(KnownHosts(dict))
+    monkeypatch.setattr(connector, "AT_ONCE", 3)
+    made = connector.SshConnector(KnownHosts(dict))
     inside, most = 0, 0
 
     async def enter() -> None:
         nonlocal inside, most
-        async with connector.turn():
+        async with made.turn():
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0)
@@ -192,15 +202,17 @@ async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatc
 
 def test_keys_are_read_as_people_write_them(tmp_path: Path) -> None:
     one, other = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    assert KnownHosts(lambda: {"gpu01": written(one)}).of("gpu01") == (one.convert_to_public(),)
+    assert KnownHosts(lambda: {"gpu01": key_line(one)}).of("gpu01") == (one.convert_to_public(),)
     assert KnownHosts(dict).of("gpu01") == ()
-    assert plainly(f"{written(one)} a comment") == written(one)
+    assert without_comment(f"{key_line(one)} a comment") == key_line(one)
     old = tmp_path / "known_hosts"
-    assert left_by_older(old) == {}
-    old.write_text(f"gpu01 {written(one)}\n\nbroken ssh-ed25519 nonsense\ngpu02 {written(other)} a comment\n")
-    assert left_by_older(old) == {"gpu01": written(one), "gpu02": written(other)}
-    assert readable(written(one))
-    assert not readable("ssh-ed25519 nonsense")
+    assert read_legacy_file(old) == {}
+    old.write_text(
+        f"gpu01 {key_line(one)}\n\nbroken ssh-ed25519 nonsense\ngpu02 {key_line(other)} a comment\n"
+    )
+    assert read_legacy_file(old) == {"gpu01": key_line(one), "gpu02": key_line(other)}
+    assert is_public_key(key_line(one))
+    assert not is_public_key("ssh-ed25519 nonsense")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +225,7 @@ def test_keys_are_read_as_people_write_them(tmp_path: Path) -> None:
     ],
 )
 def test_addresses(text: str, read: SshAddress) -> None:
-    assert read_address(text) == read
+    assert parse_ssh_address(text) == read
     assert str(read) == text
 
 
@@ -222,7 +234,7 @@ def test_addresses(text: str, read: SshAddress) -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="cannot read"):
-        read_address(text)
+        parse_ssh_address(text)
 
 
 def test_the_bundle_is_the_same_every_time() -> None:
@@ -232,10 +244,20 @@ def test_the_bundle_is_the_same_every_time() -> None:
 
 
 def test_every_shell_reads_the_first_command_alike() -> None:
-    """In single quotes csh still takes `!` and the end of a line for its own, and fish a backslash."""
-    before, inside, after = boarding._FIND.split("'")
+    """Within single quotes csh expands `!` (but not `!;`), and fish reads a backslash as an escape."""
+    before, inside, after = bootstrap._FIND.split("'")
     assert (before, after) == ("exec /bin/sh -c ", "")
-    assert not set(inside) & set("!\\\n")
+    assert not set(inside.replace("$!;", "")) & set("!\\\n")
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "zsh", "fish", "csh", "tcsh"])
+def test_the_first_command_finds_python_in_this_shell(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    command = bootstrap._FIND.format(try_s=bootstrap.TRY_S, pythons="python3")
+    told = '["def arrive(word): print(word)", {"word": "arrived"}]\n'
+    done = subprocess.run([shell, "-c", command], input=told, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("arrived\n", "")
 
 
 async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened) -> None:
@@ -272,7 +294,7 @@ async def test_the_agent_is_swapped_under_running_jobs(
     folder = way.spool / "agents"
     data = _with_comment(bundle().data, b"newer")
     newer = Bundle("agent-newer.pyz", data, hashlib.sha256(data).hexdigest(), bundle().arrival)
-    monkeypatch.setattr(ssh, "bundle", lambda: newer)
+    monkeypatch.setattr(link, "bundle", lambda: newer)
     way.sshd.cut()
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts] == [pid]
@@ -303,6 +325,6 @@ async def test_the_users_ssh_config_is_heeded_jump_hosts_too(way: Ssh, jump: Ssh
 
     listener = opened(by_name)
     assert "jump host" in (await listener.nth(LinkLost)).why
-    known.write_text(f"[127.0.0.1]:{jump.port} {written(jump.host_key)}\n")
+    known.write_text(f"[127.0.0.1]:{jump.port} {key_line(jump.host_key)}\n")
     assert (await listener.nth(Hello)).facts.address in ("far", "127.0.0.1")
     assert jump.jumps >= 1

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from controller.nodes.arguments import AgentOptions
-from controller.nodes.knownhosts import KnownHosts, written
+from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.local import LocalLink
-from controller.nodes.ssh import SshHost, SshLink
-from controller.nodes.sshconnector import SshConnector
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.known_hosts import KnownHosts, key_line
+from controller.nodes.ssh.link import SshHost, SshLink
 from tests.agent.driving import end_all
 from tests.controller.nodes.sshd import Sshd
-from wire.frames import AgentFrame, AttemptStatus, Hello, Report
-from wire.hosts import SshAddress
+from wire.agent.frames import AgentFrame, AttemptStatus, Hello, Report
+from wire.cluster.hosts import SshAddress
 
 PATIENCE_S = 20.0
 OPTIONS = AgentOptions(gpus="simulated:2xH100", run_as_self=True)
@@ -69,7 +69,7 @@ class Ssh(Way):
 
     async def begin(self) -> None:
         await self.sshd.start()
-        self.pinned = {"gpu01": written(self.sshd.host_key)}
+        self.pinned = {"gpu01": key_line(self.sshd.host_key)}
         self.connector = SshConnector(KnownHosts(lambda: self.pinned), config=self.sshd.config)
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> SshLink:

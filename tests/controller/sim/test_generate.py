@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Format, TooMany, Wish, Workload, generate, lines
-from controller.sim.generate.dice import Dice, zipf
-from controller.sim.generate.hours import DAY_S, DAYS, HOUR_S, arrival, rate
-from controller.sim.generate.jobs import Row, room_of
-from controller.sim.generate.people import ROUND, SIZES, people
-from controller.sim.logs import read_log
-from controller.sim.swf import Reading
+from controller.sim.generate.arrival_hours import DAY_S, DAYS, HOUR_S, arrival_rate, draw_arrival
+from controller.sim.generate.jobs import GeneratedJob, capacity_of
+from controller.sim.generate.random_numbers import RandomStream, zipf
+from controller.sim.generate.users import ROUND_LIMITS, SIZES, draw_users
+from controller.sim.logs.job_log import read_log
+from controller.sim.logs.swf import SwfOptions
 
 CLUSTER = nodes_of(16, 8, 64, 512 * 1024, "H100")
 
@@ -36,7 +36,7 @@ def crowd() -> Workload:
     return generate(Wish(nodes_of(64, 8, 64, 512 * 1024, "H100"), seed=5, users=1_000, days=28, load=0.8))
 
 
-def by_habit(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+def by_template(rows: list[GeneratedJob]) -> dict[tuple[str, str], list[GeneratedJob]]:
     found = defaultdict(list)
     for row in rows:
         found[row.user, row.name].append(row)
@@ -48,19 +48,21 @@ def by_habit(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def test_arrivals_follow_the_hours_of_the_day_and_the_days_of_the_week() -> None:
     """Chi-square over the 168 hours of a week: 99.9 % of fair samples stay below 230."""
-    dice = Dice("a week")
+    rng = RandomStream("a week")
     count = 40_000
-    found = Counter(int(arrival(dice, 7 * DAY_S) // HOUR_S) for _ in range(count))
-    weights = [sum(rate((hour + (part + 0.5) / 20) * HOUR_S) for part in range(20)) for hour in range(168)]
+    found = Counter(int(draw_arrival(rng, 7 * DAY_S) // HOUR_S) for _ in range(count))
+    weights = [
+        sum(arrival_rate((hour + (part + 0.5) / 20) * HOUR_S) for part in range(20)) for hour in range(168)
+    ]
     expected = [count * weight / sum(weights) for weight in weights]
     chi_square = sum((found[hour] - expected[hour]) ** 2 / expected[hour] for hour in range(168))
     assert chi_square < 230
 
 
 def test_an_even_rate_would_not_pass_for_that() -> None:
-    dice = Dice("even")
-    found = Counter(int(dice.roll() * 168) for _ in range(40_000))
-    weights = [rate((hour + 0.5) * HOUR_S) for hour in range(168)]
+    rng = RandomStream("even")
+    found = Counter(int(rng.uniform() * 168) for _ in range(40_000))
+    weights = [arrival_rate((hour + 0.5) * HOUR_S) for hour in range(168)]
     expected = [40_000 * weight / sum(weights) for weight in weights]
     assert sum((found[hour] - expected[hour]) ** 2 / expected[hour] for hour in range(168)) > 2_000
 
@@ -108,12 +110,12 @@ def test_a_slip_of_the_hand_is_not_carried_out() -> None:
 
 
 def test_sizes_are_powers_of_two_in_their_usual_parts() -> None:
-    everybody = people(3, 4_000, [size for size, _ in SIZES], ())
-    habits = [habit for user in everybody.things for habit in user.habits.things]
-    found = Counter(habit.gpus for habit in habits)
+    everybody = draw_users(3, 4_000, [size for size, _ in SIZES], ())
+    templates = [template for user in everybody.things for template in user.templates.things]
+    found = Counter(template.gpus for template in templates)
     weights = dict(SIZES)
     for size in found:
-        assert found[size] / len(habits) == pytest.approx(weights[size] / sum(weights.values()), abs=0.02)
+        assert found[size] / len(templates) == pytest.approx(weights[size] / sum(weights.values()), abs=0.02)
     assert {row.gpus for row in crowd().rows} <= set(weights)
 
 
@@ -136,12 +138,12 @@ def test_cores_and_memory_grow_with_the_gpus() -> None:
         assert 16 * 1024 * here <= row.memory <= 64 * 1024 * here
 
 
-def test_run_times_of_a_habit_are_log_normal() -> None:
-    """Kolmogorov and Smirnov, on habits with many jobs: nearly all keep within the bounds of 1 %."""
+def test_run_times_of_a_template_are_log_normal() -> None:
+    """Kolmogorov and Smirnov, on templates with many jobs: nearly all keep within the bounds of 1 %."""
     good = several = 0
-    for rows in by_habit([row for row in crowd().rows if row.code == 0]).values():
-        logs = sorted(math.log(row.duration) for row in rows if row.duration < ROUND[-1])
-        # With half the GPUs the run time is as it was: the habit is its name.
+    for rows in by_template([row for row in crowd().rows if row.code == 0]).values():
+        logs = sorted(math.log(row.duration) for row in rows if row.duration < ROUND_LIMITS[-1])
+        # With half the GPUs the run time is as it was: the template is its name.
         if len(logs) < 150 or statistics.median(logs) < math.log(60):
             continue
         several += 1
@@ -154,13 +156,13 @@ def test_run_times_of_a_habit_are_log_normal() -> None:
 
 def test_estimates_are_wrong_in_the_way_people_are() -> None:
     rows = crowd().rows
-    assert sum(row.estimate in ROUND for row in rows) > 0.6 * len(rows), "most write a round limit"
+    assert sum(row.estimate in ROUND_LIMITS for row in rows) > 0.6 * len(rows), "most write a round limit"
     assert 3 < statistics.median(row.estimate / row.duration for row in rows) < 15, "far too long"
     assert 0.01 < sum(row.duration > row.estimate for row in rows) / len(rows) < 0.08, "but some too short"
 
 
-def test_a_habit_has_one_estimate() -> None:
-    for rows in by_habit(list(crowd().rows)).values():
+def test_a_template_has_one_estimate() -> None:
+    for rows in by_template(list(crowd().rows)).values():
         assert len({row.estimate for row in rows}) == 1
 
 
@@ -185,7 +187,7 @@ def test_few_users_submit_most() -> None:
 
 def test_the_same_names_come_again_in_bursts() -> None:
     rows = crowd().rows
-    assert len(by_habit(list(rows))) < len(rows) / 5
+    assert len(by_template(list(rows))) < len(rows) / 5
     by_user = defaultdict(list)
     for row in rows:
         by_user[row.user].append(row.submit)
@@ -242,11 +244,11 @@ GOLDEN = [
 
 
 def test_more_users_leave_the_first_ones_as_they_were() -> None:
-    def habits(count: int) -> dict[str, set[str]]:
-        crowd = people(1, count, [1.0, 2.0, 4.0], ())
-        return {user.name: {habit.name for habit in user.habits.things} for user in crowd.things}
+    def templates(count: int) -> dict[str, set[str]]:
+        crowd = draw_users(1, count, [1.0, 2.0, 4.0], ())
+        return {user.name: {template.name for template in user.templates.things} for user in crowd.things}
 
-    few, many = habits(5), habits(50)
+    few, many = templates(5), templates(50)
     assert few == {name: many[name] for name in few}
 
 
@@ -269,7 +271,7 @@ def test_any_wish_is_met(
 ) -> None:
     wish = Wish(cluster, seed, users, jobs, None if by_load else amount, amount if by_load else None)
     workload = generate(wish)
-    room = room_of(cluster)
+    room = capacity_of(cluster)
     assert len(workload.rows) == jobs
     assert [row.submit for row in workload.rows] == sorted(row.submit for row in workload.rows)
     for row in workload.rows:
@@ -293,8 +295,8 @@ def test_a_load_is_never_passed(nodes: int, gpus: int, seed: int, load: float, d
 
 
 def test_zipf_is_what_it_says() -> None:
-    dice, odds = Dice("zipf"), zipf(range(1, 11))
-    found = Counter(odds.draw(dice) for _ in range(50_000))
+    rng, odds = RandomStream("zipf"), zipf(range(1, 11))
+    found = Counter(odds.draw(rng) for _ in range(50_000))
     whole = sum(1 / rank for rank in range(1, 11))
     for rank in range(1, 11):
         assert found[rank] / 50_000 == pytest.approx(1 / rank / whole, rel=0.08)
@@ -326,7 +328,7 @@ def test_the_simulator_reads_every_job_as_it_was_meant(form: Format, tmp_path: P
     path = tmp_path / f"jobs.{form}"
     path.write_text("".join(lines(workload, form)))
     log = read_log(path)
-    work, dropped = log.work(CLUSTER, Reading())
+    work, dropped = log.work(CLUSTER, SwfOptions())
     assert not dropped
     assert not log.unread
     for each, row in zip(work, workload.rows, strict=True):

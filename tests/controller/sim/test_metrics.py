@@ -6,13 +6,13 @@ import pytest
 
 from controller.config import Config
 from controller.sim.cluster import nodes_of, pool_of
+from controller.sim.job_results import SimulatedJob
 from controller.sim.metrics import Figures, figures_of
-from controller.sim.results import Life
-from controller.sim.run import Task, policy_of, run, simulate
-from controller.sim.workload import Work
-from tests.controller.sim.lines import Given
-from wire.spec import JobSpec
-from wire.words import JobState
+from controller.sim.run import RunTask, policy_of, run, simulate
+from controller.sim.trace_job import TraceJob
+from tests.controller.sim.swf_lines import Given
+from wire.job.spec import JobSpec
+from wire.names import JobState
 
 POOL = pool_of(4)
 
@@ -20,10 +20,10 @@ POOL = pool_of(4)
 def figures(jobs: list[Given], policy: str = "fcfs", users: str = "") -> Figures:
     """Of these jobs on a pool of four; `users` has a letter a job."""
     work = [
-        Work(number, submit, POOL.spec(size, estimate), time, user or "a")
+        TraceJob(number, submit, POOL.spec(size, estimate), time, user or "a")
         for (number, submit, time, size, estimate), user in zip(jobs, users or [""] * len(jobs), strict=True)
     ]
-    return run(Task(policy_of(policy, Config()), POOL, work)).figures
+    return run(RunTask(policy_of(policy, Config()), POOL, work)).figures
 
 
 def test_waits_flows_and_slowdowns() -> None:
@@ -64,8 +64,8 @@ def test_fairness_is_between_users_not_jobs() -> None:
 def test_a_cluster_with_gpus_is_measured_by_its_gpus() -> None:
     cluster = nodes_of(2, 4, 64, 4096, "H100")
     spec = JobSpec(("true",), gpus=3, time_limit_s=100)
-    work = [Work(number, 0.0, spec, 100.0) for number in (1, 2, 3)]
-    found = run(Task(policy_of("easy", Config()), cluster, work)).figures
+    work = [TraceJob(number, 0.0, spec, 100.0) for number in (1, 2, 3)]
+    found = run(RunTask(policy_of("easy", Config()), cluster, work)).figures
     assert found.makespan_s == 200
     assert found.utilisation == pytest.approx(3 * 3 * 100 / (8 * 200))
     # One GPU of each node was idle while the third job waited: too scattered.
@@ -74,8 +74,8 @@ def test_a_cluster_with_gpus_is_measured_by_its_gpus() -> None:
 
 def test_jobs_without_gpus_are_measured_by_their_cpus_wherever_they_run() -> None:
     cluster = nodes_of(1, 4, 4, 4096, "H100")
-    work = [Work(1, 0.0, cluster.spec(2, 100), 100.0)]
-    assert run(Task(policy_of("easy", Config()), cluster, work)).figures.utilisation == 0.5
+    work = [TraceJob(1, 0.0, cluster.spec(2, 100), 100.0)]
+    assert run(RunTask(policy_of("easy", Config()), cluster, work)).figures.utilisation == 0.5
 
 
 def test_a_full_pool_of_fractions_is_not_less_than_full() -> None:
@@ -85,13 +85,13 @@ def test_a_full_pool_of_fractions_is_not_less_than_full() -> None:
 
 
 def test_preemptions_and_hours_lost_are_added_up() -> None:
-    def life(job: int, requeues: int, lost: float) -> Life:
-        return Life(
+    def record(job: int, requeues: int, lost: float) -> SimulatedJob:
+        return SimulatedJob(
             job, "a", "p", 1.0, 1_000, None, 0.0, job, 0.0, 10.0, JobState.COMPLETED,
             requeues=requeues, lost_gpu_s=lost,
         )  # fmt: skip
 
-    found = figures_of([life(1, 2, 7_200.0), life(2, 1, 1_800.0)], POOL)
+    found = figures_of([record(1, 2, 7_200.0), record(2, 1, 1_800.0)], POOL)
     assert (found.preemptions, found.gpu_hours_lost) == (3, 2.5)
 
 
@@ -101,6 +101,6 @@ def test_of_nothing_everything_is_zero() -> None:
 
 
 def test_lives_carry_the_number_of_their_log() -> None:
-    work = [Work(number, 0.0, POOL.spec(1, 10), 10.0) for number in (17, 4)]
-    _, lives = simulate(Task(policy_of("easy", Config()), POOL, work))
-    assert [life.number for life in lives.ran()] == [17, 4]
+    work = [TraceJob(number, 0.0, POOL.spec(1, 10), 10.0) for number in (17, 4)]
+    _, records = simulate(RunTask(policy_of("easy", Config()), POOL, work))
+    assert [record.number for record in records.ran()] == [17, 4]

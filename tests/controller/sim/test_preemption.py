@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from controller.config import Config
 from controller.sim.cluster import nodes_of
-from controller.sim.run import Policy, Task, run
-from controller.sim.workload import Work
-from wire.gangs import Gang
-from wire.spec import JobSpec
+from controller.sim.run import Policy, RunTask, run
+from controller.sim.trace_job import TraceJob
+from wire.job.gangs import Gang
+from wire.job.spec import JobSpec
 
 HOUR = 3_600.0
 OPEN = Policy("open", Config(preemption={"strategies": ["priority"], "min_runtime_s": 0.0}))
 PLAIN = Policy("plain", Config())
 
 
-def job(number: int, submit: float, gpus: int, hours: float, priority: int, saves: bool = False) -> Work:
+def job(number: int, submit: float, gpus: int, hours: float, priority: int, saves: bool = False) -> TraceJob:
     signal = "USR1" if saves else ""
     spec = JobSpec(("true",), gpus=gpus, priority=priority, time_limit_s=9 * HOUR, checkpoint_signal=signal)
-    return Work(number, submit, spec, hours * HOUR)
+    return TraceJob(number, submit, spec, hours * HOUR)
 
 
-def outcome(policy: Policy, *work: Work) -> tuple[dict[int, tuple[float, float]], int, float]:
+def outcome(policy: Policy, *work: TraceJob) -> tuple[dict[int, tuple[float, float]], int, float]:
     """(start, end) in hours by job, preemptions, GPU-hours lost."""
-    found = run(Task(policy, nodes_of(1, 8, 64, 524_288, "H100"), list(work)))
+    found = run(RunTask(policy, nodes_of(1, 8, 64, 524_288, "H100"), list(work)))
     rows = {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}
     return rows, found.figures.preemptions, found.figures.gpu_hours_lost
 
@@ -45,8 +45,8 @@ def test_what_was_saved_is_not() -> None:
 
 def test_a_gang_saves_its_work_once() -> None:
     spec = JobSpec(("true",), gpus=8, nodes=2, priority=0, time_limit_s=9 * HOUR, checkpoint_signal="USR1")
-    gang = Work(1, 0.0, spec, 4 * HOUR)
-    found = run(Task(OPEN, nodes_of(2, 4, 64, 524_288, "H100"), [gang, job(2, HOUR, 4, 1.0, 75)]))
+    gang = TraceJob(1, 0.0, spec, 4 * HOUR)
+    found = run(RunTask(OPEN, nodes_of(2, 4, 64, 524_288, "H100"), [gang, job(2, HOUR, 4, 1.0, 75)]))
     assert {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows} == {
         2: (1.0, 2.0),
         1: (2.0, 5.0),
@@ -62,8 +62,8 @@ def test_an_elastic_job_gives_up_a_node_and_is_done_when_it_would_have_been() ->
     """How much longer the work takes on fewer nodes is not known: it takes as long as it takes."""
     gang = Gang(min_nodes=1, elastic=True)
     spec = JobSpec(("true",), gpus=16, nodes=2, priority=0, time_limit_s=9 * HOUR, gang=gang)
-    work = [Work(1, 0.0, spec, 4 * HOUR), job(2, HOUR, 8, 1.0, 75)]
-    found = run(Task(OPEN, nodes_of(3, 8, 64, 524_288, "H100"), [*work, job(3, 0.0, 8, 1.5, 90)]))
+    work = [TraceJob(1, 0.0, spec, 4 * HOUR), job(2, HOUR, 8, 1.0, 75)]
+    found = run(RunTask(OPEN, nodes_of(3, 8, 64, 524_288, "H100"), [*work, job(3, 0.0, 8, 1.5, 90)]))
     rows = {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}
     assert rows == {3: (0.0, 1.5), 2: (1.0, 2.0), 1: (0.0, 4.0)}
     assert found.figures.preemptions == 0

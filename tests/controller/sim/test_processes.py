@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.sim.processes import RunFailed, side_by_side
+from controller.sim.parallel import RunFailed, run_in_processes
 
 
 class Deadly:
@@ -26,5 +26,5 @@ def nothing(_task: Any, _progress: Callable[[int], None]) -> None:
 def test_who_dies_while_being_told_what_to_do_is_named() -> None:
     # More than a pipe holds, so that we are still telling.
     with pytest.raises(RunFailed, match="the run of it ended with code 3"):
-        side_by_side(nothing, {"it": (Deadly(), bytes(1 << 22))})
+        run_in_processes(nothing, {"it": (Deadly(), bytes(1 << 22))})
     assert active_children() == []

@@ -7,17 +7,17 @@ from typing import Any
 from controller.config import Config
 from controller.sim.cluster import nodes_of
 from controller.sim.metrics import Figures
-from controller.sim.run import Policy, Task, run
-from controller.sim.workload import Work
-from wire.spec import JobSpec
+from controller.sim.run import Policy, RunTask, run
+from controller.sim.trace_job import TraceJob
+from wire.job.spec import JobSpec
 
 HOUR = 3_600.0
 RULES: dict[str, Any] = {"mode": "auto", "restart_s": 0.0}
 
 
-def job(number: int, submit: float, gpus: int, hours: float, **more: Any) -> Work:
+def job(number: int, submit: float, gpus: int, hours: float, **more: Any) -> TraceJob:
     spec = JobSpec(("true",), gpus=gpus, nodes=1, time_limit_s=20 * HOUR, checkpoint_signal="USR1", **more)
-    return Work(number, submit * HOUR, spec, hours * HOUR)
+    return TraceJob(number, submit * HOUR, spec, hours * HOUR)
 
 
 # Both nodes are full; after an hour 6 of 8 GPUs are free on each, and somebody has come who wants 8.
@@ -26,33 +26,33 @@ SCATTERED = [job(1, 0, 6, 1), job(2, 0, 2, 10), job(3, 0, 6, 1), job(4, 0, 2, 10
 
 def outcome(**rules: Any) -> tuple[dict[int, tuple[float, float]], Figures]:
     config = Config(rebalance=rules, preemption={"min_runtime_s": 0.0})  # type: ignore[arg-type]
-    found = run(Task(Policy("it", config), nodes_of(2, 8, 64, 524_288, "H100"), SCATTERED))
+    found = run(RunTask(Policy("it", config), nodes_of(2, 8, 64, 524_288, "H100"), SCATTERED))
     return {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}, found.figures
 
 
 def test_without_it_the_big_one_waits() -> None:
-    lives, figures = outcome()
-    assert lives[5] == (10.0, 11.0)
+    records, figures = outcome()
+    assert records[5] == (10.0, 11.0)
     assert (figures.moves, figures.preemptions) == (0, 0)
 
 
 def test_with_it_one_moves_and_goes_on_with_what_it_saved() -> None:
-    lives, figures = outcome(**RULES)
-    start, end = lives[5]
+    records, figures = outcome(**RULES)
+    start, end = records[5]
     assert start == 1.0, "the first moment of an interval at which it can"
     assert end == 2.0
-    moved = [number for number in (2, 4) if lives[number][0] > 0]
+    moved = [number for number in (2, 4) if records[number][0] > 0]
     assert len(moved) == 1
-    assert lives[moved[0]] == (1.0, 10.0), "it did not do anything twice"
+    assert records[moved[0]] == (1.0, 10.0), "it did not do anything twice"
     assert (figures.moves, figures.preemptions, figures.gpu_hours_lost) == (1, 1, 0.0)
 
 
 def test_what_was_done_twice_is_counted() -> None:
     config = {**RULES, "without_checkpoint": True}
     plain = [
-        Work(w.number, w.submit_s, JobSpec(("true",), gpus=w.spec.gpus, nodes=1), w.runtime_s)
+        TraceJob(w.number, w.submit_s, JobSpec(("true",), gpus=w.spec.gpus, nodes=1), w.runtime_s)
         for w in SCATTERED
     ]
     policy = Policy("it", Config(rebalance=config, preemption={"min_runtime_s": 0.0}))  # type: ignore[arg-type]
-    figures = run(Task(policy, nodes_of(2, 8, 64, 524_288, "H100"), plain)).figures
+    figures = run(RunTask(policy, nodes_of(2, 8, 64, 524_288, "H100"), plain)).figures
     assert (figures.moves, figures.gpu_hours_lost) == (1, 2.0)

@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 
 from controller.config import Config
-from controller.core import events, inputs
 from controller.core.engine import Engine
-from controller.core.events import Event, GateOpened, JobPlaced, JobRequeued
-from controller.core.inputs import Input
-from controller.core.losses import Losses
-from controller.core.plugin import Guards, Weighted
-from controller.core.proposals import RebalanceRules
-from controller.core.state import State
-from controller.plugins.preemption.priority import Priority
-from controller.plugins.scorers.spread import Spread
+from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
+from controller.core.lifecycle.node_loss import NodeLossPolicy
+from controller.core.model import events, inputs
+from controller.core.model.events import Event, GateOpened, JobPlaced, JobRequeued
+from controller.core.model.inputs import Input
+from controller.core.rebalance.proposals import RebalanceRules
+from controller.core.state.state import State
+from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.scorers.spread import SpreadScorer
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Wish, generate
-from controller.sim.generate.jobs import Row
-from controller.sim.replay.driver import Replay
+from controller.sim.generate.jobs import GeneratedJob
 from controller.sim.replay.history import Mark, history_of
-from controller.sim.replay.outcome import Task, changes, live_again, recorded
+from controller.sim.replay.outcome import ReplayTask, recorded, replay_policy, wait_changes
+from controller.sim.replay.replayer import Replay
 from controller.sim.run import policy_of
 from controller.sim.simulation import Simulation
-from controller.sim.workload import Work
-from tests.worlds import World, default_pipeline, spec
-from wire.affinity import Effect, Taint
-from wire.conditions import OnNodeLost, Restart, RestartWhen
-from wire.frames import AttemptStatus, Checkpoint
-from wire.quota import Limits, Quota
-from wire.words import GpuHealth, JobState, Reason
+from controller.sim.trace_job import TraceJob
+from tests.engine_harness import EngineHarness, default_pipeline, spec
+from wire.agent.frames import AttemptStatus, Checkpoint
+from wire.cluster.quota import Limits, Quota
+from wire.job.affinity import Effect, Taint
+from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
+from wire.names import GpuHealth, JobState, Reason
 
 CLUSTER = nodes_of(4, 8, 64, 512 * 1024, "H100")
 
@@ -52,7 +52,7 @@ def lived(policy: str, jobs: int = 150, seed: int = 1, cluster: Cluster = CLUSTE
     return journal
 
 
-def work_of(number: int, row: Row) -> Work:
+def work_of(number: int, row: GeneratedJob) -> TraceJob:
     """Some of them begin later, and some start again when they fail."""
     asked = spec(
         row.gpus,
@@ -62,13 +62,13 @@ def work_of(number: int, row: Row) -> Work:
         begin_at=row.submit + 3_600.0 if number % 5 == 0 else None,
         restart=Restart(RestartWhen.ON_FAILURE, limit=2, delay_s=90.0) if number % 2 else Restart(),
     )
-    return Work(number, row.submit, asked, row.duration, row.user, row.code)
+    return TraceJob(number, row.submit, asked, row.duration, row.user, row.code)
 
 
 def relived(journal: Sequence[Event], policy: str) -> list[Event]:
     again: list[Event] = []
     Replay(
-        history_of(journal), build_pipeline(policy_of(policy, Config()).config), witness=again.append
+        history_of(journal), build_pipeline(policy_of(policy, Config()).config), observe=again.append
     ).run()
     return again
 
@@ -129,8 +129,8 @@ def test_the_policies_differ_on_these_jobs() -> None:
 # --- what people and nodes do ---
 
 
-class Story(World):
-    """A world whose clock goes on with every input."""
+class Story(EngineHarness):
+    """A harness whose clock goes on with every input."""
 
     def tell(self, given: Input) -> inputs.Decision:
         self.now += 10
@@ -187,12 +187,12 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
         waiting: (JobState.CANCELLED, Reason.USER),
     }
     again: list[Event] = []
-    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
 
 
 def test_what_becomes_of_a_silent_node_happens_again() -> None:
-    losses = Losses(OnNodeLost.REQUEUE, lease_s=300.0, margin_s=30.0, down_after_s=60.0)
+    losses = NodeLossPolicy(OnNodeLost.REQUEUE, lease_s=300.0, margin_s=30.0, down_after_s=60.0)
     story = Story(replace(default_pipeline(), losses=losses))
     story.join("a")
     story.join("b")
@@ -211,13 +211,13 @@ def test_what_becomes_of_a_silent_node_happens_again() -> None:
     assert story.job(waits).reason is Reason.NODE_LOST
     story.tell(inputs.AddNode("c", taints=(Taint("new", Effect.NO_SCHEDULE),)))
     again: list[Event] = []
-    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
 
 
 def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
-    guards = Guards(min_runtime_s=0.0, cooldown_s=0.0)
-    story = Story(replace(default_pipeline(), strategies=(Priority(),), guards=guards))
+    guards = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
+    story = Story(replace(default_pipeline(), strategies=(PriorityStrategy(),), guards=guards))
     story.join("a")
     story.tell(inputs.SetShare("ml", 3.0, "root"))
     low, asked, held = (story.submit(spec(2, priority=25)) for _ in range(3))
@@ -237,19 +237,19 @@ def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
     kinds = {*map(type, story.events)}
     assert {events.ShareSet, events.PreemptionPlanned, events.JobPreempted} <= kinds
     again: list[Event] = []
-    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
     # Without preemption nobody else is ended, and those who were go on.
     fewer: list[Event] = []
-    Replay(history_of(story.events), default_pipeline(), witness=fewer.append).run()
+    Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
     stopped = {event.job for event in fewer if isinstance(event, events.JobPreempted)}
     assert stopped == {asked, held}
 
 
 def test_moves_happen_again_those_that_came_to_nothing_too() -> None:
     rules = RebalanceRules(mode="propose", restart_s=0.0)
-    guards = Guards(min_runtime_s=0.0, cooldown_s=0.0)
-    spread = (Weighted(Spread(), 1),)
+    guards = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
+    spread = (WeightedScorer(SpreadScorer(), 1),)
     story = Story(replace(default_pipeline(), rebalance=rules, guards=guards, scorers=spread))
     for node in ("a", "b"):
         story.join(node)
@@ -277,11 +277,11 @@ def test_moves_happen_again_those_that_came_to_nothing_too() -> None:
     kinds = {*map(type, story.events)}
     assert {events.RebalancePlanned, events.MovePlanned, events.MoveUndone} <= kinds
     again: list[Event] = []
-    Replay(history_of(story.events), story.pipeline, witness=again.append).run()
+    Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
     # Where nothing is moved, those who were go on.
     fewer: list[Event] = []
-    Replay(history_of(story.events), default_pipeline(), witness=fewer.append).run()
+    Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
     assert not any(isinstance(event, events.JobPreempted) for event in fewer)
 
 
@@ -299,12 +299,12 @@ def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() ->
     story.tell(inputs.Cancel(behind, "ada"))
     story.report("a", behind, ended_at=story.now, signal=15, why="cancelled")
     story.report("a", wanted, ended_at=story.now, code=0)
-    outcome = live_again(Task(policy_of("sjf", Config()), history_of(story.events)))
-    then, now = history_of(story.events).lives.by_job, outcome.lives.by_job
+    outcome = replay_policy(ReplayTask(policy_of("sjf", Config()), history_of(story.events)))
+    then, now = history_of(story.events).records.by_job, outcome.records.by_job
     assert now[wanted].start_s == then[behind].start_s
     assert now[behind].start_s == now[wanted].end_s
     assert (now[behind].end_s, now[behind].state) == (then[behind].end_s, JobState.CANCELLED)
-    gains = {change.job: change.gain_s for change in changes(history_of(story.events), outcome)}
+    gains = {change.job: change.gain_s for change in wait_changes(history_of(story.events), outcome)}
     assert gains[wanted] > 1_000
     assert gains[behind] < 0
 
@@ -321,7 +321,7 @@ def test_a_quiet_record_still_had_its_cycles() -> None:
 def test_figures_of_the_same_past_are_the_same() -> None:
     journal = lived("easy")
     history = history_of(journal)
-    outcome = live_again(Task(policy_of("easy", Config()), history))
+    outcome = replay_policy(ReplayTask(policy_of("easy", Config()), history))
     assert outcome.column == recorded(history)
     assert outcome.as_recorded == outcome.placements == len(starts(journal))
-    assert [*changes(history, outcome)] == []
+    assert [*wait_changes(history, outcome)] == []

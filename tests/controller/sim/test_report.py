@@ -22,21 +22,21 @@ from hypothesis import strategies as st
 from controller.config import Config
 from controller.sim.cluster import nodes_of, pool_of
 from controller.sim.generate import Wish, generate
-from controller.sim.report import Run, render, write_report
-from controller.sim.report import gantt as gantt_module
-from controller.sim.report.axes import decades, level_ticks, moment_text, since, time_ticks, wait_ticks
-from controller.sim.report.bars import bars_of, tracks_of
-from controller.sim.report.groups import by_size, by_user, gathered, spread
-from controller.sim.report.run import Span, span_of
+from controller.sim.job_results import SimulatedJob
+from controller.sim.report import ReportRun, render, write_report
+from controller.sim.report.charts.axes import decades, level_ticks, moment_text, since, time_ticks, wait_ticks
+from controller.sim.report.gantt import encoding as gantt_module
+from controller.sim.report.gantt.bars import bars_of, tracks_of
+from controller.sim.report.groups import by_size, by_user, limit_groups, percentiles
+from controller.sim.report.number_formats import figure_name, figure_text, number, percent
+from controller.sim.report.run import TimeSpan, span_of
 from controller.sim.report.series import busy, queued, steps
-from controller.sim.report.words import figure_name, figure_text, number, percent
-from controller.sim.results import Life
-from controller.sim.run import Task, policy_of, simulate
-from controller.sim.workload import Work
+from controller.sim.run import RunTask, policy_of, simulate
+from controller.sim.trace_job import TraceJob
 from tests.controller.sim.browser import browsing
-from tests.controller.sim.lives import cluster_of, crowd, holding, life, run_of
-from wire.spec import JobSpec
-from wire.words import JobState, Reason
+from tests.controller.sim.simulated_jobs import cluster_of, crowd, holding, record, run_of
+from wire.job.spec import JobSpec
+from wire.names import JobState, Reason
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked='yes'\">"
 
@@ -78,12 +78,12 @@ class Parsed(HTMLParser):
 
 
 @cache
-def simulated() -> Run:
+def simulated() -> ReportRun:
     """A day of generated jobs, run by the engine itself."""
     cluster = nodes_of(4, 8, 64, 512 * 1024, "H100")
     rows = generate(Wish(cluster, seed=2, users=12, days=1, load=0.9)).rows
     work = [
-        Work(
+        TraceJob(
             number,
             row.submit,
             JobSpec(
@@ -100,9 +100,9 @@ def simulated() -> Run:
         )
         for number, row in enumerate(rows, 1)
     ]
-    simulation, lives = simulate(Task(policy_of("easy", Config()), cluster, work))
+    simulation, records = simulate(RunTask(policy_of("easy", Config()), cluster, work))
     assert not simulation.refused
-    return run_of([*lives.by_job.values()], cluster, source="a day")
+    return run_of([*records.by_job.values()], cluster, source="a day")
 
 
 def unpacked(packed: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -178,8 +178,8 @@ def test_every_job_is_there_with_what_it_held() -> None:
     names = {
         gpu.uuid: (node, str(gpu.index)) for node, facts in run.cluster.nodes.items() for gpu in facts.gpus
     }
-    assert len(drawn) == len(run.lives) > 100
-    for each in run.lives:
+    assert len(drawn) == len(run.records) > 100
+    for each in run.records:
         job = drawn[each.number or each.job]
         held: dict[tuple[str, str], float] = defaultdict(float)
         for node, name, part in job["held"]:
@@ -198,17 +198,17 @@ def test_the_curves_are_the_figures() -> None:
     charts = Parsed(render([run])).data("time-data")["charts"]
     values = charts["busy"][0]["values"]
     assert np.mean(values) / 100 == pytest.approx(run.figures["utilisation"], abs=0.002)
-    waiting = sum(each.wait_s for each in run.lives) / span_of([run]).length_s
+    waiting = sum(each.wait_s for each in run.records) / span_of([run]).length_s
     assert np.mean(charts["queue"][0]["values"]) == pytest.approx(waiting, abs=0.1)
 
 
 def test_figures_and_sentences_tell_one_story() -> None:
     run = simulated()
     text = Parsed(render([run])).texts
-    assert f"{len(run.lives):,} jobs of {len({each.user for each in run.lives})} users" in text["p"]
+    assert f"{len(run.records):,} jobs of {len({each.user for each in run.records})} users" in text["p"]
     assert f": {percent(run.figures['utilisation'])}." in text["p"]
     assert percent(run.figures["utilisation"]) in text["dd"]
-    longest = max(run.lives, key=lambda each: each.wait_s)
+    longest = max(run.records, key=lambda each: each.wait_s)
     assert f"(job {longest.number or longest.job} of {longest.user})" in text["p"]
     for key, value in run.figures.items():
         assert figure_name(key) in text["th"]
@@ -229,7 +229,7 @@ def test_several_runs_are_compared() -> None:
 
 def test_any_figure_is_shown() -> None:
     cluster = cluster_of()
-    run = Run("mine", cluster, crowd(20, cluster), {"of_my_own": 1234.5, "mean_wait_s": 90.0})
+    run = ReportRun("mine", cluster, crowd(20, cluster), {"of_my_own": 1234.5, "mean_wait_s": 90.0})
     text = Parsed(render([run])).texts
     assert "Of my own" in text["th"]
     assert "1,234" in text["td"]
@@ -238,11 +238,11 @@ def test_any_figure_is_shown() -> None:
 
 def test_a_hostile_name_is_text_and_nothing_else() -> None:
     cluster = cluster_of()
-    lives = crowd(60, cluster, [HOSTILE, "ada\x1b[31m\u202e", "'\"&<b>"])
-    for each in lives:
+    records = crowd(60, cluster, [HOSTILE, "ada\x1b[31m\u202e", "'\"&<b>"])
+    for each in records:
         each.project = HOSTILE
     bare = Parsed(render([run_of(crowd(60, cluster, ["a", "b", "c"]), cluster)]))
-    page = render([run_of(lives, cluster, HOSTILE, HOSTILE)])
+    page = render([run_of(records, cluster, HOSTILE, HOSTILE)])
     parsed = Parsed(page)
     assert [tag for tag, _ in parsed.tags] == [tag for tag, _ in bare.tags], "no element more"
     assert HOSTILE in parsed.texts["h1"]
@@ -262,33 +262,33 @@ def test_thirty_thousand_jobs_stay_below_five_megabytes() -> None:
 
 def test_what_is_thinned_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of()
-    lives = crowd(500, cluster)
+    records = crowd(500, cluster)
     monkeypatch.setattr("controller.sim.report.page.MOST", 100)
-    page = render([run_of(lives, cluster)])
-    bars = len(bars_of(run_of(lives, cluster)))
+    page = render([run_of(records, cluster)])
+    bars = len(bars_of(run_of(records, cluster)))
     found = re.search(r"The (\S+) smallest of (\S+) bars are not drawn, with (\d+) % of the time held", page)
     assert found is not None
     assert [found[1], found[2]] == [f"{bars - 100:,}", f"{bars:,}"]
     drawn = unpacked(Parsed(page).data("gantt-data")[0])
     held = sum(len(job["held"]) * job["run"] for job in drawn.values())
-    whole = sum(each.gpus * each.run_s for each in lives)
+    whole = sum(each.gpus * each.run_s for each in records)
     assert held / whole == pytest.approx(1 - int(found[3]) / 100, abs=0.01)
 
 
 def test_nothing_at_all_is_a_page_too() -> None:
     cluster = cluster_of()
-    assert "0 jobs" in render([Run("empty", cluster, [], {})])
+    assert "0 jobs" in render([ReportRun("empty", cluster, [], {})])
     waiting = [
-        life(1, 0.0, None, None, state=JobState.QUEUED),
-        life(2, 5.0, None, 50.0, state=JobState.CANCELLED),
+        record(1, 0.0, None, None, state=JobState.QUEUED),
+        record(2, 5.0, None, 50.0, state=JobState.CANCELLED),
     ]
-    assert "2 jobs never started." in render([Run("stuck", cluster, waiting, {})])
-    render([Run("empty", cluster, [], {}), Run("stuck", cluster, waiting, {})])
+    assert "2 jobs never started." in render([ReportRun("stuck", cluster, waiting, {})])
+    render([ReportRun("empty", cluster, [], {}), ReportRun("stuck", cluster, waiting, {})])
 
 
 def test_lost_attempts_are_told() -> None:
     cluster = cluster_of()
-    each = life(1, 0.0, 100.0, 200.0, holding(cluster, [0]))
+    each = record(1, 0.0, 100.0, 200.0, holding(cluster, [0]))
     each.requeues, each.attempts, each.lost_gpu_s = 2, 3, 7_200.0
     each.reason = Reason.NODE_LOST
     page = render([run_of([each], cluster)])
@@ -314,7 +314,9 @@ def test_averages_over_time_are_exact(parts: list[tuple[int, int, float]]) -> No
     seconds = np.zeros(1_200)
     for begin, length, level in parts:
         seconds[begin : begin + length] += level
-    means = steps((begin, begin + length, level) for begin, length, level in parts).means(Span(0, 1_200), 30)
+    means = steps((begin, begin + length, level) for begin, length, level in parts).means(
+        TimeSpan(0, 1_200), 30
+    )
     assert means == pytest.approx(seconds.reshape(30, 40).mean(axis=1), abs=1e-6)
     peak, _ = steps((begin, begin + length, level) for begin, length, level in parts).peak()
     assert peak == pytest.approx(seconds.max(), abs=1e-6)
@@ -330,31 +332,31 @@ SHARES = st.lists(
 def test_bars_never_overlap(asked: list[tuple[int, int, int]]) -> None:
     """Whatever shares a GPU: taken are only those that fit, so that there is room for every one."""
     cluster = cluster_of(1, 1)
-    lives: list[Life] = []
+    records: list[SimulatedJob] = []
     for job, (start, length, milli) in enumerate(sorted(asked), 1):
-        held = [each for each in lives if each.end_s is not None and each.end_s > start]
+        held = [each for each in records if each.end_s is not None and each.end_s > start]
         if sum(each.gpus for each in held) * 1_000 + milli <= 1_000:
-            lives.append(life(job, 0.0, start, start + length, holding(cluster, [0], milli)))
-    bars = bars_of(Run("shares", cluster, lives, {}))
-    assert sum(bar.high - bar.low for bar in bars) == pytest.approx(sum(each.gpus for each in lives))
+            records.append(record(job, 0.0, start, start + length, holding(cluster, [0], milli)))
+    bars = bars_of(ReportRun("shares", cluster, records, {}))
+    assert sum(bar.high - bar.low for bar in bars) == pytest.approx(sum(each.gpus for each in records))
     for at, one in enumerate(bars):
         for other in bars[:at]:
-            together = (one.life.start_s or 0) < (other.life.end_s or 0)
+            together = (one.record.start_s or 0) < (other.record.end_s or 0)
             assert not together or one.low >= other.high - 1e-9 or other.low >= one.high - 1e-9
 
 
 def test_neighbouring_gpus_are_one_bar_but_never_across_nodes() -> None:
     cluster = cluster_of(2, 4)
-    job = life(1, 0.0, 0.0, 10.0, holding(cluster, [0, 1, 3, 4, 5]))
-    bars = bars_of(Run("one", cluster, [job], {}))
+    job = record(1, 0.0, 0.0, 10.0, holding(cluster, [0, 1, 3, 4, 5]))
+    bars = bars_of(ReportRun("one", cluster, [job], {}))
     assert [(bar.first, bar.count) for bar in bars] == [(0, 2), (3, 1), (4, 2)]
 
 
 def test_where_no_job_asks_for_a_gpu_processors_are_what_counts() -> None:
     cluster = nodes_of(1, 8, 16, 65_536, "H100")
-    work = [Work(1, 0.0, cluster.spec(4, 100.0), 100.0, "ada")]
-    _, lives = simulate(Task(policy_of("easy", Config()), cluster, work))
-    run = run_of([*lives.by_job.values()], cluster)
+    work = [TraceJob(1, 0.0, cluster.spec(4, 100.0), 100.0, "ada")]
+    _, records = simulate(RunTask(policy_of("easy", Config()), cluster, work))
+    run = run_of([*records.by_job.values()], cluster)
     assert (run.unit, run.capacity, run.utilisation) == ("processor", 16, 0.25)
     assert run.utilisation == run.figures["utilisation"]
     assert [(bar.low, bar.high) for bar in bars_of(run)] == [(0, 0.25)]
@@ -363,9 +365,9 @@ def test_where_no_job_asks_for_a_gpu_processors_are_what_counts() -> None:
 
 def test_a_pool_is_filled_processor_by_processor() -> None:
     pool = pool_of(64)
-    work = [Work(number, 0.0, pool.spec(16, 100.0), 100.0, "ada") for number in range(1, 7)]
-    _, lives = simulate(Task(policy_of("easy", Config()), pool, work))
-    run = Run("easy", pool, [*lives.by_job.values()], {})
+    work = [TraceJob(number, 0.0, pool.spec(16, 100.0), 100.0, "ada") for number in range(1, 7)]
+    _, records = simulate(RunTask(policy_of("easy", Config()), pool, work))
+    run = ReportRun("easy", pool, [*records.by_job.values()], {})
     assert run.unit == "processor"
     assert run.capacity == 64
     assert [(bar.low, bar.high) for bar in bars_of(run)[:4]] == [
@@ -384,10 +386,10 @@ def test_a_pool_is_filled_processor_by_processor() -> None:
 def test_groups_by_size_end_at_powers_of_two() -> None:
     cluster = cluster_of(4, 8)
     sizes = [1, 1, 2, 3, 4, 5, 8, 9, 16]
-    lives = [life(job, 0.0, 1.0, 2.0, holding(cluster, range(size))) for job, size in enumerate(sizes, 1)]
-    lives += [life(20, 0.0, 1.0, 2.0, holding(cluster, [0], 250)), life(21, 0.0, 1.0, 2.0)]
-    groups = by_size(Run("sizes", cluster, lives, {}))
-    assert [(group.name, len(group.lives)) for group in groups] == [
+    records = [record(job, 0.0, 1.0, 2.0, holding(cluster, range(size))) for job, size in enumerate(sizes, 1)]
+    records += [record(20, 0.0, 1.0, 2.0, holding(cluster, [0], 250)), record(21, 0.0, 1.0, 2.0)]
+    groups = by_size(ReportRun("sizes", cluster, records, {}))
+    assert [(group.name, len(group.records)) for group in groups] == [
         *(("no GPU", 1), ("part of a GPU", 1), ("1 GPU", 2), ("2 GPUs", 1)),
         *(("3–4 GPUs", 2), ("5–8 GPUs", 2), ("9–16 GPUs", 2)),
     ]
@@ -397,21 +399,21 @@ def test_whoever_comes_after_the_first_is_one_of_the_others() -> None:
     cluster = cluster_of()
     groups = by_user(run_of(crowd(300, cluster, [f"u{n}" for n in range(9)]), cluster))
     assert [group.used_s for group in groups] == sorted((group.used_s for group in groups), reverse=True)
-    few = gathered(groups, 4)
+    few = limit_groups(groups, 4)
     assert [group.name for group in few] == [*(group.name for group in groups[:3]), "6 others"]
     assert sum(group.waits.count for group in few) == 300
 
 
 def test_spread_is_by_nearest_rank() -> None:
-    found = spread(range(1, 101))
+    found = percentiles(range(1, 101))
     assert found.quantiles == (5, 25, 50, 75, 95)
     assert (found.mean, found.most, found.count) == (50.5, 100, 100)
-    assert spread([]).median == 0
+    assert percentiles([]).median == 0
 
 
 @given(st.floats(1, 1e9))
 def test_there_is_always_something_beside_an_axis(length: float) -> None:
-    ticks = time_ticks(Span(100.0, 100.0 + length))
+    ticks = time_ticks(TimeSpan(100.0, 100.0 + length))
     assert 2 <= len(ticks) <= 11 or length > 1e8 or length < 5
     assert len({label for _, label in ticks}) == len(ticks)
     assert wait_ticks(length)[0] == (0.0, "0")
@@ -427,7 +429,7 @@ def test_words() -> None:
         "1 d",
         "1 d 01:00",
     ]
-    assert moment_text(93_784, Span(0, 1e6)) == "1 d 02:03"
+    assert moment_text(93_784, TimeSpan(0, 1e6)) == "1 d 02:03"
     assert [percent(each) for each in (0, 0.004, 0.5, 0.996, 1)] == [
         "0 %",
         "0.4 %",
@@ -444,12 +446,12 @@ def test_words() -> None:
 
 async def test_a_real_browser_shows_it_without_complaint(tmp_path: Path) -> None:
     cluster = cluster_of(2, 4)
-    lives = [
-        life(7, 0.0, 100.0, 900.0, holding(cluster, range(8)), user=HOSTILE),
-        life(8, 0.0, 900.0, 1_000.0, holding(cluster, [0])),
+    records = [
+        record(7, 0.0, 100.0, 900.0, holding(cluster, range(8)), user=HOSTILE),
+        record(8, 0.0, 900.0, 1_000.0, holding(cluster, [0])),
     ]
     path = tmp_path / "report.html"
-    write_report([run_of(lives, cluster, HOSTILE)], path)
+    write_report([run_of(records, cluster, HOSTILE)], path)
     async with browsing(tmp_path / "profile") as page:
         await page.open(path)
         assert await page.ask("document.documentElement.dataset.ready") == "yes"

@@ -8,22 +8,31 @@ from hypothesis import strategies as st
 
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of, pool_of
-from controller.sim.refusal import SimulationRefused
-from controller.sim.run import SameSecond, Task, foreseen, name_of, policy_of, run, simulate, varied
-from controller.sim.workload import Work
-from tests.controller.sim import pool
-from tests.controller.sim.lines import Given
-from wire.spec import JobSpec
-from wire.words import Reason
+from controller.sim.errors import SimulationRefused
+from controller.sim.run import (
+    RunTask,
+    SameSecond,
+    name_of,
+    policy_of,
+    run,
+    simulate,
+    with_exact_estimate,
+    with_order_and_backfill,
+)
+from controller.sim.trace_job import TraceJob
+from tests.controller.sim import pool_reference
+from tests.controller.sim.swf_lines import Given
+from wire.job.spec import JobSpec
+from wire.names import Reason
 
 CONFIG = Config()
 POLICIES = ["fcfs", "sjf", "easy", "easy-sjbf", "conservative"]
 CORE_NODE = {"gpus": 0, "cpus": 1, "memory_mib": 64, "model": ""}
 
 
-def work_of(jobs: list[Given], cluster: Cluster) -> list[Work]:
+def work_of(jobs: list[Given], cluster: Cluster) -> list[TraceJob]:
     return [
-        Work(number, submit, cluster.spec(size, estimate), time)
+        TraceJob(number, submit, cluster.spec(size, estimate), time)
         for number, submit, time, size, estimate in jobs
     ]
 
@@ -36,7 +45,7 @@ def starts(
     clairvoyant: bool = False,
 ) -> dict[int, float]:
     """When every job started, by number."""
-    task = Task(policy_of(policy, CONFIG), cluster, work_of(jobs, cluster), clairvoyant, same_second)
+    task = RunTask(policy_of(policy, CONFIG), cluster, work_of(jobs, cluster), clairvoyant, same_second)
     return {row.job: row.start for row in run(task).rows}
 
 
@@ -180,10 +189,10 @@ def plain_starts(
     """The same by the plain simulator."""
     processors, jobs = log
     plain = [
-        pool.Job(number, submit, ran, size, (ran or 1) if clairvoyant else estimate)
+        pool_reference.Job(number, submit, ran, size, (ran or 1) if clairvoyant else estimate)
         for number, submit, ran, size, estimate in jobs
     ]
-    simulated = pool.Pool(plain, processors, policy)
+    simulated = pool_reference.Pool(plain, processors, policy)
     return simulated.simulate() if same_second is SameSecond.HOUSE else simulated.simulate_one_by_one()
 
 
@@ -225,30 +234,30 @@ def test_a_pool_wider_than_any_node_may_be_still_counts_every_processor() -> Non
 
 
 def test_how_a_job_ends_does_not_hang_on_the_last_digit_of_a_fraction() -> None:
-    work = [Work(n, n / 10, JobSpec(("true",), time_limit_s=n / 3), n / 3) for n in range(1, 200)]
-    work.append(Work(200, 0.1, JobSpec(("true",), time_limit_s=0.3), 0.3000001))
-    _, lives = simulate(Task(policy_of("easy", CONFIG), pool_of(4), work))
-    assert {life.reason for life in lives.ran() if life.number != 200} == {Reason.NONE}
-    assert [life.reason for life in lives.ran() if life.number == 200] == [Reason.TIME_LIMIT]
+    work = [TraceJob(n, n / 10, JobSpec(("true",), time_limit_s=n / 3), n / 3) for n in range(1, 200)]
+    work.append(TraceJob(200, 0.1, JobSpec(("true",), time_limit_s=0.3), 0.3000001))
+    _, records = simulate(RunTask(policy_of("easy", CONFIG), pool_of(4), work))
+    assert {record.reason for record in records.ran() if record.number != 200} == {Reason.NONE}
+    assert [record.reason for record in records.ran() if record.number == 200] == [Reason.TIME_LIMIT]
 
 
 def test_what_the_engine_refuses_is_told_with_its_reason() -> None:
-    work = [Work(1, 0.0, JobSpec(("true",), gpus=8), 10.0), Work(2, 0.0, JobSpec(("true",)), 10.0)]
-    outcome = run(Task(policy_of("easy", Config()), pool_of(4), work))
+    work = [TraceJob(1, 0.0, JobSpec(("true",), gpus=8), 10.0), TraceJob(2, 0.0, JobSpec(("true",)), 10.0)]
+    outcome = run(RunTask(policy_of("easy", Config()), pool_of(4), work))
     assert [row.job for row in outcome.rows] == [2]
     assert list(outcome.refused.values()) == [1]
     assert "8 GPUs" in next(iter(outcome.refused))
 
 
 def test_foresight_never_lengthens_a_run() -> None:
-    work = Work(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 100.0)
-    assert foreseen(work).runtime_s == foreseen(work).spec.time_limit_s == 60.0
-    boundless = Work(1, 0.0, JobSpec(("true",)), 100.0)
-    assert foreseen(boundless).spec.time_limit_s == 100.0
-    short = Work(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.25)
-    assert foreseen(short).spec.time_limit_s == 0.25
-    at_once = Work(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.0)
-    assert foreseen(at_once).spec.time_limit_s == 1.0  # a limit of 0 there is not
+    work = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 100.0)
+    assert with_exact_estimate(work).runtime_s == with_exact_estimate(work).spec.time_limit_s == 60.0
+    boundless = TraceJob(1, 0.0, JobSpec(("true",)), 100.0)
+    assert with_exact_estimate(boundless).spec.time_limit_s == 100.0
+    short = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.25)
+    assert with_exact_estimate(short).spec.time_limit_s == 0.25
+    at_once = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.0)
+    assert with_exact_estimate(at_once).spec.time_limit_s == 1.0  # a limit of 0 there is not
 
 
 def test_policies_have_names() -> None:
@@ -256,7 +265,7 @@ def test_policies_have_names() -> None:
         policy = policy_of(name, Config())
         assert policy.name == name_of(policy.config) == name
     assert name_of(Config()) == "easy"
-    assert name_of(varied(Config(), "sjf", "easy")) == "shortest+easy"
+    assert name_of(with_order_and_backfill(Config(), "sjf", "easy")) == "shortest+easy"
     with pytest.raises(SimulationRefused, match="no policy 'eazy'") as refused:
         policy_of("eazy", Config())
     assert "Did you mean 'easy'?" in refused.value.hint

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.sim.cluster import nodes_of, pool_of
-from controller.sim.logfile import LogRefused
-from controller.sim.logs import Log, read_log
-from controller.sim.swf import LONGEST_S, Filter, Job, Reading, ZeroRuns, choose
-from tests.controller.sim.lines import line
-from wire.spec import problems
+from controller.sim.logs.job_log import JobLog, read_log
+from controller.sim.logs.log_file import LogRefused
+from controller.sim.logs.swf import LONGEST_S, SwfFilter, SwfJob, SwfOptions, ZeroRuns, select_jobs
+from tests.controller.sim.swf_lines import line
+from wire.job.spec import spec_problems
 
 Write = Callable[..., Path]
 
@@ -33,12 +33,14 @@ def write(tmp_path: Path) -> Write:
     return writing
 
 
-def chosen(log: Log, width: int = 8, reading: Reading | None = None) -> tuple[list[Job], Counter[str]]:
+def chosen(
+    log: JobLog, width: int = 8, reading: SwfOptions | None = None
+) -> tuple[list[SwfJob], Counter[str]]:
     dropped: Counter[str] = Counter()
-    return list(choose(log.lines, width, reading or Reading(), dropped)), dropped
+    return list(select_jobs(log.lines, width, reading or SwfOptions(), dropped)), dropped
 
 
-def only(log: Log, reading: Reading | None = None) -> Job:
+def only(log: JobLog, reading: SwfOptions | None = None) -> SwfJob:
     (job,), dropped = chosen(log, reading=reading)
     assert not dropped
     return job
@@ -49,7 +51,7 @@ def only(log: Log, reading: Reading | None = None) -> Job:
 
 def test_run_is_cut_at_the_estimate_and_size_is_what_was_asked_for(write: Write) -> None:
     log = read_log(write(line(7, submit=5, run=100, allocated=2, requested=4, estimate=60, user=3)))
-    assert only(log) == Job(number=7, submit_s=5, run_s=60, size=4, estimate_s=60, user=3)
+    assert only(log) == SwfJob(number=7, submit_s=5, run_s=60, size=4, estimate_s=60, user=3)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +97,20 @@ def test_what_cannot_be_run_is_dropped_and_counted(write: Write, given_line: str
 def test_jobs_without_a_run_time_are_as_one_likes(
     write: Write, how: ZeroRuns, run: float | None, estimate: float | None
 ) -> None:
-    jobs, _ = chosen(read_log(write(line(1, run=0, estimate=60))), reading=Reading(zero_runs=how))
+    jobs, _ = chosen(read_log(write(line(1, run=0, estimate=60))), reading=SwfOptions(zero_runs=how))
     assert [(job.run_s, job.estimate_s) for job in jobs] == ([] if run is None else [(run, estimate)])
 
 
 def test_an_estimate_for_ever_is_as_long_as_a_limit_can_be(write: Write) -> None:
     log = read_log(write(line(1, run=50, estimate=10**10)))
-    (work,), _ = log.work(pool_of(8), Reading())
+    (work,), _ = log.work(pool_of(8), SwfOptions())
     assert work.spec.time_limit_s == LONGEST_S
-    assert not problems(work.spec)
-    assert problems(replace(work.spec, time_limit_s=LONGEST_S + 1))
+    assert not spec_problems(work.spec)
+    assert spec_problems(replace(work.spec, time_limit_s=LONGEST_S + 1))
 
 
 def test_a_kept_job_without_run_time_and_estimate_has_an_estimate_all_the_same(write: Write) -> None:
-    job = only(read_log(write(line(1, run=0, estimate=-1))), Reading(zero_runs=ZeroRuns.KEEP))
+    job = only(read_log(write(line(1, run=0, estimate=-1))), SwfOptions(zero_runs=ZeroRuns.KEEP))
     assert (job.run_s, job.estimate_s) == (0, 1)
 
 
@@ -125,14 +127,14 @@ def test_the_filter_of_sc15(write: Write) -> None:
             line(8, submit=1, run=10, estimate=10),
         )
     )
-    jobs, dropped = chosen(log, reading=Reading(filter=Filter.SC15))
+    jobs, dropped = chosen(log, reading=SwfOptions(filter=SwfFilter.SC15))
     assert [job.number for job in jobs] == [6, 8]
     assert sum(dropped.values()) == 6
 
 
 def test_jobs_come_in_the_order_of_submit_times_then_of_lines(write: Write) -> None:
     log = read_log(write(line(1, submit=9), line(2, submit=3), line(3, submit=9), line(4, submit=3)))
-    work, _ = log.work(pool_of(8), Reading())
+    work, _ = log.work(pool_of(8), SwfOptions())
     assert [each.number for each in work] == [2, 4, 1, 3]
 
 
@@ -143,7 +145,7 @@ def test_wider_than_the_machine_depends_on_the_machine(write: Write) -> None:
         (nodes_of(2, 0, 3, 64, ""), [1]),
         (nodes_of(9, 0, 1, 64, ""), [1, 2, 3]),
     ):
-        work, dropped = log.work(cluster, Reading())
+        work, dropped = log.work(cluster, SwfOptions())
         assert [each.number for each in work] == fit
         assert dropped.total() == 3 - len(fit)
 

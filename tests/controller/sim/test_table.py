@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from controller.config import Config
+from controller.core.commands.resource_sizes import FIXED_SIZES
 from controller.sim.cluster import pool_of
-from controller.sim.logfile import Form, LogRefused
-from controller.sim.logs import Log, read_log
-from controller.sim.run import Task, policy_of, run
-from controller.sim.swf import Reading
-from controller.sim.table import COLUMNS
-from wire.spec import JobSpec
+from controller.sim.logs.gpu_job_table import COLUMNS
+from controller.sim.logs.job_log import JobLog, read_log
+from controller.sim.logs.log_file import LogFormat, LogRefused
+from controller.sim.logs.swf import SwfOptions
+from controller.sim.run import RunTask, policy_of, run
+from wire.job.spec import JobSpec
 
 Put = Callable[[str], Path]
 
@@ -31,7 +32,7 @@ def put(tmp_path: Path) -> Put:
     return writing
 
 
-def specs(log: Log) -> list[JobSpec]:
+def specs(log: JobLog) -> list[JobSpec]:
     return [each.spec for each in log.table]
 
 
@@ -56,15 +57,18 @@ FULL = {
 }
 
 
-@pytest.mark.parametrize("form", [Form.CSV, Form.JSON])
-def test_every_column_arrives(put: Put, form: Form) -> None:
-    text = f"{','.join(FULL)}\n{','.join(FULL.values())}\n" if form is Form.CSV else json.dumps(FULL) + "\n"
+@pytest.mark.parametrize("form", [LogFormat.CSV, LogFormat.JSON])
+def test_every_column_arrives(put: Put, form: LogFormat) -> None:
+    text = (
+        f"{','.join(FULL)}\n{','.join(FULL.values())}\n" if form is LogFormat.CSV else json.dumps(FULL) + "\n"
+    )
     log = read_log(put(text))
     (work,) = log.table
     assert log.form is form
     assert (work.number, work.submit_s, work.runtime_s, work.user, work.code) == (4711, 5.0, 90.5, "ada", 1)
     assert work.spec == JobSpec(
         ("true",),
+        grace_s=0.0,
         name="llama",
         project="nlp",
         queue="night",
@@ -93,7 +97,7 @@ def test_every_column_arrives(put: Put, form: Form) -> None:
 def test_what_may_be_missing_may_also_be_empty(put: Put, text: str) -> None:
     log = read_log(put(text))
     assert [(work.number, work.submit_s, work.runtime_s) for work in log.table] == [(1, 0, 10), (2, 5, 20)]
-    assert specs(log) == [JobSpec(("true",))] * 2
+    assert specs(log) == [JobSpec(("true",), grace_s=0.0, **FIXED_SIZES)] * 2
     assert {work.user for work in log.table} == {"nobody"}
 
 
@@ -101,7 +105,9 @@ def test_numbers_and_lists_in_json_are_what_they_are(put: Put) -> None:
     row = {"submit": 1, "duration": 2e3, "gpus": 0.25, "memory": 2048, "cpu": 4, "model": ["H100", "A100"]}
     log = read_log(put(json.dumps(row)))
     assert specs(log) == [
-        JobSpec(("true",), gpus=0.25, memory_mib=2048, cpu_milli=4_000, gpu_models=("A100", "H100"))
+        JobSpec(
+            ("true",), grace_s=0.0, gpus=0.25, memory_mib=2048, cpu_milli=4_000, gpu_models=("A100", "H100")
+        )
     ]
     assert log.table[0].runtime_s == 2_000
 
@@ -131,11 +137,11 @@ def test_an_unknown_column_may_be_a_known_one_misspelt(put: Put, heading: str, s
 
 def test_on_a_pool_cores_count_and_memory_does_not(put: Put) -> None:
     log = read_log(put("submit,duration,cpu,memory\n0,10,4,64G\n0,10,0.5,\n"))
-    work, _ = log.work(pool_of(4), Reading())
-    outcome = run(Task(policy_of("fcfs", Config()), pool_of(4), work))
+    work, _ = log.work(pool_of(4), SwfOptions())
+    outcome = run(RunTask(policy_of("fcfs", Config()), pool_of(4), work))
     assert [row.start for row in outcome.rows] == [0, 10]
-    with pytest.raises(LogRefused, match="is for SWF logs"):
-        log.work(pool_of(100_000), Reading())
+    with pytest.raises(LogRefused, match="is only for SWF logs"):
+        log.work(pool_of(100_000), SwfOptions())
 
 
 def test_gzip(put: Put, tmp_path: Path) -> None:
@@ -244,4 +250,6 @@ def test_a_file_that_is_one_list_is_refused_as_json(put: Put) -> None:
 
 def test_what_other_tools_and_people_write(put: Put) -> None:
     log = read_log(put("submit,duration,gpus,nodes,memory,priority\n0.0,1.0,2.0,1.0,16384.0,High\n"))
-    assert specs(log) == [JobSpec(("true",), gpus=2, nodes=1, memory_mib=16_384, priority=75)]
+    assert specs(log) == [
+        JobSpec(("true",), grace_s=0.0, gpus=2, nodes=1, priority=75, cpu_milli=1_000, memory_mib=16_384)
+    ]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from controller.core.rows import Batch, Entry, JobRow, NodeRow, NoteRow
+from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow
 from controller.store.store import Store
 
 
@@ -29,15 +29,15 @@ def job(number: int = 1, **changes: object) -> JobRow:
     return replace(row, **changes)
 
 
-def entry(seq: int, **changes: object) -> Entry:
+def entry(seq: int, **changes: object) -> JournalEntry:
     """A fact about job 1."""
-    return replace(Entry(seq, 1_700_000_000.25, "JobQueued", 1, None, '{"id":1}'), **changes)
+    return replace(JournalEntry(seq, 1_700_000_000.25, "JobQueued", 1, None, '{"id":1}'), **changes)
 
 
-def batch(*rows: Entry | JobRow | NodeRow | NoteRow) -> Batch:
+def batch(*rows: JournalEntry | JobRow | NodeRow | NoteRow) -> Batch:
     """One commit of these."""
     return Batch(
-        tuple(row for row in rows if isinstance(row, Entry)),
+        tuple(row for row in rows if isinstance(row, JournalEntry)),
         tuple(row for row in rows if isinstance(row, JobRow)),
         tuple(row for row in rows if isinstance(row, NodeRow)),
         tuple(row for row in rows if isinstance(row, NoteRow)),
@@ -48,7 +48,7 @@ def batch(*rows: Entry | JobRow | NodeRow | NoteRow) -> Batch:
 class Model:
     """What was committed, kept in memory."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     jobs: dict[int, JobRow] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     notes: dict[tuple[str, str], NoteRow] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def history(seed: int) -> Iterator[Batch]:
     live: list[JobRow] = []
     seq = number = 0
     while True:
-        entries: list[Entry] = []
+        entries: list[JournalEntry] = []
         rows: dict[int, JobRow] = {}
         for _ in range(chance.choice((1, 1, 2, 8, 40))):
             seq += 1

@@ -8,14 +8,14 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.rows import Entry
-from controller.store.chain import Broken, Head, follow, genesis, link
+from controller.core.model.rows import JournalEntry
+from controller.store.chain import ChainBroken, Head, follow, genesis, link
 from tests.controller.store.samples import entry
 
 START = genesis("store")
 
 
-def chain(*entries: Entry) -> list[tuple[Entry, bytes]]:
+def chain(*entries: JournalEntry) -> list[tuple[JournalEntry, bytes]]:
     """These entries with their hashes."""
     digest, made = START.hash, []
     for one in entries:
@@ -32,7 +32,7 @@ def test_a_chain_holds_to_its_last_entry() -> None:
 
 
 def test_a_chain_belongs_to_its_store() -> None:
-    assert isinstance(follow(genesis("another"), chain(entry(1))), Broken)
+    assert isinstance(follow(genesis("another"), chain(entry(1))), ChainBroken)
 
 
 def test_a_chain_that_was_cut_moved_or_repeated_shows_where() -> None:
@@ -45,7 +45,7 @@ def test_a_chain_that_was_cut_moved_or_repeated_shows_where() -> None:
         ([first, (second[0], bytes(32)), third], "entry 2 of the journal is not what"),
     ):
         found = follow(START, changed)
-        assert isinstance(found, Broken)
+        assert isinstance(found, ChainBroken)
         assert found.how.startswith(where)
         assert found.before.seq == int(where.split()[1]) - 1
 

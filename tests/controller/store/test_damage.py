@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.store.failures import StoreBroken, StoreFailure, StoreRefused
+from controller.store.errors import StoreBroken, StoreFailure, StoreRefused
 from controller.store.store import Store
 from tests.controller.store.samples import Model, history
 from tests.controller.store.scratch import scratch
@@ -173,7 +173,7 @@ def test_a_restart_loop_does_not_fill_the_disk_with_copies(database: Path) -> No
 
 def test_damage_without_room_for_a_copy_says_so(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     garbage(database)
-    monkeypatch.setattr("controller.store.sqlite.shutil.copyfileobj", no_space)
+    monkeypatch.setattr("controller.store.backends.sqlite.shutil.copyfileobj", no_space)
     with pytest.raises(StoreRefused) as refused:
         Store.open(url(database))
     assert "No copy of it could be kept (No space left on device)" in refused.value.hint

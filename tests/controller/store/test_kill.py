@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.store.failures import StoreRefused
+from controller.store.errors import StoreRefused
 from controller.store.store import Store
 from tests.controller.store.scratch import scratch
 from tests.controller.store.writer import check, kill_after, start

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.store.failures import StoreAway, StoreBroken, StoreRefused
+from controller.store.errors import StoreAway, StoreBroken, StoreRefused
 from controller.store.store import Store
 from tests.contract.test_stores import by_hand
 from tests.controller.store.samples import batch, entry

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.rows import Batch
-from controller.store.failures import StoreBroken, StoreFull, StoreLocked, StoreRefused
+from controller.core.model.rows import Batch
+from controller.store.errors import StoreBroken, StoreFull, StoreLocked, StoreRefused
 from controller.store.store import Store
 from tests.controller.store.samples import Model, batch, entry, history, job
 
@@ -239,7 +239,7 @@ def test_a_disk_that_turned_read_only_is_named(small_disk: SmallDisk) -> None:
 def test_another_program_that_keeps_the_database_locked_is_told_from_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.store.sqlite.BUSY_S", 0)
+    monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
     database = tmp_path / "corral.db"
     with closing(Store.open(url(database))) as store:
         with closing(sqlite3.connect(database, isolation_level=None)) as shell:

@@ -9,7 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from controller.store.failures import StoreFailure
+from controller.store.errors import StoreFailure
 from controller.store.store import Store
 from tests.controller.store.samples import Model, history
 

@@ -1,0 +1,552 @@
+"""The agent of one node: its event loop, and how it carries out orders and actions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any, Callable, Optional
+
+from agent.attempts import actions, attempt_record, environment, lease, log_retention
+from agent.attempts.actions import AttemptAction
+from agent.attempts.attempt_record import UnreadableRecord
+from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
+from agent.attempts.cpu_allocation import CpuAllocator
+from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.log_retention import SettledLogs
+from agent.attempts.spool import AttemptKey, Spool, SpooledAttempt, format_key, parse_key
+from agent.attempts.start_order import CannotLaunch, HostUnfit, LaunchBuilder, UnixAccounts
+from agent.checkpoints.watcher import CheckpointWatcher
+from agent.controller_channel import AgentExit, Channel
+from agent.event_loop import EventLoop
+from agent.gpus.interface import GpuSource
+from agent.gpus.usage_meter import UsageMeter
+from agent.host.facts import HostFacts
+from agent.interactive.exec_sessions import CannotExec, ExecSessions
+from agent.interactive.log_reader import POLL_S, LogReader
+from agent.isolation import container_supervision
+from agent.isolation.cgroup_detection import HostCgroups
+from agent.isolation.container_runtimes import ContainerRuntime
+from agent.isolation.scratch import ScratchArea
+from agent.supervisor import process_tree
+from agent.supervisor.fork_server_client import ForkServerClient
+from agent.supervisor.supervisor_watch import HAS_PIDFD, SupervisorWatch
+from agent.supervisor.task_process import write_notice
+from wire.agent.frames import (
+    AgentFrame,
+    AttemptStatus,
+    CheckGpu,
+    CloseShell,
+    Go,
+    GpuReport,
+    GpuSample,
+    Hello,
+    Leave,
+    Note,
+    OpenShell,
+    Ping,
+    Pong,
+    ReadLog,
+    Report,
+    ResetGpu,
+    ResizeShell,
+    Settle,
+    ShellInput,
+    ShellTaken,
+    Signal,
+    Start,
+    Stop,
+    StopReading,
+)
+from wire.agent.job_policy import JobPolicy
+
+AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
+"""How often supervisors are looked for. Without pidfd this is the only way to notice that one has ended."""
+RETRY_S = 5.0
+FORK_SERVER_PAUSE_S = 0.1
+FORK_SERVER_EARLY_S = 1.0
+"""A fork server that ends within this many seconds counts as failed."""
+FORK_SERVER_MAX_FAILURES = 20
+_FIFO_READ_BYTES = 1 << 16
+
+
+class Agent:
+    """Runs attempts on one node, as the controller orders.
+
+    The agent is one thread. `AttemptStates` decides (it does no I/O); this class carries out its actions.
+
+    Start
+    1. `adopt`: read the spool that earlier agents left, and quarantine records of processes without one.
+    2. `serve`: send the hello with every attempt that is not settled.
+    3. Watch the supervisors that still run; launch one for each attempt that has none.
+
+    The loop (`_run_once`)
+    1. Send chunks of logs that are being read, as long as the controller keeps up.
+    2. Watch supervisors that were forked in the last turn and whose attempts have not ended already.
+    3. Write what waits for the fork server and for the controller.
+    4. Exit if this host cannot run jobs and the controller has got all reports.
+    5. Wait for the next event and handle it:
+       - a frame of the controller: `_handlers` name the method for each kind;
+       - a hint on the FIFO: a supervisor has recorded a fact;
+       - the end of a supervisor or of the fork server;
+       - a timer: audit, log retention, checkpoint scan, GPU readings.
+
+    Invariants
+    - Nothing is reported before it is in the spool.
+    - The agent may be killed at any moment: supervisors go on, and the next agent reads the spool.
+    - Nothing in the loop blocks: other programs and slow file systems are handled in processes of their own.
+
+    Example: Start 7.1 arrives. `AttemptStates.start` returns RecordOrder and LaunchSupervisor; the record is
+    written and a launch spec goes to the fork server. The hint `7.1 forked 4711` makes the agent watch pid
+    4711, `7.1 started ...` and `7.1 ended ...` are each sent to the controller as a report. Settle 7.1 moves
+    the record to settled/.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        channel: Channel,
+        accounts: UnixAccounts,
+        host: HostFacts,
+        gpus: GpuSource,
+        keep: int,
+        policy: JobPolicy,
+        cgroups: HostCgroups,
+        offered_cpus: int,
+        runtime: Optional[ContainerRuntime] = None,
+        scratch: Optional[ScratchArea] = None,
+    ) -> None:
+        self.loop = EventLoop()
+        self.spool = spool
+        self.channel = channel
+        self.gpus = gpus
+        self.attempts = AttemptStates(keep)
+        self.settled_logs = SettledLogs(policy)
+        self.running_log_bytes = policy.log_running_mib << 20
+        self.meter = UsageMeter(spool.directory)
+        self.clean: set[AttemptKey] = set()
+        """Attempts whose GPUs were found clean, so that they are not checked again."""
+        self.cpus = CpuAllocator(host, policy.bind, offered_cpus, self.attempts.has_ended)
+        scratch = scratch or ScratchArea("", "none")
+        self.launches = LaunchBuilder(accounts, self.cpus, cgroups, policy, runtime, scratch, spool.mark_key)
+        self.checkpoints = CheckpointWatcher(
+            self.loop,
+            policy.checkpoint_look_s,
+            self.attempts.running_keys,
+            self._checkpoint_spec,
+            lambda key, checkpoint: self._perform(self.attempts.checkpoint_found(key, checkpoint)),
+        )
+        self.logs = LogReader(spool, self.attempts.has_ended, channel)
+        self.exec_sessions = ExecSessions(self.loop, channel, self._exec_spec, self.attempts.has_ended)
+        self.retry_logs_planned = False
+        self.unfit_reason = ""
+        """Why this host cannot run any job; empty if it can."""
+        self.fork_server = ForkServerClient(spool.fifo, spool.root / "nursery.log")
+        self.fork_server_started = time.monotonic()
+        self.fork_server_failures = 0
+        self.to_watch: dict[AttemptKey, int] = {}
+        self.watched: dict[AttemptKey, SupervisorWatch] = {}
+        self.partial_hint = b""
+        attempts = self.attempts
+        self._performers: dict[type, Callable[[Any], None]] = {
+            actions.RecordOrder: self._record_order,
+            actions.RecordEnd: self._record_end,
+            actions.LaunchSupervisor: self._launch_supervisor,
+            actions.WatchSupervisor: self._watch_later,
+            actions.RequestStop: self._request_stop,
+            actions.ReleaseBarrier: self._release_barrier,
+            actions.FailLaunch: self._fail_launch,
+            actions.MoveToSettled: self._move_to_settled,
+            actions.DeleteLogs: self._delete_logs,
+            actions.SendReport: lambda each: channel.send(Report(self.meter.with_usage(each.report.status))),
+        }
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Start: lambda order: self._perform(attempts.start(order, time.time())),
+            Stop: lambda stop: self._perform(attempts.stop(stop, time.time())),
+            Go: lambda go: self._perform(attempts.release(go)),
+            Settle: lambda settle: self._perform(attempts.settle(settle)),
+            Signal: self._signal_job,
+            Note: self._write_note,
+            ReadLog: self.logs.read,
+            StopReading: lambda each: self.logs.stop(each.request),
+            CheckGpu: lambda each: gpus.schedule_check(each.uuid, each.after_s),
+            ResetGpu: lambda each: gpus.schedule_reset(each.uuid, each.command, each.after_s),
+            OpenShell: self.exec_sessions.open,
+            ShellInput: self.exec_sessions.write,
+            ShellTaken: self.exec_sessions.acknowledge,
+            ResizeShell: self.exec_sessions.resize,
+            CloseShell: self.exec_sessions.close,
+            Ping: self._answer_ping,
+            Leave: self._leave,
+        }
+
+    # --- start and loop ---
+
+    def adopt(self) -> None:
+        """Take over the attempts that earlier agents left in the spool, and processes without a record."""
+        named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
+        for lost in map(parse_key, named):
+            if lost is not None and not self.spool.has(lost):
+                self.spool.quarantine(lost, "its directory is gone")
+        for found in self.spool.settled():
+            self.attempts.adopt(found, settled=True)
+            self._count_logs((found.status.job, found.status.attempt), found.status.ended_at or 0.0)
+        for found in self.spool.unsettled():
+            key = (found.status.job, found.status.attempt)
+            supervisor = self.spool.supervisor_pid(key)
+            self.attempts.adopt(self._intact(key, found), supervisor)
+            if supervisor is not None:
+                with suppress(OSError):
+                    self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
+
+    def unsettled(self) -> tuple[AttemptStatus, ...]:
+        """The statuses for the hello, with GPU usage."""
+        return tuple(map(self.meter.with_usage, self.attempts.unsettled()))
+
+    def serve(self, hello: Hello) -> None:
+        """Send the hello and run the loop until the controller is gone or this agent has to exit."""
+        self.channel.send(hello)
+        self._perform(self.attempts.resume())
+        self.loop.on_readable(self.spool.hints, self._read_hints)
+        self.loop.on_readable(self.channel.source, self._receive)
+        self.loop.on_readable(self.fork_server.fileno(), self._fork_server_ended)
+        self.loop.call_later(AUDIT_INTERVAL_S, self._audit_supervisors)
+        self._delete_old_logs()
+        self._trim_running_logs()
+        self.checkpoints.start()
+        self.gpus.watch(self.loop, self.attempts.gpu_holders, self._send_gpu_frame, self._add_samples)
+        try:
+            while True:
+                self._run_once()
+        except AgentExit:
+            self.exec_sessions.close_all()
+
+    def _run_once(self) -> None:
+        self.logs.send_chunks()  # 1
+        if self.logs.following and not self.retry_logs_planned:
+            self.retry_logs_planned = True
+            self.loop.call_later(POLL_S, self._retry_logs)
+        self._watch_supervisors()  # 2
+        server, channel = self.fork_server, self.channel
+        server.flush()  # 3
+        self.loop.on_writable(server.fileno(), server.flush if server.has_unsent else None)
+        channel.flush()
+        if self.unfit_reason and not channel.unsent_bytes:  # 4
+            print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
+            raise AgentExit
+        self.loop.on_writable(channel.sink, channel.flush if channel.unsent_bytes else None)
+        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # 5
+
+    # --- frames of the controller ---
+
+    def _receive(self) -> None:
+        for frame in self.channel.receive():
+            handle = self._handlers.get(type(frame))
+            if handle is None:
+                print(f"agent: ignored a {type(frame).__name__} frame", file=sys.stderr)
+            else:
+                handle(frame)
+
+    def _answer_ping(self, ping: Ping) -> None:
+        if ping.heard is not None:
+            try:
+                self.spool.renew_leases(ping.heard)
+            except OSError as error:  # because without renewals leases expire, and jobs end as agreed
+                print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
+        self.channel.send(Pong(ping.beat, lease.boot_time_s()))
+
+    def _leave(self, _: Leave) -> None:
+        raise AgentExit
+
+    def _signal_job(self, frame: Signal) -> None:
+        """Signal the processes of a job that handle it. Not recorded: the user can send it again."""
+        key = (frame.job, frame.attempt)
+        supervisor = self.spool.supervisor_pid(key)
+        if supervisor is None:
+            return
+        number = signal.Signals[f"SIG{frame.signal}"].value
+        order, processes = self.attempts.order(key), process_tree.descendants(supervisor)
+        if order is not None and order.image:
+            spec = self.launches.build_user_spec(self.spool.directory(key), order)
+            spec.key, spec.mark_key = format_key(key), self.spool.mark_key
+            processes = container_supervision.job_processes(spec, processes)
+        process_tree.send_signal(process_tree.with_handler(processes, number), number)
+
+    def _write_note(self, note: Note) -> None:
+        key = (note.job, note.attempt)
+        if self.attempts.running_order(key) is not None:
+            write_notice(self.spool.directory(key), note.text)
+
+    def _exec_spec(self, key: AttemptKey, command: tuple[str, ...], term: str) -> LaunchSpec:
+        order, supervisor = self.attempts.running_order(key), self.spool.supervisor_pid(key)
+        if order is None or supervisor is None:
+            raise CannotExec(f"attempt {key[1]} of job {key[0]} does not run on this node")
+        try:
+            spec = self.launches.build_exec(key, self.spool.directory(key), order, command, term)
+        except CannotLaunch as error:
+            raise CannotExec(str(error)) from None
+        spec.cpus = sorted(os.sched_getaffinity(supervisor))
+        return spec
+
+    def _retry_logs(self) -> None:
+        self.retry_logs_planned = False
+        self.logs.retry()
+
+    # --- hints, supervisors and the fork server ---
+
+    def _read_hints(self) -> None:
+        """Apply the facts on the FIFO. A damaged hint is skipped, because the fact is in the record too."""
+        data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
+        *lines, self.partial_hint = data.split(b"\n")
+        for line in lines:
+            name, _, checked = line.partition(b" ")
+            key = parse_key(name.decode("ascii", "replace"))
+            try:
+                if key is not None:
+                    fact = attempt_record.decode_fact(checked)
+                    self._perform(self.attempts.apply_hint(key, fact))
+                    if fact[0] == "ended":
+                        self._note_unfit(fact[-1])
+            except UnreadableRecord:
+                continue
+
+    def _watch_later(self, watch: actions.WatchSupervisor) -> None:
+        # Watched in the next turn, because the shortest attempts have ended by then.
+        self.to_watch[watch.key] = watch.pid
+
+    def _watch_supervisors(self) -> None:
+        due, self.to_watch = self.to_watch, {}
+        for key, pid in due.items():
+            self._unwatch(key)
+            if self.attempts.has_ended(key) is not False:
+                continue
+            try:
+                watched = self.watched[key] = SupervisorWatch(pid)
+            except ProcessLookupError:
+                self.loop.call_later(0.0, partial(self._read_after_end, key))
+                continue
+            if watched.descriptor is not None:
+                self.loop.on_readable(watched.descriptor, partial(self._supervisor_ended, key))
+
+    def _supervisor_ended(self, key: AttemptKey) -> None:
+        self._unwatch(key)
+        self._read_after_end(key)
+
+    def _unwatch(self, key: AttemptKey) -> None:
+        watched = self.watched.pop(key, None)
+        if watched is not None and watched.descriptor is not None:
+            self.loop.on_readable(watched.descriptor, None)
+            os.close(watched.descriptor)
+
+    def _read_after_end(self, key: AttemptKey) -> None:
+        """Read the record of an attempt after its supervisor has ended. It holds the end of the attempt,
+        unless the supervisor was killed.
+        """
+        if self.attempts.has_ended(key) is not False:
+            return
+        try:
+            found = self._intact(key, self.spool.read(key))
+            supervisor = self.spool.supervisor_pid(key)
+        except OSError as error:
+            name = format_key(key)
+            print(f"agent: the record of {name} can neither be read nor replaced: {error}", file=sys.stderr)
+            self.loop.call_later(RETRY_S, partial(self._read_after_end, key))
+            return
+        self._perform(self.attempts.supervisor_gone(key, found, supervisor))
+
+    def _intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
+        """The attempt as found. A damaged record is replaced by one that leads to `supervisor_lost`."""
+        if not found.damage:
+            return found
+        print(f"agent: the record of {format_key(key)} is damaged: {found.damage}", file=sys.stderr)
+        supervisor = self.spool.supervisor_pid(key)
+        if supervisor is not None:
+            os.kill(supervisor, signal.SIGKILL)  # because it would append to the damaged record
+        return self.spool.quarantine(key, found.damage)
+
+    def _audit_supervisors(self) -> None:
+        """Find supervisors that have ended without notice."""
+        with suppress(OSError):  # because the host may be out of descriptors; the next audit follows
+            for key, pid in self.attempts.supervisors():
+                if self.spool.supervisor_pid(key) != pid:
+                    self._unwatch(key)
+                    self._read_after_end(key)
+        self.loop.call_later(AUDIT_INTERVAL_S, self._audit_supervisors)
+
+    def _fork_server_ended(self) -> None:
+        """Start another fork server. Exit if it has failed too many times in a row."""
+        early = time.monotonic() - self.fork_server_started < FORK_SERVER_EARLY_S
+        self.fork_server_failures = self.fork_server_failures + 1 if early else 0
+        log = self.spool.root / "nursery.log"
+        if self.fork_server_failures > FORK_SERVER_MAX_FAILURES:
+            print(f"agent: supervisors cannot be started; see {log}", file=sys.stderr)
+            raise AgentExit
+        print("agent: the fork server has ended; another one is started", file=sys.stderr)
+        self.loop.on_readable(self.fork_server.fileno(), None)
+        self.loop.on_writable(self.fork_server.fileno(), None)
+        self.fork_server.reap()
+        time.sleep(FORK_SERVER_PAUSE_S)  # because one that fails at once would otherwise use a whole core
+        try:
+            self.fork_server = ForkServerClient(self.spool.fifo, log)
+        except OSError as error:
+            print(f"agent: supervisors cannot be started: {error}", file=sys.stderr)
+            raise AgentExit from None
+        self.fork_server_started = time.monotonic()
+        self.loop.on_readable(self.fork_server.fileno(), self._fork_server_ended)
+        self._perform(self.attempts.fork_server_gone())
+
+    # --- actions ---
+
+    def _perform(self, wanted: list[AttemptAction]) -> None:
+        for action in wanted:
+            try:
+                self._performers[type(action)](action)
+            except OSError as error:  # because a user may have changed the spool, or the disk is full
+                print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
+                if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
+                    # because the controller does not repeat them
+                    self.loop.call_later(RETRY_S, partial(self._perform, [action]))
+
+    def _record_order(self, action: actions.RecordOrder) -> None:
+        key = (action.order.job, action.order.attempt)
+        try:
+            self.spool.record_order(key, action.order)
+        except OSError as error:
+            why = f"the order cannot be written to the spool {self.spool.root}: {error.strerror}"
+            self._perform(self.attempts.record_failed(key, time.time(), why))
+            self.unfit_reason = why
+
+    def _record_end(self, action: actions.RecordEnd) -> None:
+        status = action.status
+        end = attempt_record.encode_end(status.ended_at or time.time(), None, None, why=status.why)
+        self.spool.record_order((status.job, status.attempt), None, end)
+
+    def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
+        """Send the launch to the fork server, once the attempt's GPUs are clean."""
+        key = action.key
+        if action.after_s:
+            self.loop.call_later(
+                action.after_s, partial(self._launch_supervisor, actions.LaunchSupervisor(key))
+            )
+            return
+        if self.attempts.has_ended(key) is not False:
+            return  # because it was stopped or deleted during the delay
+        order = self.attempts.order(key)
+        if order is not None and order.gpus and key not in self.clean and not self.attempts.started(key):
+            self.gpus.wait_until_clean([hold.uuid for hold in order.gpus], partial(self._gpus_checked, key))
+            return
+        directory = self.spool.directory(key)
+        try:
+            spec = self.launches.build(key, directory, order)
+        except CannotLaunch as error:
+            word = NODE_UNFIT if isinstance(error, HostUnfit) else "launch_failed"
+            if self._end_unclaimed(key, f"{word}: {error}"):
+                return
+            # because a supervisor that claimed it may have left processes
+            spec = self.launches.build(key, directory, None)
+        self.fork_server.send(spec)
+
+    def _gpus_checked(self, key: AttemptKey, problem: str) -> None:
+        """Launch the attempt if its GPUs are clean, else end it."""
+        if not problem:
+            self.clean.add(key)
+            self._launch_supervisor(actions.LaunchSupervisor(key))
+        elif self.attempts.has_ended(key) is False and not self._end_unclaimed(key, f"gpu_held: {problem}"):
+            self._read_after_end(key)
+
+    def _fail_launch(self, action: actions.FailLaunch) -> None:
+        self._note_unfit(action.why)
+        if not self._end_unclaimed(action.key, action.why):
+            self._read_after_end(action.key)
+
+    def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
+        """Record and report the end of an attempt; False if a supervisor has claimed it."""
+        end = attempt_record.encode_end(time.time(), None, None, why=why)
+        if not self.spool.end_unclaimed(key, end):
+            return False
+        self._note_unfit(why)
+        self._perform(self.attempts.apply_hint(key, attempt_record.decode_fact(end.rstrip(b"\n"))))
+        return True
+
+    def _note_unfit(self, why: str) -> None:
+        """Plan the exit of this agent if the reason is `node_unfit`.
+
+        The controller gives no jobs to the node until another agent says hello.
+        """
+        word, _, rest = why.partition(": ")
+        self.unfit_reason = rest if word == NODE_UNFIT else self.unfit_reason
+
+    def _request_stop(self, action: actions.RequestStop) -> None:
+        key = (action.stop.job, action.stop.attempt)
+        if self.attempts.has_ended(key) is not False:
+            return  # because it ended before the stop could be written
+        try:
+            self.spool.write_stop(action.stop)
+        finally:  # because a supervisor without a stop order ends its job, too
+            self._wake_supervisor(key)
+
+    def _release_barrier(self, action: actions.ReleaseBarrier) -> None:
+        if self.attempts.has_ended(action.key) is False:
+            self.spool.write_go(action.key)
+            self._wake_supervisor(action.key)
+
+    def _wake_supervisor(self, key: AttemptKey) -> None:
+        self._watch_supervisors()
+        watched = self.watched.get(key)
+        if watched is not None:
+            watched.wake()
+
+    def _move_to_settled(self, action: actions.MoveToSettled) -> None:
+        key = action.key
+        self.spool.settle(key)
+        self._count_logs(key, time.time())
+        for surplus in self.settled_logs.take_surplus(time.time(), self.attempts.user(key)):
+            self._perform(self.attempts.forget(surplus))
+        self.meter.forget(key)
+        self.clean.discard(key)
+
+    def _delete_logs(self, action: actions.DeleteLogs) -> None:
+        self.settled_logs.remove(action.key)
+        self.spool.delete(action.key)
+
+    # --- logs, checkpoints and GPU readings ---
+
+    def _count_logs(self, key: AttemptKey, ended_at: float) -> None:
+        size = log_retention.directory_bytes(self.spool.settled_directory(key))
+        self.settled_logs.add(key, self.attempts.user(key), size, ended_at)
+
+    def _delete_old_logs(self) -> None:
+        for key in self.settled_logs.take_surplus(time.time()):
+            self._perform(self.attempts.forget(key))
+        self.loop.call_later(log_retention.AGE_INTERVAL_S, self._delete_old_logs)
+
+    def _trim_running_logs(self) -> None:
+        if self.running_log_bytes:
+            keys = self.attempts.running_keys()
+            running = [(self.attempts.user(key), self.spool.directory(key)) for key in keys]
+            log_retention.trim_running_logs(running, self.running_log_bytes)
+            self.loop.call_later(log_retention.RUNNING_INTERVAL_S, self._trim_running_logs)
+
+    def _checkpoint_spec(self, key: AttemptKey) -> Optional[LaunchSpec]:
+        order = self.attempts.running_order(key)
+        if order is None or not environment.has_checkpoints(order):
+            return None
+        try:
+            return self.launches.build_user_spec(self.spool.directory(key), order)
+        except CannotLaunch:  # because its user was removed from the host
+            return None
+
+    def _send_gpu_frame(self, frame: AgentFrame) -> None:
+        """Send a frame about GPUs. Readings are dropped while the controller is slow; health is not."""
+        if not (self.channel.congested and isinstance(frame, GpuReport)):
+            self.channel.send(frame)
+
+    def _add_samples(self, samples: list[GpuSample]) -> None:
+        holders, now = self.attempts.gpu_holders(), time.monotonic()
+        self.meter.add_samples(holders, samples, now)
+        uses = self.meter.due_uses(holders, now)
+        if uses:
+            self._send_gpu_frame(GpuReport((), uses))

@@ -1,0 +1,103 @@
+"""The record of one attempt: one file of lines with checksums, each written before it is reported.
+
+    6b1c0f2e order <boot id> <the Start frame, or null>
+    90af3c11 claimed <supervisor's pid> <reason, if the attempt is lost already>
+    c4d1f0b3 ready
+    1d00b7aa started <pid> <start time in ticks> <unix time>
+    5e0fa2c4 checkpoint <unix time> <bytes> <path>
+    0c6e11b8 over
+    5b9d2f60 lost <why its supervisor was killed>
+    77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
+
+`over` says that no process of the job is left and the epilog begins; only jobs with a lease have it.
+
+Every line begins with the CRC-32 of its rest, which detects a flipped bit. The agent writes the first line
+and reserves room for the others, so that an exit can be recorded on a full disk. A supervisor locks the file
+while it lives. The kernel names the pid of the lock's holder, so a recycled pid is never taken for it.
+
+Imported by the fork server: only cheap imports.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from binascii import crc32
+
+RESERVED_BYTES = 2048
+_FLOCK = "hhqqi"
+_WHY_BYTES = 600
+
+
+class UnreadableRecord(Exception):
+    """A record or a hint is damaged; the message says which line."""
+
+
+def encode_fact(kind: str, *fields: object) -> bytes:
+    """One line with checksum. Only the last field may contain spaces; no field may contain a newline."""
+    text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def encode_end(
+    at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
+) -> bytes:
+    """The `ended` line, short enough for the reserved room and for one atomic write to a pipe."""
+    reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
+    shown = ["-" if value is None else value for value in (code, signal)]
+    return encode_fact("ended", f"{at:.6f}", *shown, f"{cpu_s:.3f}", rss_mib, reason)
+
+
+def decode_fact(raw: bytes) -> list[str]:
+    """Kind and fields of one line; raises UnreadableRecord if its checksum is wrong."""
+    check, _, text = raw.partition(b" ")
+    if len(check) != 8 or b"%08x" % crc32(text) != check:
+        raise UnreadableRecord("its checksum is wrong")
+    kind, _, rest = text.decode("utf-8", "surrogatepass").partition(" ")
+    return [kind, *rest.split(" ", _SPLITS.get(kind, -1))]
+
+
+_SPLITS = {"order": 1, "claimed": 1, "lost": 0, "checkpoint": 2, "ended": 5}
+
+
+def read_record(descriptor: int) -> bytes:
+    """The content of a record, without the reserved room."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).rstrip(b" ")
+
+
+def decode_facts(data: bytes) -> list[list[str]]:
+    """The facts of a record, the order first; raises UnreadableRecord."""
+    found = []
+    lines = data.split(b"\n")
+    if lines.pop():
+        raise UnreadableRecord(f"line {len(lines) + 1} is not complete")
+    for number, raw in enumerate(lines, 1):
+        try:
+            found.append(decode_fact(raw))
+        except UnreadableRecord as error:
+            raise UnreadableRecord(f"line {number}: {error}") from None
+    return found
+
+
+def lock_record(descriptor: int) -> bool:
+    """Lock a record until this process ends; False if another process has locked it."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def lock_holder(path: str) -> int | None:
+    """The pid that has this record locked; None if no process has."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    try:
+        query = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else int(pid)

@@ -1,0 +1,333 @@
+"""Decides what the agent does about its attempts: orders and facts in, actions out. No clock, no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from agent.attempts.actions import (
+    AttemptAction,
+    DeleteLogs,
+    FailLaunch,
+    LaunchSupervisor,
+    MoveToSettled,
+    RecordEnd,
+    RecordOrder,
+    ReleaseBarrier,
+    RequestStop,
+    SendReport,
+    WatchSupervisor,
+)
+from agent.attempts.spool import AttemptKey, SpooledAttempt, apply_fact
+from agent.gpus.process_owners import GpuHolder
+from wire.agent.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
+
+NODE_UNFIT = "node_unfit"
+"""First word of the end of an attempt that its host could not start: it is tried on another node."""
+
+
+@dataclass
+class AttemptState:
+    """What the agent knows of one attempt."""
+
+    status: AttemptStatus
+    order: Start | None = None
+    """None once the attempt has ended, or if it never had one."""
+    launched: bool = False
+    """Whether a launch was sent to the fork server, by this agent or by an earlier one."""
+    supervisor: int | None = None
+    """Pid of the supervisor that is watched; None if there is none."""
+    stop: Stop | None = None
+    losses: int = 0
+    """How many of its supervisors were lost."""
+    user: str = ""
+    settled: bool = False
+    """Whether the controller has recorded the end."""
+    released: bool = False
+    """Whether the gang may start."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end is recorded in the spool."""
+        return self.status.ended_at is not None
+
+
+class AttemptStates:
+    """The state machine of all attempts on this node.
+
+    Life of an attempt
+    1. `start`: its order is recorded, then a supervisor is launched. If an older attempt of the same job has
+       not ended, that one is stopped first and this one is launched when it has ended.
+    2. `apply_hint` "forked": the supervisor is watched. A stop or release that came before is sent again.
+    3. `apply_hint` "ready" (gang members), "started", "checkpoint": the status changes and is reported.
+    4. `apply_hint` "ended", or the same fact found in the record by `supervisor_gone`: the end is reported.
+    5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
+    A supervisor that ends without recording an end is replaced after 0, 0.5, 1 ... 30 s. The replacement
+    ends what is left of the job and records `supervisor_lost`.
+
+    Invariants
+    - An attempt is launched only when all older attempts of its job have ended.
+    - RecordOrder stands before LaunchSupervisor: what runs is on disk.
+    - A repeated order or hint has no further effect.
+    Cost: constant for each order and hint, apart from the few attempts of the same job.
+
+    Example: `start(7.1)` returns [RecordOrder, LaunchSupervisor 7.1]. `start(7.2)` before 7.1 has ended
+    returns [RecordOrder, RequestStop 7.1 "superseded"]. The hint "ended" of 7.1 returns
+    [SendReport, LaunchSupervisor 7.2]. `start(7.1)` again only repeats the report of 7.1.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._known: dict[AttemptKey, AttemptState] = {}
+        self._of_job: dict[int, list[int]] = {}
+        self._settled: deque[AttemptKey] = deque()
+
+    # --- queries ---
+
+    def unsettled(self) -> tuple[AttemptStatus, ...]:
+        """The statuses that a hello carries."""
+        return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
+
+    def has_ended(self, key: AttemptKey) -> bool | None:
+        """Whether this attempt has ended; None if it is unknown here."""
+        attempt = self._known.get(key)
+        return None if attempt is None else attempt.ended
+
+    def started(self, key: AttemptKey) -> bool:
+        """Whether the job's process has started."""
+        attempt = self._known.get(key)
+        return attempt is not None and attempt.status.pid is not None
+
+    def order(self, key: AttemptKey) -> Start | None:
+        """The order of an attempt; None if it has ended or is unknown."""
+        attempt = self._known.get(key)
+        return None if attempt is None else attempt.order
+
+    def running_order(self, key: AttemptKey) -> Start | None:
+        """The order of an attempt whose process runs; None otherwise."""
+        attempt = self._known.get(key)
+        return attempt.order if attempt is not None and attempt.status.pid is not None else None
+
+    def user(self, key: AttemptKey) -> str:
+        """The user of its job; empty for an attempt that never had an order here."""
+        attempt = self._known.get(key)
+        return "" if attempt is None else attempt.user
+
+    def running_keys(self) -> list[AttemptKey]:
+        """The attempts whose processes run."""
+        return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
+
+    def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
+        """The attempts that must have a supervisor, each with the pid that is watched, or None."""
+        return [
+            (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.ended
+        ]
+
+    def gpu_holders(self) -> list[GpuHolder]:
+        """The running attempts that have GPUs."""
+        return [
+            GpuHolder(
+                *key,
+                each.order.user,
+                each.order.command[0],
+                each.status.pid,
+                each.supervisor,
+                each.order.gpus,
+            )
+            for key, each in self._known.items()
+            if each.order is not None and each.status.pid is not None and each.order.gpus
+        ]
+
+    # --- start of the agent ---
+
+    def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
+        """Add an attempt of an earlier agent; `holder` is the pid of its supervisor, if one runs."""
+        status = found.status
+        key = (status.job, status.attempt)
+        ended = status.ended_at is not None
+        order, stop = (None, None) if ended else (found.order, found.stop)
+        user = "" if found.order is None else found.order.user
+        self._remember(
+            key, AttemptState(status, order, supervisor=holder, stop=stop, settled=settled, user=user)
+        )
+        if settled:
+            self._settled.append(key)
+
+    def resume(self) -> list[AttemptAction]:
+        """Watch the supervisors of adopted attempts, and launch one for each attempt without."""
+        actions: list[AttemptAction] = []
+        for key, attempt in self._known.items():
+            if attempt.ended:
+                continue
+            if attempt.supervisor is not None:
+                attempt.launched = True
+                actions += self._watch(key, attempt, attempt.supervisor)
+            elif self._not_ended(key[0])[0] == key:
+                attempt.launched = True
+                actions.append(LaunchSupervisor(key))
+        return actions + self._delete_surplus()
+
+    # --- orders of the controller ---
+
+    def start(self, order: Start, now: float) -> list[AttemptAction]:
+        """Record and launch an attempt, unless it is known already or a newer one was seen."""
+        key = (order.job, order.attempt)
+        if key in self._known:
+            return [SendReport(Report(self._known[key].status))]
+        newest = self._newest(order.job)
+        if order.attempt < newest:
+            why = f"refused: attempt {newest} of job {order.job} was already seen here"
+            return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=why)))]
+        older = self._not_ended(order.job)
+        self._remember(key, AttemptState(AttemptStatus(*key), order, launched=not older, user=order.user))
+        if not older:
+            return [RecordOrder(order), LaunchSupervisor(key)]
+        actions: list[AttemptAction] = [RecordOrder(order)]
+        for job, attempt in older:
+            actions += self.stop(Stop(job, attempt, 0.0, "superseded"), now)
+        return actions
+
+    def record_failed(self, key: AttemptKey, now: float, why: str) -> list[AttemptAction]:
+        """Forget an attempt whose order could not be written, and report its end."""
+        self._drop(key)
+        return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
+
+    def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
+        """Stop an attempt. An unknown one is recorded as ended, so that a late start order has no effect."""
+        key = (stop.job, stop.attempt)
+        attempt = self._known.get(key)
+        if attempt is None:
+            status = AttemptStatus(*key, ended_at=now, why=stop.why)
+            if stop.attempt < self._newest(stop.job):
+                return [SendReport(Report(status))]
+            self._remember(key, AttemptState(status))
+            return [RecordEnd(status), SendReport(Report(status))]
+        if attempt.ended:
+            return [SendReport(Report(attempt.status))]
+        if attempt.stop is not None:
+            grace = min(stop.grace_s, attempt.stop.grace_s)
+            saving = min(stop.checkpoint_s, attempt.stop.checkpoint_s)
+            stop = replace(attempt.stop, grace_s=grace, checkpoint_s=saving)
+        attempt.stop = stop
+        if attempt.launched:
+            return [RequestStop(stop)]
+        attempt.launched = True  # because its supervisor finds the stop order and records the end
+        return [RequestStop(stop), LaunchSupervisor(key)]
+
+    def release(self, go: Go) -> list[AttemptAction]:
+        """Let a gang member start: all members are ready."""
+        attempt = self._known.get((go.job, go.attempt))
+        if attempt is None or attempt.ended or attempt.status.pid is not None:
+            return []
+        attempt.released = True
+        return [ReleaseBarrier((go.job, go.attempt))]
+
+    def checkpoint_found(self, key: AttemptKey, checkpoint: Checkpoint) -> list[AttemptAction]:
+        """Report a new checkpoint of a running job."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.ended or attempt.status.pid is None:
+            return []
+        return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
+
+    def settle(self, settle: Settle) -> list[AttemptAction]:
+        """The controller has recorded the end: keep only the logs, up to `keep` attempts."""
+        key = (settle.job, settle.attempt)
+        attempt = self._known.get(key)
+        if attempt is None or not attempt.ended or attempt.settled:
+            return []
+        attempt.settled = True
+        self._settled.append(key)
+        return [MoveToSettled(key), *self._delete_surplus()]
+
+    def forget(self, key: AttemptKey) -> list[AttemptAction]:
+        """Delete the logs of a settled attempt, because log_retention says so."""
+        attempt = self._known.get(key)
+        if attempt is None or not attempt.settled:
+            return []
+        self._settled.remove(key)
+        self._drop(key)
+        return [DeleteLogs(key)]
+
+    # --- facts from the fork server and from supervisors ---
+
+    def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
+        """Apply a fact from the FIFO, which may come twice, late, or for an attempt that was deleted."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.ended:
+            return []
+        if fact[0] == "forked":
+            return self._watch(key, attempt, int(fact[1]))
+        if fact[0] == "unforked":
+            return [FailLaunch(key, f"{NODE_UNFIT}: cannot fork a supervisor: {' '.join(fact[1:])}")]
+        return self._update(key, attempt, apply_fact(attempt.status, fact))
+
+    def supervisor_gone(
+        self, key: AttemptKey, found: SpooledAttempt, holder: int | None
+    ) -> list[AttemptAction]:
+        """The watched supervisor has ended. `found` is its record, `holder` the process that locks it now."""
+        attempt = self._known.get(key)
+        if attempt is None or attempt.ended:
+            return []
+        attempt.supervisor = None
+        actions = self._update(key, attempt, found.status) if found.status != attempt.status else []
+        if attempt.ended:
+            return actions
+        if holder is not None:
+            return actions + self._watch(key, attempt, holder)
+        attempt.losses += 1
+        return [*actions, LaunchSupervisor(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
+
+    def fork_server_gone(self) -> list[AttemptAction]:
+        """Launch again what has no supervisor yet. A second supervisor finds the record locked and exits."""
+        return [LaunchSupervisor(key) for key, pid in self.supervisors() if pid is None]
+
+    def _watch(self, key: AttemptKey, attempt: AttemptState, pid: int) -> list[AttemptAction]:
+        attempt.supervisor = pid
+        halt: list[AttemptAction] = [RequestStop(attempt.stop)] if attempt.stop is not None else []
+        release: list[AttemptAction] = [ReleaseBarrier(key)] if attempt.released else []
+        return [WatchSupervisor(key, pid), *halt, *release]
+
+    def _update(self, key: AttemptKey, attempt: AttemptState, status: AttemptStatus) -> list[AttemptAction]:
+        if status == attempt.status:
+            return []
+        attempt.status = status
+        if not attempt.ended:
+            return [SendReport(Report(status))]
+        attempt.order = attempt.supervisor = attempt.stop = None
+        return [SendReport(Report(status)), *self._launch_next(key[0])]
+
+    def _launch_next(self, job: int) -> list[AttemptAction]:
+        """Launch a newer attempt of this job that waited for the end of an older one."""
+        for key in self._not_ended(job)[:1]:
+            if not self._known[key].launched:
+                self._known[key].launched = True
+                return [LaunchSupervisor(key)]
+        return []
+
+    def _not_ended(self, job: int) -> list[AttemptKey]:
+        """The attempts of a job that have not ended, oldest first."""
+        keys = [(job, attempt) for attempt in sorted(self._of_job.get(job, ()))]
+        return [key for key in keys if not self._known[key].ended]
+
+    def _newest(self, job: int) -> int:
+        return max(self._of_job.get(job, ()), default=-1)
+
+    # --- bookkeeping ---
+
+    def _remember(self, key: AttemptKey, attempt: AttemptState) -> None:
+        self._known[key] = attempt
+        self._of_job.setdefault(key[0], []).append(key[1])
+
+    def _drop(self, key: AttemptKey) -> None:
+        del self._known[key]
+        self._of_job[key[0]].remove(key[1])
+        if not self._of_job[key[0]]:
+            del self._of_job[key[0]]
+
+    def _delete_surplus(self) -> list[AttemptAction]:
+        actions: list[AttemptAction] = []
+        while len(self._settled) > self._keep:
+            key = self._settled.popleft()
+            self._drop(key)
+            actions.append(DeleteLogs(key))
+        return actions

@@ -1,0 +1,100 @@
+"""The environment variables of jobs and hooks: CORRAL_*, SLURM_*, and those that launchers read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from agent.supervisor.process_tree import spool_variable
+from wire.agent.frames import Start
+
+if TYPE_CHECKING:
+    from agent.attempts.start_order import UnixAccount
+
+BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
+    """The variables of all tasks: a base, then the order's, then this host's; none of the agent's own."""
+    name, _, value = spool_variable(directory).partition("=")
+    gpus = ",".join(hold.uuid for hold in order.gpus)
+    return {
+        "PATH": BASE_PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": account.shell or "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",  # noqa: S108 - the usual directory, for the job and not for the agent
+        "SLURM_CPUS_PER_TASK": str(max(1, cpus // order.tasks)),
+        **order.env,  # after the default above, because it may set the tasks of a batch script
+        "CUDA_VISIBLE_DEVICES": gpus,
+        "CORRAL_GPUS": str(len(order.gpus)),
+        "CORRAL_CPU_MILLI": str(order.cpu_milli),
+        "CORRAL_MEMORY_MIB": str(order.memory_mib),
+        "SLURM_CPUS_ON_NODE": str(cpus),
+        "SLURM_MEM_PER_NODE": str(order.memory_mib),
+        "SLURM_GPUS_ON_NODE": str(len(order.gpus)),
+        name: value,
+    }
+
+
+def task_variables(order: Start) -> list[dict[str, str]]:
+    """Per task the variables that differ. A single task gets none, because launchers would expect others."""
+    size = order.tasks * order.nodes
+    if size == 1:
+        return [{}]
+    ranks = range(order.rank * order.tasks, (order.rank + 1) * order.tasks)
+    return [
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(order.tasks),
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(local),
+            "SLURM_NTASKS": str(size),
+            "SLURM_NPROCS": str(size),
+            "SLURM_NTASKS_PER_NODE": str(order.tasks),
+            "SLURM_STEP_NUM_TASKS": str(size),
+            "SLURM_TASKS_PER_NODE": f"{order.tasks}(x{order.nodes})" if order.nodes > 1 else str(order.tasks),
+        }
+        for local, rank in enumerate(ranks)
+    ]
+
+
+def has_checkpoints(order: Start) -> bool:
+    """Whether the job says that it writes checkpoints."""
+    return bool(order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal)
+
+
+def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
+    """The directory for checkpoints, if the job writes any, and the newest one of earlier attempts."""
+    variables = {}
+    if has_checkpoints(order):
+        folder = order.checkpoint_dir or os.path.join(cwd, "corral-checkpoints")
+        variables["CORRAL_CHECKPOINT_DIR"] = os.path.join(folder, str(order.job))
+    if order.checkpoint is not None:
+        variables["CORRAL_CHECKPOINT"] = order.checkpoint.path
+    return variables
+
+
+def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[str, str]:
+    """The variables of prolog and epilog. None that the user can set, because hooks may run as root."""
+    name, _, value = spool_variable(directory).partition("=")
+    return {
+        "PATH": BASE_PATH,
+        "LANG": "C.UTF-8",
+        "CORRAL_JOB_ID": str(order.job),
+        "CORRAL_ATTEMPT": str(order.attempt),
+        "CORRAL_USER": order.user,
+        "CORRAL_ACCOUNT": account.name,
+        "CORRAL_NODE_RANK": str(order.rank),
+        "CUDA_VISIBLE_DEVICES": ",".join(hold.uuid for hold in order.gpus),
+        name: value,
+    }
+
+
+def home_directory(account: UnixAccount) -> str:
+    """The working directory of jobs that name none."""
+    return account.home if os.path.isdir(account.home) else "/"

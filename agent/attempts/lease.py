@@ -1,0 +1,39 @@
+"""The renewal of leases: one file in the spool with the time of the last word from the controller.
+
+A lease is how long a job may run without contact to the controller. The agent writes the file, supervisors
+read it when their lease would expire: a renewal costs one write for all jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from agent.attempts import attempt_record
+from agent.attempts.attempt_record import UnreadableRecord
+
+NAME = "lease"
+LEASE_EXPIRED = "node_lost: the controller was not heard of for longer than the lease"
+_TRIES = 3
+
+
+def boot_time_s() -> float:
+    """Seconds since this host booted, including suspension. This clock cannot be set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def write_renewal(descriptor: int, boot_id: str, heard: float) -> None:
+    """Write when the controller last heard of this agent, in seconds since boot."""
+    os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{heard:020.6f}"), 0)
+
+
+def last_renewal(spool: str, boot_id: str) -> float:
+    """When the controller last heard of the agent, in seconds since boot; -inf if this boot has no file."""
+    for _ in range(_TRIES):
+        with suppress(OSError, UnreadableRecord, ValueError, IndexError):
+            with open(f"{spool}/{NAME}", "rb") as file:
+                line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
+            return float(line[2]) if line[1] == boot_id else float("-inf")
+        time.sleep(0.01)  # because the file may be read while it is written
+    return float("-inf")

@@ -1,0 +1,396 @@
+"""The spool directory: every fact about an attempt is written here before it is reported.
+
+    key                  the HMAC key of the marks that processes of attempts carry (process_marks.py)
+    lock                 locked by the one agent that uses this spool; holds its pid
+    cluster              the cluster that this spool belongs to (cluster_ownership.py)
+    hints                a FIFO through which supervisors tell the agent what they just recorded
+    lease                when the controller last heard of this agent (lease.py)
+    attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go
+    settled/42.1/        the same, once the controller has recorded the end; kept for its logs
+    unreadable/          damaged records, kept for an operator
+
+Every change is one rename or one write, so a crash leaves either the old or the new state. Nothing is synced:
+the spool has to survive the death of processes. A reboot ends the jobs anyway; the boot id shows it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent import trusted_paths
+from agent.attempts import attempt_record, lease
+from agent.attempts.attempt_record import UnreadableRecord
+from agent.host import cluster_ownership
+from agent.supervisor import process_marks
+from agent.trusted_paths import UntrustedPath
+from wire.agent.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
+from wire.codec import Malformed
+
+AttemptKey = tuple[int, int]
+EVICT_AFTER_S = 0.5
+"""Seconds that the agent before this one has to exit by itself before it is killed."""
+
+
+class SpoolUnusable(Exception):
+    """The spool directory cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class SpooledAttempt:
+    """An attempt as its record in the spool describes it."""
+
+    status: AttemptStatus
+    order: Start | None = None
+    stop: Stop | None = None
+    damage: str = ""
+    """Why the record cannot be read; empty if it is intact."""
+
+
+def format_key(key: AttemptKey) -> str:
+    """Job and attempt as in 42.1."""
+    return f"{key[0]}.{key[1]}"
+
+
+def parse_key(name: str) -> AttemptKey | None:
+    """The key of a name such as 42.1; None if it is not one."""
+    job, _, attempt = name.partition(".")
+    good = job.isascii() and job.isdigit() and attempt.isascii() and attempt.isdigit()
+    return (int(job), int(attempt)) if good and format_key((int(job), int(attempt))) == name else None
+
+
+class Spool:
+    """Reads and writes the spool directory."""
+
+    def __init__(self, root: Path, boot_id: str) -> None:
+        self.root = root.absolute()
+        self.boot_id = boot_id
+        self.fifo = self.root / "hints"
+        self._attempts = f"{self.root}/attempts"
+        self._settled = f"{self.root}/settled"
+        self.hints = -1
+        self._lease = -1
+        self._heard = float("-inf")
+        self._lock = -1
+        self.mark_key = ""
+        """The HMAC key of the marks of this spool."""
+
+    def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
+        """Create the directories and lock them for this agent; raises SpoolUnusable.
+
+        Waits `patience_s` seconds for another agent to exit. With `replace` that agent is killed.
+        """
+        try:
+            for folder in (str(self.root), self._attempts, self._settled, f"{self.root}/unreadable"):
+                os.close(trusted_paths.open_directory(folder, make=True))
+            self._check_owners()
+            self._lock_spool(patience_s, replace, cluster)
+            self._claim_for(cluster)
+            self.mark_key = process_marks.load_key(str(self.root))
+            if not self.fifo.is_fifo():
+                self.fifo.unlink(missing_ok=True)
+                os.mkfifo(self.fifo, 0o600)
+            self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for leftover in Path(self._attempts).glob(".*"):
+                if parse_key(leftover.name[1:]) is not None:  # because another name was not made by an agent
+                    shutil.rmtree(leftover)
+            self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except UntrustedPath as error:
+            raise SpoolUnusable(f"the spool directory {self.root} is not safe: {error}") from None
+        except OSError as error:
+            where = error.filename or self.root
+            raise SpoolUnusable(
+                f"the spool directory {self.root} cannot be used: {where}: {error.strerror}. "
+                "Attempts are recorded there before they run; choose a writable local directory with --spool."
+            ) from None
+
+    def _check_owners(self) -> None:
+        """Raises UntrustedPath if an entry belongs to a user, because it was there before the agent."""
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                if found.st_uid not in (0, os.geteuid()):
+                    raise UntrustedPath(
+                        f"{entry.path} belongs to uid {found.st_uid}, so what lies there may have been "
+                        f"prepared. Look at it and delete it (rm -r {entry.path}), or name another spool."
+                    )
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether the spool has anything of this attempt."""
+        return any(os.path.lexists(f"{each}/{format_key(key)}") for each in (self._attempts, self._settled))
+
+    def _lock_spool(self, patience_s: float, replace: bool, cluster: str) -> None:
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                other = cluster_ownership.other_cluster(self.root, cluster)
+                if other:
+                    raise SpoolUnusable(cluster_ownership.other_cluster_error(self.root, other)) from None
+                if replace and time.monotonic() > deadline - patience_s + EVICT_AFTER_S:
+                    self._evict()
+                if time.monotonic() > deadline:
+                    raise SpoolUnusable(
+                        f"the spool directory {self.root} is used by another agent "
+                        f"(pid {self._owner() or 'unknown'}). "
+                        "End that one, or give this one its own directory with --spool."
+                    ) from None
+                time.sleep(0.05)
+        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)  # never truncated, because the disk may be full
+
+    def _owner(self) -> str:
+        return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
+
+    def _claim_for(self, cluster: str) -> None:
+        """Take the spool over from another cluster, unless attempts of that cluster are left in it."""
+        other = cluster_ownership.other_cluster(self.root, cluster)
+        if other:
+            if self._keys(self._attempts):
+                raise SpoolUnusable(cluster_ownership.other_cluster_error(self.root, other))
+            os.rename(self._settled, f"{self._settled}.{other[:8]}.{time.time_ns()}")
+            os.mkdir(self._settled, 0o700)
+        if cluster:
+            cluster_ownership.write_owner(self.root, cluster)
+
+    def _evict(self) -> None:
+        """Kill the agent that has the lock: its connection is gone, and it may be stopped by a signal."""
+        text = self._owner()
+        if not text.isdigit():
+            return
+        lock_file = os.fstat(self._lock)
+        with suppress(OSError):  # because it has exited, or belongs to another user
+            for each in os.scandir(f"/proc/{text}/fd"):
+                if os.path.samestat(os.stat(each.path), lock_file):
+                    os.kill(int(text), signal.SIGKILL)
+                    return
+
+    # --- writing ---
+
+    def renew_leases(self, heard: float) -> None:
+        """Let leases count from `heard`, in seconds since boot, unless they count from a later moment."""
+        if heard > self._heard:
+            self._heard = heard
+            lease.write_renewal(self._lease, self.boot_id, heard)
+
+    def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
+        """Write an order, with room for the facts that follow; raises OSError if that fails."""
+        name = format_key(key)
+        new = f"{self._attempts}/.{name}"
+        text = "null" if order is None else pack(order).decode("utf-8", "surrogatepass").rstrip()
+        try:
+            os.mkdir(new, 0o700)
+            _write(f"{new}/record", attempt_record.encode_fact("order", self.boot_id, text) + b"".join(facts))
+            os.rename(new, self.directory(key))
+        except OSError:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+
+    def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
+        """Record the end of an attempt; False if a supervisor has claimed it, and nothing is written then."""
+        try:
+            descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            if not attempt_record.lock_record(descriptor):
+                return False
+            record = attempt_record.read_record(descriptor)
+            if len(attempt_record.decode_facts(record)) > 1:
+                return False
+            os.pwrite(descriptor, line, len(record))
+            return True
+        except (OSError, UnreadableRecord):
+            return False
+        finally:
+            os.close(descriptor)
+
+    def write_stop(self, stop: Stop) -> None:
+        """Write a stop order for the supervisor."""
+        directory = self.directory((stop.job, stop.attempt))
+        descriptor = os.open(
+            f"{directory}/.stop", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        try:
+            os.write(descriptor, f"{stop.grace_s} {stop.checkpoint_s} {stop.why}".encode("utf-8", "replace"))
+        finally:
+            os.close(descriptor)
+        os.rename(f"{directory}/.stop", f"{directory}/stop")
+
+    def write_go(self, key: AttemptKey) -> None:
+        """Write that the gang may start."""
+        os.close(os.open(f"{self.directory(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def settle(self, key: AttemptKey) -> None:
+        """Move an attempt to settled/, because the controller has recorded its end."""
+        os.rename(self.directory(key), self.settled_directory(key))
+
+    def settled_directory(self, key: AttemptKey) -> str:
+        """The directory of a settled attempt."""
+        return f"{self._settled}/{format_key(key)}"
+
+    def delete(self, key: AttemptKey) -> None:
+        """Delete a settled attempt with its logs."""
+        directory = f"{self._settled}/{format_key(key)}"
+        try:
+            for name in os.listdir(directory):
+                os.unlink(f"{directory}/{name}")
+            os.rmdir(directory)
+        except OSError:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
+        """Move a damaged record to unreadable/ and write that of a lost supervisor in its directory."""
+        kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
+        directory = self.directory(key)
+        why = f"supervisor_lost: its record in the spool cannot be trusted ({damage})"
+        for found in (f"{directory}/record", directory):
+            if os.path.lexists(found) and not (found == directory and os.path.isdir(directory)):
+                os.rename(found, kept)
+                why += f"; it is kept as {kept}"
+        os.makedirs(directory, 0o700, exist_ok=True)
+        _write(
+            f"{directory}/.record",
+            attempt_record.encode_fact("order", self.boot_id, "null")
+            + attempt_record.encode_fact("claimed", 0, why),
+        )
+        os.rename(f"{directory}/.record", f"{directory}/record")
+        return self.read(key)
+
+    # --- reading ---
+
+    def directory(self, key: AttemptKey) -> str:
+        """The directory of an attempt that is not settled."""
+        return f"{self._attempts}/{format_key(key)}"
+
+    def open_log(self, key: AttemptKey, stream: str) -> int:
+        """A descriptor of a log; raises FileNotFoundError while there is none."""
+        # O_NONBLOCK because a job that runs as the agent's user may have replaced the log with a pipe.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            return os.open(f"{self.directory(key)}/{stream}", flags)
+        except FileNotFoundError:
+            return os.open(f"{self._settled}/{format_key(key)}/{stream}", flags)
+
+    def supervisor_pid(self, key: AttemptKey) -> int | None:
+        """The pid of the supervisor that has the record locked; None if there is none."""
+        return attempt_record.lock_holder(f"{self.directory(key)}/record")
+
+    def unsettled(self) -> list[SpooledAttempt]:
+        """The attempts other end the controller may not have recorded, oldest first."""
+        return [self.read(key) for key in sorted(self._keys(self._attempts))]
+
+    def settled(self) -> list[SpooledAttempt]:
+        """The attempts that are kept for their logs, in the order in which they ended."""
+        found = [self._read(key, f"{self._settled}/{format_key(key)}") for key in self._keys(self._settled)]
+        found = [self._without_record(each) if each.damage else each for each in found]
+        return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
+
+    def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
+        """A settled attempt with a damaged record. The last change of its directory counts as its end."""
+        try:
+            ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime
+        except OSError:
+            ended_at = time.time()
+        why = f"its record cannot be read: {found.damage}"
+        return SpooledAttempt(replace(found.status, ended_at=ended_at, why=why))
+
+    def _keys(self, folder: str) -> list[AttemptKey]:
+        return [key for key in map(parse_key, os.listdir(folder)) if key is not None]
+
+    def read(self, key: AttemptKey) -> SpooledAttempt:
+        """One attempt that is not settled."""
+        return self._read(key, self.directory(key))
+
+    def _read(self, key: AttemptKey, directory: str) -> SpooledAttempt:
+        bare = AttemptStatus(*key)
+        try:
+            if os.lstat(directory).st_uid != os.geteuid():
+                raise UntrustedPath(f"{directory} belongs to uid {os.lstat(directory).st_uid}")
+            descriptor = trusted_paths.open_file(f"{directory}/record")
+            try:
+                lines = attempt_record.decode_facts(attempt_record.read_record(descriptor))
+            finally:
+                os.close(descriptor)
+            order = _order(key, lines)
+            status = bare
+            for fact in lines[1:]:
+                status = apply_fact(status, fact)
+        except (OSError, UnreadableRecord, UntrustedPath) as error:
+            return SpooledAttempt(bare, damage=getattr(error, "strerror", None) or str(error))
+        return SpooledAttempt(status, order, _stop(key, directory))
+
+
+def _write(path: str, lines: bytes) -> None:
+    """Write a new record with reserved room; raises OSError if not all of it fits."""
+    data = lines + b" " * attempt_record.RESERVED_BYTES
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)
+
+
+def _stop(key: AttemptKey, directory: str) -> Stop | None:
+    try:
+        with open(f"{directory}/stop", encoding="utf-8") as file:
+            grace, saving, why = file.read().split(" ", 2)
+        return Stop(*key, float(grace), why, float(saving))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _order(key: AttemptKey, lines: list[list[str]]) -> Start | None:
+    if not lines or lines[0][0] != "order" or len(lines[0]) != 3:
+        raise UnreadableRecord("line 1: not an order")
+    text = lines[0][2]
+    if text == "null":
+        return None
+    try:
+        order = unpack(text.encode("utf-8", "surrogatepass"))
+    except Malformed as error:
+        raise UnreadableRecord(f"line 1: {error}") from None
+    if not isinstance(order, Start) or (order.job, order.attempt) != key:
+        raise UnreadableRecord("line 1: the order of another attempt")
+    return order
+
+
+def apply_fact(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
+    """The status after one more fact; raises UnreadableRecord if the fact has the wrong fields."""
+    try:
+        if fact[0] == "ready":
+            return replace(status, ready=True)
+        if fact[0] == "started":
+            _, pid, _, at = fact
+            return replace(status, pid=int(pid), started_at=float(at))
+        if fact[0] == "checkpoint":
+            _, at, size, path = fact
+            return replace(status, checkpoint=Checkpoint(path, int(size), float(at)))
+        if fact[0] == "ended":
+            _, at, code, number, cpu_s, rss_mib, why = fact
+            return AttemptStatus(
+                status.job,
+                status.attempt,
+                status.pid,
+                status.started_at,
+                float(at),
+                None if code == "-" else int(code),
+                None if number == "-" else int(number),
+                why,
+                Usage(float(cpu_s), int(rss_mib)),
+                status.checkpoint,
+                status.ready,
+            )
+    except ValueError:
+        raise UnreadableRecord(f"the fact {fact[0]!r} has wrong fields") from None
+    return status

@@ -1,0 +1,217 @@
+"""Turns a start order into a launch spec: user, environment, CPUs, cgroups, scratch and container."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from dataclasses import dataclass, field
+from typing import Optional
+
+from agent.attempts import environment
+from agent.attempts.cpu_allocation import CpuAllocator
+from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.spool import AttemptKey, format_key
+from agent.isolation.cgroup_detection import HostCgroups
+from agent.isolation.container_runtimes import CannotUseContainer, ContainerRuntime
+from agent.isolation.scratch import ScratchArea
+from agent.supervisor.process_marks import MARK_VARIABLE, mark_code
+from wire.agent.frames import Start
+from wire.agent.job_policy import JobPolicy
+
+
+class CannotLaunch(Exception):
+    """This order cannot run on this host; the message says why."""
+
+
+class HostUnfit(CannotLaunch):
+    """The host lacks something that other nodes may have: the job is tried on another node."""
+
+
+@dataclass(frozen=True)
+class UnixAccount:
+    """The Unix user of a job. `switch` is uid, gid and groups, or None if the agent is that user already."""
+
+    name: str
+    home: str
+    shell: str
+    switch: tuple[int, int, list[int]] | None = None
+
+
+@dataclass
+class UnixAccounts:
+    """Maps a job's user to a Unix account: the submitting user if the agent is root, else the agent's own."""
+
+    run_as_self: bool
+
+    def describe(self) -> str:
+        """The account that jobs run as, for `corral node`."""
+        if os.geteuid() == 0 and not self.run_as_self:
+            return "the user who submitted the job"
+        return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
+
+    def account_of(self, user: str) -> UnixAccount:
+        """The account for jobs of this user; raises CannotLaunch if this host has none.
+
+        Looked up for each launch, so that added and removed groups take effect at once.
+        """
+        own = os.geteuid()
+        if self.run_as_self or own != 0:
+            return _own_account(own)
+        try:
+            entry = pwd.getpwnam(user)
+        except (KeyError, ValueError):
+            raise CannotLaunch(f"there is no user {user!r} on this host") from None
+        if entry.pw_uid == own:
+            return _own_account(own)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell, (entry.pw_uid, entry.pw_gid, groups))
+
+
+def _own_account(uid: int) -> UnixAccount:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:  # because in a container the user often has no name
+        return UnixAccount(str(uid), "/", "/bin/sh")
+    return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
+
+
+@dataclass
+class LaunchBuilder:
+    """Builds the launch specs of this host.
+
+    Algorithm of `build`
+    1. Look up the Unix account of the job's user.
+    2. Choose CPUs and NUMA nodes.
+    3. Copy the order into a spec: command, environment, limits, checkpoints.
+    4. Add the site's part: cgroups, prolog, epilog, log limit, mark.
+    5. Add the scratch directory, if the job asked for one.
+    6. With an image, put the command that runs a container in front of the job's.
+
+    Step 6 is last because the container mounts the scratch directory and passes on the environment.
+    """
+
+    accounts: UnixAccounts
+    cpus: CpuAllocator
+    cgroups: HostCgroups
+    policy: JobPolicy
+    runtime: Optional[ContainerRuntime] = None
+    scratch: ScratchArea = field(default_factory=lambda: ScratchArea("", "none"))
+    mark_key: str = ""
+
+    def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
+        """The spec of an attempt; without an order one that only ends what is left of it.
+
+        Raises CannotLaunch, or HostUnfit if another node may do.
+        """
+        name = format_key(key)
+        cgroups = self.cgroups.parts(name, order, self.policy.max_processes)
+        if order is None:
+            spec = LaunchSpec(name, directory)
+            spec.cgroups, spec.mark_key = cgroups, self.mark_key
+            return spec
+        account = self.accounts.account_of(order.user)
+        spec = spec_from_order(name, directory, order, account)
+        spec.cpus, spec.numa = self.cpus.choose(key, order)
+        spec.cgroups = cgroups
+        policy = self.policy
+        spec.prolog, spec.epilog = list(policy.prolog), list(policy.epilog)
+        spec.hook_timeout_s = policy.hook_s
+        spec.hook_env = environment.hook_variables(order, account, directory)
+        spec.log_bytes = policy.log_mib << 20
+        spec.barrier = order.barrier
+        spec.is_first_rank = order.rank == 0 and "MASTER_PORT" in spec.env
+        if spec.checkpoint_dir and order.attempt > 1:
+            # Set even if empty, because the supervisor then looks for checkpoints that an earlier attempt
+            # wrote after its last report to the controller.
+            spec.env.setdefault("CORRAL_CHECKPOINT", "")
+        self._add_mark(spec)
+        spec.end_if_scratch_full = policy.scratch_overuse == "end"
+        self._add_scratch(spec, order)
+        self._add_container(spec, order)
+        return spec
+
+    def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
+        """A spec with user and checkpoint directory of an attempt, to look for checkpoints as that user."""
+        return spec_from_order("", directory, order, self.accounts.account_of(order.user))
+
+    def build_exec(
+        self, key: AttemptKey, directory: str, order: Start, command: tuple[str, ...], term: str
+    ) -> LaunchSpec:
+        """The spec of a `corral exec` command in the job's allocation; without a command a login shell.
+
+        It has the job's user, environment, cgroups, scratch and container, but no prolog, limits or logs.
+        """
+        account = self.accounts.account_of(order.user)
+        spec = spec_from_order(format_key(key), directory, order, account)
+        spec.argv = list(command) or [account.shell or "/bin/sh", "-l"]
+        if term:
+            spec.env["TERM"] = term
+        self._add_mark(spec)
+        self._add_scratch(spec, order)
+        self._add_container(spec, order)
+        if self.runtime is not None and order.image:
+            spec.argv = self.runtime.exec_command(spec, command, bool(term))
+        spec.cgroups = self.cgroups.parts(format_key(key), None, 0)
+        return spec
+
+    def _add_mark(self, spec: LaunchSpec) -> None:
+        uid = os.geteuid() if spec.user is None else spec.user[0]
+        spec.mark_key = self.mark_key
+        spec.env[MARK_VARIABLE] = mark_code(self.mark_key, spec.key, uid)
+
+    def _add_scratch(self, spec: LaunchSpec, order: Start) -> None:
+        if order.scratch_mib:
+            problem = self.scratch.prepare()
+            if problem:
+                raise HostUnfit(f"no scratch: {problem}")
+            spec.scratch_dir, spec.scratch_mib = self.scratch.directory(spec.key), order.scratch_mib
+            spec.env["CORRAL_SCRATCH"] = spec.hook_env["CORRAL_SCRATCH"] = spec.scratch_dir
+
+    def _add_container(self, spec: LaunchSpec, order: Start) -> None:
+        if not order.image:
+            return
+        if self.runtime is None:
+            raise CannotLaunch(
+                "no container runtime on this host: neither podman, docker nor apptainer works here"
+            )
+        try:
+            self.runtime.add_container(spec, order)
+        except CannotUseContainer as error:
+            raise CannotLaunch(str(error)) from None
+
+
+def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
+    """The part of a spec that follows from the order and the account alone."""
+    spec = LaunchSpec(key, directory)
+    spec.argv = list(order.command)
+    spec.cwd = order.workdir or environment.home_directory(account)
+    checkpoints = environment.checkpoint_variables(order, spec.cwd)
+    cpus = max(1, order.cpu_milli // 1_000)
+    spec.env = {**environment.job_variables(order, account, directory, cpus), **checkpoints}
+    spec.tasks = environment.task_variables(order)
+    spec.user = account.switch
+    spec.umask = order.umask
+    spec.output, spec.error = order.output, order.error
+    spec.append, spec.merge_output = order.append, order.merge_output
+    spec.memory_mib = order.most_memory_mib or 0
+    spec.oom_score = _oom_score(order)
+    spec.time_limit_s, spec.grace_s, spec.lease_s = order.time_limit_s, order.grace_s, order.lease_s
+    spec.warn = (_signal_number(order.warn_signal), order.warn_s) if order.warn_signal else None
+    spec.checkpoint_command = list(order.checkpoint_command)
+    spec.checkpoint_signal = _signal_number(order.checkpoint_signal)
+    spec.checkpoint_dir = checkpoints.get("CORRAL_CHECKPOINT_DIR", "")
+    spec.checkpoint_keep = order.checkpoint_keep
+    return spec
+
+
+def _oom_score(order: Start) -> int:
+    """How early the kernel kills it when the host runs out of memory: best effort first, then overcommit."""
+    if order.best_effort:
+        return 1_000
+    most = order.most_memory_mib or order.memory_mib
+    return 500 if most > order.memory_mib else 0
+
+
+def _signal_number(name: str) -> int:
+    return signal.Signals[f"SIG{name}"].value if name else 0

@@ -1,0 +1,1 @@
+"""Checkpoints that jobs write: found, watched and reported."""

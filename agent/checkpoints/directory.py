@@ -1,0 +1,150 @@
+"""Finds checkpoints in the directory of a job, as the job's user.
+
+Names that begin with a dot are ignored: a job can write under such a name and rename it when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import sys
+import time
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.supervisor import task_process
+
+ANSWER_TIMEOUT_S = 30.0
+"""Seconds after which a file system counts as hanging, so that the attempt can end."""
+MAX_PATH_BYTES = 1_000
+"""Longer paths are ignored, because they do not fit into the reserved room of a record."""
+_MOST_ENTRIES = 100_000
+_SLACK_S = 0.05
+"""Seconds by which time stamps of files may be late, because the kernel uses a coarse clock for them."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FoundCheckpoint = tuple[float, int, str]
+
+
+def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundCheckpoint | None:
+    """The newest checkpoint as (unix time, bytes, path), None without one; deletes surplus checkpoints.
+
+    One that changed after `trusted_until` may be incomplete and does not count. With `checkpoint_keep` older
+    ones beyond that number are deleted.
+    """
+    text = _ask(launch, lambda: _newest(launch, trusted_until))
+    if not text:
+        return None
+    at, size, path = text.decode("utf-8").split(" ", 2)
+    return float(at), int(size), path
+
+
+def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
+    """The path that a new attempt resumes from; empty if there is none.
+
+    1. `named`, the checkpoint that the controller knows, if it exists.
+    2. Else the newest one, because a lost attempt may have deleted `named` after a later checkpoint.
+    3. `named`, if the file system does not answer.
+    """
+
+    def look() -> str:
+        if named and os.path.lexists(named):
+            return f"={named}"
+        try:
+            found = max(list_checkpoints(launch.checkpoint_dir), default=None)
+        except FileNotFoundError:
+            found = None
+        return "=" if found is None else f"={found[2]}"
+
+    text = _ask(launch, look)
+    return os.fsdecode(text[1:]) if text else named
+
+
+def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
+    """The answer of a child process that runs as the job's user; empty if it does not come in time."""
+    answer, sink = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(answer)
+        os.close(sink)
+        return b""
+    if pid == 0:
+        _answer(launch, question, sink)
+    os.close(sink)
+    text, more, deadline = b"", b"?", time.monotonic() + ANSWER_TIMEOUT_S
+    while more and select.select((answer,), (), (), max(0.0, deadline - time.monotonic()))[0]:
+        more = os.read(answer, 4_096)
+        text += more
+    os.close(answer)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, os.WNOHANG if more else 0)  # not waited for, if it hangs in a file system
+    return text
+
+
+def _answer(launch: LaunchSpec, question: Callable[[], str], sink: int) -> None:
+    try:
+        task_process.become_user(launch)
+        os.write(sink, question().encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        task_process.write_notice(launch.directory, f"the checkpoint directory cannot be read: {error}")
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
+    """The newest complete checkpoint as a line of text; deletes surplus ones."""
+    found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
+    good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
+    if launch.checkpoint_keep:
+        for _, _, path in good[launch.checkpoint_keep :]:
+            _remove(path)
+    return f"{good[0][0]:.6f} {good[0][1]} {good[0][2]}" if good else ""
+
+
+def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
+    """All checkpoints in a directory; raises OSError."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            text = entry.path.encode("utf-8", "replace")
+            fits = len(text) <= MAX_PATH_BYTES and text.decode() == entry.path and entry.path.isprintable()
+            if fits and not entry.name.startswith(".") and not entry.is_symlink():
+                found.append((*_measure(entry), entry.path))
+    return found
+
+
+def _measure(entry: os.DirEntry[str]) -> tuple[float, int]:
+    """Unix time of the last change and size in bytes, of a directory with its content."""
+    seen = entry.stat(follow_symlinks=False)
+    at, size, waiting, count = seen.st_mtime, seen.st_size, [], 0
+    if stat.S_ISDIR(seen.st_mode):
+        size, waiting = 0, [entry.path]
+    while waiting and count < _MOST_ENTRIES:
+        with os.scandir(waiting.pop()) as entries:
+            for each in entries:
+                count += 1
+                seen = each.stat(follow_symlinks=False)
+                at = max(at, seen.st_mtime)
+                if stat.S_ISDIR(seen.st_mode):
+                    waiting.append(each.path)
+                else:
+                    size += seen.st_size
+    return at, size
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        with os.scandir(path) as entries:
+            below = [entry.path for entry in entries]
+        for each in below:
+            _remove(each)
+        os.rmdir(path)
+    else:
+        os.unlink(path)

@@ -1,0 +1,128 @@
+"""Watches the checkpoint directories of running jobs, and reports a checkpoint when it stops changing.
+
+1. Every `every_s` seconds a child process per job scans its directory, as the job's user and without the
+   agent's descriptors. A file system that hangs keeps only that process.
+2. A checkpoint that two scans in a row found unchanged is complete, and is reported once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from functools import partial
+from typing import Callable, Iterable, Optional
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.spool import AttemptKey
+from agent.checkpoints import directory
+from agent.checkpoints.directory import FoundCheckpoint
+from agent.event_loop import EventLoop
+from agent.supervisor import task_process
+from wire.agent.frames import Checkpoint
+
+CheckpointSpec = Callable[[AttemptKey], Optional[LaunchSpec]]
+"""The user and checkpoint directory of an attempt; None if it writes none or does not run."""
+
+
+@dataclass
+class _Scan:
+    """A running scan: its process and the pipe with its answer."""
+
+    pid: int
+    answer: int
+
+
+class CheckpointWatcher:
+    """Calls `report` for each complete checkpoint of the attempts in `running`."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        every_s: float,
+        running: Callable[[], Iterable[AttemptKey]],
+        spec_of: CheckpointSpec,
+        report: Callable[[AttemptKey, Checkpoint], None],
+    ) -> None:
+        self._loop = loop
+        self._every_s = every_s
+        self._running = running
+        self._spec_of = spec_of
+        self._report = report
+        self._scans: dict[AttemptKey, _Scan] = {}
+        self._seen: dict[AttemptKey, FoundCheckpoint] = {}
+        self._reported: dict[AttemptKey, FoundCheckpoint] = {}
+
+    def start(self) -> None:
+        """Start the scans."""
+        self._loop.call_later(self._every_s, self._round)
+
+    def _round(self) -> None:
+        running = set(self._running())
+        for key in [key for key in (*self._scans, *self._seen, *self._reported) if key not in running]:
+            self._forget(key)
+        for key in running - self._scans.keys():
+            launch = self._spec_of(key)
+            if launch is not None and launch.checkpoint_dir:
+                self._start_scan(key, launch)
+        self._loop.call_later(self._every_s, self._round)
+
+    def _start_scan(self, key: AttemptKey, launch: LaunchSpec) -> None:
+        answer, sink = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:  # because there are too many processes; the next round follows
+            os.close(answer)
+            os.close(sink)
+            return
+        if pid == 0:
+            _scan(launch, sink)
+        os.close(sink)
+        self._scans[key] = _Scan(pid, answer)
+        self._loop.on_readable(answer, partial(self._read_answer, key))
+
+    def _read_answer(self, key: AttemptKey) -> None:
+        """Read the answer of a scan: one line, or nothing."""
+        scan = self._scans[key]
+        text = os.read(scan.answer, 4_096).decode("utf-8", "replace")
+        self._end_scan(key)
+        if not text:
+            return
+        at, size, path = text.split(" ", 2)
+        found = float(at), int(size), path
+        before, self._seen[key] = self._seen.get(key), found
+        # because a checkpoint that still grows is incomplete
+        if found == before and found != self._reported.get(key):
+            self._reported[key] = found
+            self._report(key, Checkpoint(path, int(size), float(at)))
+
+    def _end_scan(self, key: AttemptKey) -> None:
+        scan = self._scans.pop(key, None)
+        if scan is not None:
+            self._loop.on_readable(scan.answer, None)
+            os.close(scan.answer)
+            os.kill(scan.pid, signal.SIGKILL)
+            os.waitpid(scan.pid, os.WNOHANG)
+
+    def _forget(self, key: AttemptKey) -> None:
+        self._end_scan(key)
+        self._seen.pop(key, None)
+        self._reported.pop(key, None)
+
+
+def _scan(launch: LaunchSpec, sink: int) -> None:
+    """In the child: write the newest checkpoint as one line."""
+    try:
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) != sink:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    continue  # because listdir has closed its own descriptor
+        task_process.become_user(launch)
+        found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)
+        if found is not None:
+            at, size, path = found
+            os.write(sink, f"{at:.6f} {size} {path}".encode())
+    finally:
+        os._exit(0)

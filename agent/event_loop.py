@@ -1,0 +1,59 @@
+"""The event loop of the agent: one thread that waits for descriptors and timers."""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import time
+from typing import Callable
+
+Callback = Callable[[], object]
+
+
+class EventLoop:
+    """Calls back when a descriptor is readable or writable, or when a timer is due."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callback]] = []
+        self._timer_count = 0
+
+    def on_readable(self, descriptor: int, action: Callback | None) -> None:
+        """Call `action` whenever there is data or the other end is closed; None removes it."""
+        self._set_callback(descriptor, selectors.EVENT_READ, action)
+
+    def on_writable(self, descriptor: int, action: Callback | None) -> None:
+        """Call `action` whenever there is room to write; None removes it."""
+        self._set_callback(descriptor, selectors.EVENT_WRITE, action)
+
+    def call_later(self, seconds: float, action: Callback) -> None:
+        """Call `action` once, in so many seconds."""
+        self._timer_count += 1
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, action))
+
+    def run_once(self, sleep: bool = True) -> None:
+        """Wait for the next event, then run everything that is due; without `sleep` do not wait."""
+        pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if not sleep:
+            pause = 0.0
+        for ready, events in self._selector.select(pause):
+            for event, action in list(ready.data.items()):
+                if events & event:
+                    action()
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+    def _set_callback(self, descriptor: int, event: int, action: Callback | None) -> None:
+        known = self._selector.get_map().get(descriptor)
+        actions: dict[int, Callback] = {} if known is None else dict(known.data)
+        if actions.pop(event, None) is None and action is None:
+            return
+        if action is not None:
+            actions[event] = action
+        if known is None:
+            self._selector.register(descriptor, event, actions)
+        elif actions:
+            self._selector.modify(descriptor, sum(actions), actions)
+        else:
+            self._selector.unregister(descriptor)

@@ -1,0 +1,1 @@
+"""GPUs of this host: NVML, simulated GPUs, processes on GPUs, usage, resets."""

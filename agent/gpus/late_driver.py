@@ -1,0 +1,65 @@
+"""A host without GPUs when the agent started: the driver may be loaded later."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from agent.controller_channel import AgentExit
+from agent.event_loop import EventLoop
+from agent.gpus.interface import NoGpus, ReadingsCallback, SendFrame, ignore_readings
+from agent.gpus.nvml import FIRST_ANSWER_S, ProbeEnded, ProbeProcess
+from agent.gpus.process_owners import ListHolders
+
+PROBE_INTERVAL_S = 60.0
+
+
+class LateDriverGpus(NoGpus):
+    """No GPUs yet. Asks NVML every minute; when it finds GPUs the agent exits for one that reports them."""
+
+    def __init__(self, interval_s: float = PROBE_INTERVAL_S, timeout_s: float = FIRST_ANSWER_S) -> None:
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+
+    def watch(
+        self,
+        loop: EventLoop,
+        holders: ListHolders,
+        send: SendFrame,
+        on_samples: ReadingsCallback = ignore_readings,
+    ) -> None:
+        """Start asking NVML."""
+        super().watch(loop, holders, send, on_samples)
+        self._loop = loop
+        loop.call_later(self._interval_s, self._start_probe)
+
+    def _start_probe(self) -> None:
+        try:
+            probe = ProbeProcess(self._interval_s)
+        except OSError:
+            self._loop.call_later(self._interval_s, self._start_probe)
+            return
+        self._loop.on_readable(probe.descriptor, partial(self._read, probe))
+        self._loop.call_later(self._timeout_s, partial(self._end_probe, probe))
+
+    def _read(self, probe: ProbeProcess) -> None:
+        try:
+            found = any(words.get("gpus") for words in probe.read())
+        except ProbeEnded:
+            found = False
+        self._loop.on_readable(probe.descriptor, None)
+        if found:
+            probe.end()
+            print("agent: NVML finds GPUs that were not there when this agent started", file=sys.stderr)
+            raise AgentExit
+
+    def _end_probe(self, probe: ProbeProcess) -> None:
+        """End the probe. One that hangs in the driver stays, and no second one is started."""
+        self._loop.on_readable(probe.descriptor, None)
+        probe.end()
+        self._restart(probe)
+
+    def _restart(self, probe: ProbeProcess) -> None:
+        self._loop.call_later(
+            self._interval_s, self._start_probe if probe.gone else partial(self._restart, probe)
+        )

@@ -1,0 +1,474 @@
+"""The GPUs of this host by NVML, read by a probe process that may hang without blocking the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Collection, Sequence
+
+from agent.controller_channel import AgentExit
+from agent.event_loop import EventLoop
+from agent.gpus.interface import (
+    NO_SUCH_GPU,
+    SAMPLE_INTERVAL_S,
+    GpusUnknown,
+    ReadingsCallback,
+    ReasonCallback,
+    ReportedReadings,
+    SendFrame,
+    ignore_readings,
+)
+from agent.gpus.process_owners import ListHolders, find_owner, held_milli
+from agent.gpus.reset import ResetCommand
+from wire.agent.frames import (
+    GpuChecked,
+    GpuFacts,
+    GpuProcess,
+    GpuProcesses,
+    GpuReport,
+    GpuReset,
+    GpuSample,
+    GpuTrouble,
+)
+from wire.codec import decode
+from wire.names import TroubleKind
+
+FIRST_ANSWER_S = 30.0
+"""Seconds for the first answer. Without persistence mode eight GPUs take long."""
+HANG_S = 3.0
+"""Seconds of silence after which the driver counts as hanging. The next probe skips the GPU on which this one
+hangs and gets the same time, so that all hanging GPUs are known within 10 s."""
+LINKS_ROUNDS = 5
+"""Readings in a row with other NVLinks than the hello reported, after which the agent exits."""
+CLEAN_TIMEOUT_S = 5.0
+"""Seconds that the memory of an ended job may take to become free."""
+CLEAN_MIB = 512
+_AGAIN_S = 0.2
+_HOME = str(Path(__file__).absolute().parents[2])
+_CODE = (
+    "import sys; sys.path.append(sys.argv[1]); from agent.gpus.nvml_probe import main; "
+    "main(float(sys.argv[2]), sys.argv[3] == 'again', sys.argv[4:])"
+)
+
+
+class NvmlMissing(GpusUnknown):
+    """This host has no NVML, or none that works."""
+
+
+class ProbeEnded(Exception):
+    """The probe process has failed or ended; the message says why."""
+
+
+class ProbeProcess:
+    """One probe process (nvml_probe.py): the first, or a replacement (`again`) that skips hanging GPUs."""
+
+    def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CODE, _HOME, str(pause_s), "again" if again else "first", *sorted(skip)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self.descriptor = self._process.stdout.fileno()
+        self._unfinished = b""
+
+    def read(self, patience_s: float = 0.0) -> list[dict[str, Any]]:
+        """Its messages, empty without any within the timeout; raises ProbeEnded on an error or its end."""
+        lines: list[bytes] = []
+        deadline = time.monotonic() + patience_s
+        while not lines:
+            pause = max(0.0, deadline - time.monotonic())
+            if not select.select([self.descriptor], [], [], pause)[0]:
+                return []
+            data = os.read(self.descriptor, 1 << 16)
+            if not data:
+                raise ProbeEnded("the process that asks NVML has ended; is pynvml installed?")
+            *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+        messages: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        for each in messages:
+            if "error" in each and "uuid" not in each:
+                raise ProbeEnded(each["error"])
+        return messages
+
+    def ask(self) -> None:
+        """Let it read the GPUs now."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(b"look\n")
+            self._process.stdin.flush()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """Kill the process. One that hangs in the driver stays, but its pipes are closed."""
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        self._process.stdout.close()
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.kill()
+        self._process.poll()
+
+
+@dataclass(frozen=True)
+class PendingProof:
+    """A launch that waits until these GPUs are clean."""
+
+    uuids: tuple[str, ...]
+    then: ReasonCallback
+    deadline: float
+
+
+class NvmlGpus:
+    """The GPUs of this host; raises GpusUnknown if NVML does not list them.
+
+    Reading
+    1. The probe process reads all GPUs every `pause_s` seconds, one line per GPU, then `done`.
+    2. A silence of `hang_s` means that the driver hangs on the first GPU without a line in this round. That
+       GPU is reported SILENT, and a new probe skips it.
+    3. After each round: trouble is reported once, samples that changed are sent.
+
+    Clean GPUs (`wait_until_clean`)
+    1. The probe reads at once. A GPU is clean if it has no process outside the queue and, unless an
+       attempt holds it, no more than 512 MiB above what the driver itself needs.
+    2. An unclean GPU is read again for 5 s, because memory of the job before may still be released. Then
+       it is reported UNCLEAN and the launch fails.
+
+    Checks and resets are ordered by the controller. A later order for the same GPU replaces an earlier one.
+    During a reset there is no probe, because open handles prevent it.
+
+    Example: GPU 3 of 8 hangs. The probe is silent after GPU 2, so GPU 3 is SILENT after 3 s, and the next
+    probe reads the other seven.
+    """
+
+    numa_nodes = 0
+    real = True
+
+    def __init__(
+        self, pause_s: float = SAMPLE_INTERVAL_S, patience_s: float = FIRST_ANSWER_S, hang_s: float = HANG_S
+    ) -> None:
+        self._pause_s = pause_s
+        self._patience_s = patience_s
+        self._hang_s = min(hang_s, patience_s)
+        self._first_links: dict[tuple[str, int], int] = {}
+        """NVLinks that were up at the first reading, by GPU and its number of links."""
+        self._changed_links_rounds = 0
+        self._readings = ReportedReadings()
+        self._trouble: dict[str, str] = {}
+        self._hung: set[str] = set()
+        """GPUs on which a probe hung, which the next probes skip."""
+        self._least: dict[str, int] = {}
+        """Least MiB seen in use on each idle GPU, which is what the driver itself needs."""
+        self._proofs: list[PendingProof] = []
+        self._held_before: set[str] = set()
+        self._ordered: dict[str, int] = {}
+        self._checking: dict[str, int] = {}
+        """Numbers of the last ordered check or reset, and of running checks, by GPU."""
+        self._resetting = ""
+        self._round: dict[str, dict[str, Any]] = {}
+        self._probe: ProbeProcess | None = ProbeProcess(pause_s)
+        self._named: set[str] | None = None
+        self._waiting = False
+        """Whether the probe has finished a round and pauses."""
+        self._heard_at = time.monotonic()
+        self.driver = self.cuda = ""
+        self.facts = self._first_answer(self._probe)
+
+    def watch(
+        self,
+        loop: EventLoop,
+        holders: ListHolders,
+        send: SendFrame,
+        on_samples: ReadingsCallback = ignore_readings,
+    ) -> None:
+        """Start to send changed readings and trouble."""
+        self._loop, self._holders, self._send, self._on_samples = loop, holders, send, on_samples
+        assert self._probe is not None
+        loop.on_readable(self._probe.descriptor, self._read_probe)
+        loop.call_later(self._pause_s, self._check_probe)
+
+    def _first_answer(self, probe: ProbeProcess) -> tuple[GpuFacts, ...]:
+        try:
+            for line in probe.read(self._patience_s):
+                if "gpus" in line:
+                    self.driver, self.cuda = line["driver"], line["cuda"]
+                    facts = tuple(decode(GpuFacts, gpu) for gpu in line["gpus"])
+                    self._named = {gpu.uuid for gpu in facts}
+                    return facts
+        except ProbeEnded as error:
+            probe.end()
+            raise NvmlMissing(str(error)) from None
+        probe.end()
+        raise GpusUnknown(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
+
+    # --- clean GPUs ---
+
+    def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
+        """Call `then` with an empty string when the GPUs are clean, or with the reason why they are not."""
+        proof = PendingProof(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
+        self._proofs.append(proof)
+        self._loop.call_later(CLEAN_TIMEOUT_S + self._hang_s, partial(self._proof_timed_out, proof))
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._probe is not None:
+            self._probe.ask()
+
+    def _proof_timed_out(self, proof: PendingProof) -> None:
+        if proof in self._proofs:
+            self._proofs.remove(proof)
+            proof.then("the driver does not answer")
+
+    def _answer_proofs(
+        self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
+    ) -> None:
+        """Answer launches that wait, by a reading that was made after they asked."""
+        held = held_milli(self._holders())
+        for proof in self._proofs[:]:
+            if not round_lines.keys() >= set(proof.uuids):
+                continue
+            reasons = {
+                uuid: self._why_unclean(uuid, round_lines[uuid], processes, held) for uuid in proof.uuids
+            }
+            unclean = {uuid: why for uuid, why in reasons.items() if why}
+            if unclean and time.monotonic() < proof.deadline:
+                self._loop.call_later(_AGAIN_S, self._ask)
+                continue
+            self._proofs.remove(proof)
+            for uuid, why in unclean.items():
+                self._report(uuid, TroubleKind.UNCLEAN, why)
+            proof.then(next(iter(unclean.values()), ""))
+
+    def _why_unclean(
+        self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
+    ) -> str:
+        """Why a GPU is not clean: a process outside the queue, or used memory; empty if it is clean."""
+        gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
+        number = gpu.number
+        if "error" in line:
+            return f"GPU {number}: {line['error']}"
+        there = [each for each in processes if each.uuid == uuid]
+        for each in there:
+            if each.job is None:
+                return f"GPU {number} is held by pid {each.pid} ({each.user}: {each.command})"
+        used = int(line["sample"]["memory_used_mib"])
+        if there or uuid in held:
+            return ""
+        # until the GPU was seen idle, assume that the driver needs 2 % of its memory
+        least = self._least.get(uuid, max(1_024, gpu.memory_mib // 50))
+        self._least[uuid] = least = min(used, least)
+        if used - least <= CLEAN_MIB:
+            return ""
+        return f"GPU {number} has {used} MiB in use and no process (its driver alone needs {least} MiB)"
+
+    # --- checks ---
+
+    def schedule_check(self, uuid: str, after_s: float) -> None:
+        """Check a GPU in `after_s` seconds. A later order replaces this one."""
+        number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
+        self._loop.call_later(after_s, partial(self._run_check, uuid, number))
+
+    def _run_check(self, uuid: str, number: int) -> None:
+        """Let the probe read now. A GPU on which a probe hung is read by a new probe."""
+        if self._ordered.get(uuid) != number:
+            return
+        if self._resetting:
+            self._loop.call_later(_AGAIN_S, partial(self._run_check, uuid, number))
+            return
+        found = next((gpu for gpu in self.facts if gpu.uuid == uuid), None)
+        if found is None:
+            self._send(GpuChecked(uuid, False, NO_SUCH_GPU))
+            return
+        self._checking[uuid] = number
+        self._loop.call_later(3 * self._hang_s, partial(self._check_timed_out, uuid, number))
+        if self._probe is None or uuid in self._hung:
+            self._hung -= {gpu.uuid for gpu in self.facts if gpu.pci_bus == found.pci_bus}
+            self._end_probe()
+            self._start_probe()
+        else:
+            self._probe.ask()
+
+    def _check_timed_out(self, uuid: str, number: int) -> None:
+        if self._checking.get(uuid) == number:
+            self._answer_check(uuid, self._trouble.get(uuid) or "NVML does not answer")
+
+    def _answer_check(self, uuid: str, trouble: str, occupied: bool = False) -> None:
+        if self._checking.pop(uuid, None) is not None:
+            self._trouble[uuid] = trouble
+            self._send(GpuChecked(uuid, not trouble, trouble, bool(trouble) and occupied))
+
+    # --- resets ---
+
+    def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
+        """Reset a GPU in `after_s` seconds. A later order replaces this one."""
+        number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
+        self._loop.call_later(after_s, partial(self._reset, uuid, number, tuple(command)))
+
+    def _reset(self, uuid: str, number: int, command: tuple[str, ...]) -> None:
+        if self._ordered.get(uuid) != number:
+            return
+        if all(gpu.uuid != uuid for gpu in self.facts):
+            self._send(GpuReset(uuid, False, NO_SUCH_GPU))
+        elif uuid in held_milli(self._holders()):
+            self._send(GpuReset(uuid, False, "a job is on it"))
+        elif self._resetting:  # because each reset needs the driver for itself
+            self._loop.call_later(_AGAIN_S, partial(self._reset, uuid, number, command))
+        else:
+            self._resetting = uuid
+            self._end_probe()  # because a GPU that is read cannot be reset
+            ResetCommand(self._loop, [*command, uuid], partial(self._was_reset, uuid))
+
+    def _was_reset(self, uuid: str, why: str) -> None:
+        self._resetting = ""
+        self._hung.discard(uuid)
+        self._trouble.pop(uuid, None)
+        self._start_probe()
+        self._send(GpuReset(uuid, not why, why))
+
+    # --- the probe process ---
+
+    def _check_probe(self) -> None:
+        """Replace a probe that has ended or is silent. The pause between rounds does not count as silence."""
+        silent = time.monotonic() - self._heard_at - (self._pause_s if self._waiting else 0.0)
+        if self._resetting:
+            pass
+        elif self._probe is None:
+            self._start_probe()
+        elif silent >= self._hang_s:
+            self._report_hang("NVML does not answer; the driver may hang")
+            self._end_probe()
+            self._start_probe()
+        self._loop.call_later(min(1.0, self._hang_s / 4), self._check_probe)
+
+    def _start_probe(self) -> None:
+        self._probe, self._heard_at = ProbeProcess(self._pause_s, True, self._hung), time.monotonic()
+        self._named, self._round, self._waiting = None, {}, False
+        self._loop.on_readable(self._probe.descriptor, self._read_probe)
+
+    def _end_probe(self) -> None:
+        if self._probe is not None:
+            self._loop.on_readable(self._probe.descriptor, None)
+            self._probe.end()
+            self._probe = None
+
+    def _report_hang(self, why: str) -> None:
+        """Report the GPU on which the probe hangs: the first without a line in this round; else all GPUs."""
+        asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
+        hanging = next((uuid for uuid in asked if uuid not in self._round), None)
+        if hanging is None:
+            self._hung.clear()
+            self._report_all(why)
+        else:
+            bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
+            for gpu in self.facts:
+                if gpu.pci_bus == bus:  # because MIG instances hang with their GPU
+                    self._hung.add(gpu.uuid)
+                    self._report(gpu.uuid, TroubleKind.SILENT, why)
+
+    # --- messages of the probe ---
+
+    def _read_probe(self) -> None:
+        assert self._probe is not None
+        try:
+            for line in self._probe.read():
+                self._heard_at = time.monotonic()
+                self._handle(line)
+        except ProbeEnded as error:
+            self._end_probe()
+            self._report_all(str(error))
+
+    def _handle(self, line: dict[str, Any]) -> None:
+        if "named" in line:
+            self._named = set(line["named"])
+            for gpu in self.facts:
+                if gpu.uuid not in self._named and gpu.uuid not in self._hung:
+                    self._report(gpu.uuid, TroubleKind.LOST, "NVML does not list it any more")
+        elif "done" in line:
+            round_lines, self._round, self._waiting = self._round, {}, True
+            self._finish_round(round_lines)
+        elif "changed" in line:
+            print(
+                "agent: NVML lists other GPUs or MIG instances than when this agent started", file=sys.stderr
+            )
+            raise AgentExit
+        elif "xid" in line:
+            for gpu in self.facts:
+                if gpu.pci_bus == line["pci_bus"]:
+                    self._send(GpuTrouble(gpu.uuid, TroubleKind.XID, xid=line["xid"]))
+        else:
+            self._round[line["uuid"]], self._waiting = line, False
+
+    def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
+        """A round is complete: report trouble, answer checks, send changed readings."""
+        processes = self._processes(round_lines)
+        held = held_milli(self._holders())
+        for uuid, line in round_lines.items():
+            # only processes here, because memory of a job that has just ended may still be released
+            reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
+            foreign_process = (
+                reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
+            )
+            kind = TroubleKind.LOST if "error" in line else TroubleKind.UNCLEAN
+            self._report(uuid, kind, line.get("error", "") or foreign_process)
+            self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
+        for uuid in self._held_before - held.keys():
+            # because a GPU that does not get clean is reported as trouble, without a callback
+            self.wait_until_clean((uuid,), lambda _why: None)
+        self._held_before = set(held)
+        self._answer_proofs(round_lines, processes)
+        samples = [decode(GpuSample, line["sample"]) for line in round_lines.values() if "sample" in line]
+        self._check_links(samples)
+        self._on_samples(samples)
+        changed = self._readings.changed(samples)
+        if changed:
+            self._send(GpuReport(changed))
+        if self._readings.processes_changed(processes):
+            self._send(GpuProcesses(processes))
+
+    def _check_links(self, samples: list[GpuSample]) -> None:
+        """Exit when NVLinks have changed for good, because only a hello reports which GPUs are linked."""
+        now = {(each.uuid, each.links): each.links_up for each in samples}
+        self._first_links = begun = {**now, **self._first_links}
+        self._changed_links_rounds = (
+            self._changed_links_rounds + 1 if any(now[key] != begun[key] for key in now) else 0
+        )
+        if self._changed_links_rounds >= LINKS_ROUNDS:
+            print("agent: other NVLinks are up than when this agent started", file=sys.stderr)
+            raise AgentExit
+
+    def _processes(self, round_lines: dict[str, dict[str, Any]]) -> tuple[GpuProcess, ...]:
+        holders = self._holders()
+        found = []
+        for uuid, line in round_lines.items():
+            for pid, memory_mib in line.get("processes", ()):
+                owner = find_owner(pid, holders)
+                job = owner.holder.job if owner.holder else None
+                found.append(GpuProcess(uuid, pid, owner.user, owner.command, memory_mib, job))
+        return tuple(found)
+
+    def _report_all(self, trouble: str) -> None:
+        for gpu in self.facts:
+            self._report(gpu.uuid, TroubleKind.SILENT, trouble)
+
+    def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
+        """Report trouble once, and answer a running check. The end of trouble is found by ordered checks."""
+        if trouble != self._trouble.get(uuid, ""):
+            self._trouble[uuid] = trouble
+            if trouble:
+                self._send(GpuTrouble(uuid, kind, trouble))
+        if trouble:
+            self._answer_check(uuid, trouble, kind is TroubleKind.UNCLEAN)

@@ -1,0 +1,299 @@
+"""Reads the GPUs through NVML in a process of its own, so that a hanging driver blocks only this process.
+
+Writes JSON lines: the facts of the GPUs; then, every few seconds and for each line on stdin, one line per GPU
+with its sample, and `{"done": true}` after the last one. A line per GPU shows on which GPU the driver hangs.
+Xid events are written when they happen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Collection, NamedTuple
+
+import pynvml
+
+PR_SET_PDEATHSIG = 1
+_MIB = 1 << 20
+_MOST = 1 << 53
+_EVENTS_MS = 60_000
+_ROUNDS = 15
+"""Rounds between two searches for new GPUs and MIG instances."""
+_UNSUPPORTED = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_FunctionNotFound,
+    pynvml.NVMLError_NoPermission,
+    pynvml.NVMLError_NotFound,
+)
+"""Errors that mean that this GPU or driver has no such value; the GPU is healthy."""
+_THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "too hot",
+    0x40: "too hot (hardware)",
+    0x80: "power brake",
+}
+_write_lock = threading.Lock()
+
+
+class Device(NamedTuple):
+    """A device for jobs: a GPU, or a MIG instance of the GPU `whole`."""
+
+    uuid: str
+    handle: Any
+    whole: Any
+    number: str
+    """The driver's number: `3`, or `2:1` for the second instance of GPU 2."""
+    mig: str = ""
+
+
+def main(
+    pause_s: float, again: bool = False, skip: Collection[str] = (), sys_root: Path = Path("/sys")
+) -> None:
+    """Write until the pipe is closed; one line with `error` if NVML does not work.
+
+    A replacement (`again`) skips some GPUs and writes no facts, because what it asks before the first reading
+    blurs on which GPU the driver hangs.
+    """
+    _die_with_the_agent()
+    try:
+        pynvml.nvmlInit()
+        devices = _devices(skip)
+        if not again:
+            devices = [device for device in devices if _answers(device)]
+            _write_line({"gpus": _facts(devices, sys_root), **_versions()})
+        known = {device.uuid for device in devices}
+        _write_line({"named": sorted(known)})
+        threading.Thread(target=_write_xids, args=(devices,), daemon=True).start()
+        rounds = 0
+        while True:
+            for device in devices:
+                _write_line(_read_gpu(device))
+            _write_line({"done": True})
+            rounds += 1
+            if not (again or rounds % _ROUNDS) and {each.uuid for each in _devices(skip)} - known:
+                _write_line({"changed": True})
+            if select.select([0], [], [], pause_s)[0] and not os.read(0, 4_096):
+                break
+    except BrokenPipeError:
+        pass
+    except Exception as error:  # because a broken driver may also return values that cannot be decoded
+        _write_line({"error": str(error) or type(error).__name__})
+    os._exit(0)  # without waiting for the thread that waits for events
+
+
+def _die_with_the_agent() -> None:
+    """Be killed when the agent ends, because a hanging probe does not notice a closed pipe."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _write_line(words: dict[str, Any]) -> None:
+    with _write_lock:
+        rest = memoryview(json.dumps(words).encode() + b"\n")
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+# --- facts ---
+
+
+def _devices(skip: Collection[str]) -> list[Device]:
+    """The devices that NVML lists, without those in `skip`."""
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            whole = Device(_text(pynvml.nvmlDeviceGetUUID(handle)), handle, handle, str(index))
+            if whole.uuid not in skip:
+                found += [each for each in _instances(whole) or [whole] if each.uuid not in skip]
+        except pynvml.NVMLError:
+            continue
+    return found
+
+
+def _answers(device: Device) -> bool:
+    """Whether a device answers; one that has fallen off the bus does not."""
+    try:
+        pynvml.nvmlDeviceGetMemoryInfo(device.handle)
+    except pynvml.NVMLError:
+        return False
+    return True
+
+
+def _instances(whole: Device) -> list[Device]:
+    """The MIG instances of a GPU; jobs get these and not the GPU itself. Empty without MIG."""
+    handle = whole.handle
+    if not _ask(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
+        return []
+    found: list[Device] = []
+    for slot in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+        except pynvml.NVMLError:
+            continue  # because this slot has no instance
+        profile = _text(pynvml.nvmlDeviceGetName(instance)).rpartition(" ")[2]
+        number = f"{whole.number}:{len(found)}"
+        found.append(Device(_text(pynvml.nvmlDeviceGetUUID(instance)), instance, handle, number, profile))
+    return found
+
+
+def _versions() -> dict[str, str]:
+    driver = _ask(lambda: _text(pynvml.nvmlSystemGetDriverVersion()), "")
+    cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2, 0)
+    return {"driver": driver, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else ""}
+
+
+def _facts(devices: list[Device], sys_root: Path) -> list[dict[str, Any]]:
+    buses = [_text(pynvml.nvmlDeviceGetPciInfo(device.whole).busId) for device in devices]
+    reached = [set() if device.mig else _reached(device.whole) for device in devices]
+    return [
+        {
+            "index": index,
+            "uuid": device.uuid,
+            "model": _text(pynvml.nvmlDeviceGetName(device.whole)),
+            "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(device.handle).total // _MIB,
+            "numa": _numa(buses[index], sys_root),
+            "pci_bus": buses[index],
+            "links": [
+                other
+                for other in range(len(devices))
+                if other != index
+                and not devices[other].mig
+                and (buses[other] in reached[index] or reached[index] & reached[other])
+            ],
+            "compute": _ask(partial(_compute, device.whole), ""),
+            "mig": device.mig,
+            "label": device.number if device.number != str(index) else "",
+            "power_limit_w": _ask(partial(pynvml.nvmlDeviceGetEnforcedPowerLimit, device.whole), 0) // 1000,
+        }
+        for index, device in enumerate(devices)
+    ]
+
+
+def _compute(handle: Any) -> str:
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return f"{major}.{minor}"
+
+
+def _reached(handle: Any) -> set[str]:
+    """The PCI addresses at the far ends of a GPU's NVLinks: other GPUs, or switches they share."""
+    found = set()
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if pynvml.nvmlDeviceGetNvLinkState(handle, link):
+                found.add(_text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId))
+        except pynvml.NVMLError:
+            continue  # because there is no such link
+    return found
+
+
+def _numa(bus: str, sys_root: Path) -> int:
+    """The NUMA node of a GPU; 0 if unknown. NVML writes the PCI domain with eight digits, /sys with four."""
+    try:
+        text = (sys_root / "bus/pci/devices" / bus[-12:].lower() / "numa_node").read_text(encoding="ascii")
+        return max(0, int(text))
+    except (OSError, ValueError):
+        return 0
+
+
+# --- readings ---
+
+
+def _read_gpu(device: Device) -> dict[str, Any]:
+    """The sample of one GPU, or its error."""
+    handle, whole = device.handle, device.whole
+    try:
+        up, links = _links(whole) if not device.mig else (0, 0)
+        return {
+            "uuid": device.uuid,
+            "sample": {
+                "uuid": device.uuid,
+                "utilisation": _ask(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu, 0),
+                "memory_used_mib": _ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used // _MIB, 0),
+                "power_w": _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(whole) // 1000, 0),
+                "temperature_c": _ask(lambda: pynvml.nvmlDeviceGetTemperature(whole, 0), 0),
+                "clock_mhz": _ask(lambda: pynvml.nvmlDeviceGetClockInfo(whole, pynvml.NVML_CLOCK_SM), 0),
+                "memory_clock_mhz": _ask(
+                    lambda: pynvml.nvmlDeviceGetClockInfo(whole, pynvml.NVML_CLOCK_MEM), 0
+                ),
+                "throttle": _throttle(whole),
+                "ecc_corrected": _ecc(whole, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+                "ecc_uncorrected": _ecc(whole, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+                "rows_remapped": _ask(lambda: sum(pynvml.nvmlDeviceGetRemappedRows(whole)[:2]), 0),
+                "links_up": up,
+                "links": links,
+                "remap_pending": _ask(lambda: bool(pynvml.nvmlDeviceGetRemappedRows(whole)[2]), False),
+            },
+            "energy_mj": _ask(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(whole), None),
+            "processes": [
+                (each.pid, (each.usedGpuMemory or 0) // _MIB)
+                for each in _ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+            ],
+        }
+    except pynvml.NVMLError as error:
+        return {"uuid": device.uuid, "error": str(error)}
+
+
+def _links(handle: Any) -> tuple[int, int]:
+    """The number of NVLinks that are up, and of all."""
+    up = there = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            up += pynvml.nvmlDeviceGetNvLinkState(handle, link)
+            there += 1
+        except (*_UNSUPPORTED, pynvml.NVMLError_InvalidArgument):
+            break  # because links are numbered without gaps
+    return up, there
+
+
+def _throttle(handle: Any) -> list[str]:
+    bits = _ask(lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle), 0)
+    return [word for bit, word in _THROTTLES.items() if bits & bit]
+
+
+def _ecc(handle: Any, kind: int) -> int:
+    counter = pynvml.NVML_VOLATILE_ECC  # since the driver was loaded
+    found: int = _ask(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
+    return found
+
+
+def _write_xids(devices: list[Device]) -> None:
+    """Write the Xid events of the driver, without end."""
+    try:
+        events = pynvml.nvmlEventSetCreate()
+        for device in devices:
+            pynvml.nvmlDeviceRegisterEvents(device.whole, pynvml.nvmlEventTypeXidCriticalError, events)
+    except pynvml.NVMLError:
+        return  # because this GPU or virtual machine has no events
+    while True:
+        try:
+            event = pynvml.nvmlEventSetWait(events, _EVENTS_MS)
+            bus = _text(pynvml.nvmlDeviceGetPciInfo(event.device).busId)
+            _write_line({"xid": int(event.eventData), "pci_bus": bus})
+        except pynvml.NVMLError_Timeout:
+            continue
+        except pynvml.NVMLError:
+            time.sleep(1.0)  # because a lost GPU makes every wait fail at once
+        except OSError:
+            return
+
+
+def _ask(question: Callable[[], Any], otherwise: Any) -> Any:
+    """The answer of NVML, or `otherwise` if the GPU has no such value; raises NVMLError for a lost GPU."""
+    try:
+        found = question()
+    except _UNSUPPORTED:
+        return otherwise
+    # because some drivers return all bits, or only the sign bit, for an unknown value
+    return otherwise if isinstance(found, int) and not 0 <= found <= _MOST else found
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,97 @@
+"""Finds the user and the attempt of a process on a GPU."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Callable, Iterable, Optional
+
+from wire.agent.frames import GpuHold
+
+_MAX_GENERATIONS = 64
+"""Most generations between a process and its supervisor; more are a loop caused by recycled pids."""
+
+
+@dataclass(frozen=True)
+class GpuHolder:
+    """A running attempt with GPUs; all of its processes are descendants of `supervisor`."""
+
+    job: int
+    attempt: int
+    user: str
+    command: str
+    pid: int
+    supervisor: Optional[int]
+    gpus: tuple[GpuHold, ...]
+
+
+ListHolders = Callable[[], list[GpuHolder]]
+
+
+def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
+    """Thousandths of each GPU that attempts hold, by UUID."""
+    found: dict[str, int] = {}
+    for holder in holders:
+        for hold in holder.gpus:
+            found[hold.uuid] = found.get(hold.uuid, 0) + hold.milli
+    return found
+
+
+@dataclass(frozen=True)
+class ProcessOwner:
+    """User and command of a process; `holder` is its attempt, None for a process outside the queue."""
+
+    user: str
+    command: str
+    holder: Optional[GpuHolder]
+
+
+def find_owner(pid: int, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
+    """The owner of a process; user and command are "?" if it has ended."""
+    by_pid: dict[Optional[int], GpuHolder] = {
+        each.supervisor: each for each in holders if each.supervisor is not None
+    }
+    by_pid.update((each.pid, each) for each in holders)
+    return ProcessOwner(_user(pid, proc), _command(pid, proc), _holder(pid, by_pid, proc))
+
+
+def _holder(pid: int, by_pid: dict[Optional[int], GpuHolder], proc: str) -> Optional[GpuHolder]:
+    for _ in range(_MAX_GENERATIONS):
+        if pid in by_pid:
+            return by_pid[pid]
+        try:
+            with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            return None
+        pid = int(text[text.rindex(")") + 2 :].split()[1])
+        if pid <= 1:
+            return None
+    return None
+
+
+def _user(pid: int, proc: str) -> str:
+    try:
+        return _name(os.stat(f"{proc}/{pid}").st_uid)
+    except OSError:
+        return "?"
+
+
+@lru_cache(maxsize=256)
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _command(pid: int, proc: str) -> str:
+    """The beginning of its command line."""
+    try:
+        with open(f"{proc}/{pid}/cmdline", "rb") as file:
+            words = file.read(400)
+    except OSError:
+        return "?"
+    return words.replace(b"\0", b" ").decode("utf-8", "replace").strip()[:120] or "?"

@@ -1,0 +1,147 @@
+"""GPU usage of attempts: mean and 95th percentile of utilisation, peak memory and energy.
+
+1. Each reading counts for the time since the one before, for the attempts that hold the GPUs now.
+2. Every `SAVE_INTERVAL_S` the sums of an attempt go to a file beside its record: a restart of the agent
+   loses no more than that.
+3. Every `REPORT_INTERVAL_S`, and when an attempt has its first sums, the usage of all running attempts is
+   sent.
+4. The status of an ended attempt carries its final sums.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Callable, Iterable, Optional
+
+from agent.attempts.spool import AttemptKey
+from agent.gpus.process_owners import GpuHolder
+from wire.agent.frames import AttemptStatus, AttemptUse, GpuSample, GpuUse, Usage
+from wire.names import WHOLE_GPU
+
+SAVE_INTERVAL_S = 30.0
+REPORT_INTERVAL_S = 10.0
+_LONGEST_S = 60.0
+"""Longest time between two readings that counts; usage in a longer gap is unknown."""
+
+
+@dataclass
+class UsageSums:
+    """GPU-seconds at each percent of utilisation, peak memory in MiB, energy in Wh."""
+
+    seconds: list[float] = field(default_factory=lambda: [0.0] * 101)
+    peak_mib: int = 0
+    wh: float = 0.0
+    saved_at: float = 0.0
+
+    def summary(self) -> Optional[GpuUse]:
+        """Mean, 95th percentile, peak and energy; None without a reading."""
+        total = sum(self.seconds)
+        if not total:
+            return None
+        mean = sum(percent * seconds for percent, seconds in enumerate(self.seconds)) / total
+        left, p95 = 0.95 * total, 100
+        for percent, seconds in enumerate(self.seconds):
+            left -= seconds
+            if left <= 0:
+                p95 = percent
+                break
+        return GpuUse(round(mean, 1), p95, self.peak_mib, round(self.wh, 3))
+
+
+class UsageMeter:
+    """Adds up the usage of attempts. `directory` gives the directory of an attempt in the spool."""
+
+    def __init__(self, directory: Callable[[AttemptKey], str]) -> None:
+        self._directory = directory
+        self._sums: dict[AttemptKey, UsageSums] = {}
+        self._read_at: Optional[float] = None
+        self._sent: frozenset[AttemptKey] = frozenset()
+        self._sent_at = 0.0
+
+    def add_samples(self, holders: Iterable[GpuHolder], samples: Iterable[GpuSample], now: float) -> None:
+        """Add one reading of the GPUs. It counts since the last one, for the attempts that hold them now."""
+        before, self._read_at = self._read_at, now
+        if before is None or not 0 < now - before <= _LONGEST_S:
+            return
+        samples_by_uuid = {sample.uuid: sample for sample in samples}
+        for holder in holders:
+            key = (holder.job, holder.attempt)
+            self._add(self._sums_of(key), holder, samples_by_uuid, now - before)
+            if now - self._sums[key].saved_at >= SAVE_INTERVAL_S:
+                self._sums[key].saved_at = now
+                self._save(key)
+
+    def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
+        """The usage of all running attempts, if it is time to send it; empty otherwise.
+
+        Always of all, because the controller replaces what it has for the node.
+        """
+        uses = {}
+        for holder in holders:
+            key = (holder.job, holder.attempt)
+            use = self._sums[key].summary() if key in self._sums else None
+            if use is not None:
+                uses[key] = AttemptUse(*key, use)
+        if uses.keys() <= self._sent and now - self._sent_at < REPORT_INTERVAL_S:
+            return ()
+        self._sent, self._sent_at = frozenset(uses), now
+        return tuple(uses.values())
+
+    def with_usage(self, status: AttemptStatus) -> AttemptStatus:
+        """The status; that of an ended attempt with its GPU usage."""
+        if status.ended_at is None:
+            return status
+        key = (status.job, status.attempt)
+        use = self._sums_of(key).summary()
+        if status.pid is None or use is None:
+            self._sums.pop(key, None)
+            return status
+        self._save(key)
+        return replace(status, usage=replace(status.usage or Usage(), gpu=use))
+
+    def forget(self, key: AttemptKey) -> None:
+        """Forget an attempt, because the controller has recorded its end."""
+        self._sums.pop(key, None)
+
+    def _add(
+        self, sums: UsageSums, holder: GpuHolder, samples_by_uuid: dict[str, GpuSample], seconds: float
+    ) -> None:
+        memory = 0.0
+        for hold in holder.gpus:
+            sample = samples_by_uuid.get(hold.uuid)
+            if sample is not None:
+                part = hold.milli / WHOLE_GPU
+                sums.seconds[max(0, min(100, sample.utilisation))] += seconds * part
+                sums.wh += sample.power_w * part * seconds / 3_600
+                memory += sample.memory_used_mib * part
+        sums.peak_mib = max(sums.peak_mib, round(memory))
+
+    def _sums_of(self, key: AttemptKey) -> UsageSums:
+        if key not in self._sums:
+            self._sums[key] = self._load(key)
+        return self._sums[key]
+
+    def _file(self, key: AttemptKey) -> str:
+        return f"{self._directory(key)}/gpu-use"
+
+    def _load(self, key: AttemptKey) -> UsageSums:
+        """The sums that an earlier agent saved; empty sums if the file cannot be read."""
+        try:
+            with open(self._file(key), encoding="ascii") as file:
+                seconds, peak_mib, wh = json.load(file)
+            if len(seconds) == 101:
+                return UsageSums([float(each) for each in seconds], int(peak_mib), float(wh))
+        except (OSError, ValueError, TypeError):
+            pass
+        return UsageSums()
+
+    def _save(self, key: AttemptKey) -> None:
+        sums = self._sums[key]
+        new = self._file(key) + ".new"
+        with suppress(OSError):  # because on a full disk only this figure is lost
+            with open(new, "w", encoding="ascii") as file:
+                json.dump([[round(each, 3) for each in sums.seconds], sums.peak_mib, sums.wh], file)
+            os.replace(new, self._file(key))

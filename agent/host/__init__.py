@@ -1,0 +1,1 @@
+"""The host: facts, preflight, bootstrap of the agent, other agents on the machine."""

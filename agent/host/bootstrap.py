@@ -1,0 +1,91 @@
+"""Installs the agent's zipapp on a host if it is missing, and becomes the agent.
+
+The controller sends this file as text to a Python without other modules of Corral, after the text of
+trusted_paths.py (controller/nodes/agent/zipapp.py). Each answer is a line that begins with a random word,
+because a login may print lines of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from typing import Sequence
+
+from agent.trusted_paths import UntrustedPath, open_directory, open_file
+
+KEPT = 5
+"""Zipapps that are kept, so that a return to an earlier version needs no upload."""
+_STALE_S = 3_600.0
+
+
+def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
+    """Become the zipapp `name` below `home`, by default ~/.corral; write the reason if that fails.
+
+    The word comes in parts, so that a terminal that echoes its input does not write it.
+    """
+    os.umask(0o077)
+    try:
+        home = home or os.path.join(os.path.expanduser("~"), ".corral")
+        folder = os.path.join(home, "agents")
+        for each in (home, folder):
+            os.close(open_directory(each, make=True))
+        path = os.path.join(folder, name)
+        if not _is_complete(path, digest):
+            _say(word, "wants", "")
+            _receive(os.path.join(folder, f".{''.join(word)}"), path, size)
+            _delete_old(folder, name)
+        _say(word, "ready", home)
+        os.execv(sys.executable, [sys.executable, "-I", "-S", "-X", "utf8", path, "-"])  # noqa: S606
+    except UntrustedPath as error:
+        _say(word, "failed", str(error))
+    except OSError as error:
+        _say(word, "failed", f"{error.filename or home}: {error.strerror}")
+
+
+def _say(word: Sequence[str], what: str, detail: str) -> None:
+    """Write an answer on a line of its own, also after an incomplete line."""
+    os.write(1, f"\n{''.join(word)} {json.dumps([what, detail])}\n".encode("ascii"))
+
+
+def _is_complete(path: str, digest: str) -> bool:
+    try:
+        with open(open_file(path), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest() == digest
+    except (FileNotFoundError, UntrustedPath):
+        return False
+
+
+def _receive(new: str, path: str, size: int) -> None:
+    """Read the zipapp from stdin and write it in one step, also if another process does the same."""
+    try:
+        data = sys.stdin.buffer.read(size)
+        if len(data) < size:
+            sys.exit("the connection was closed during the upload of the agent")
+        with open(new, "wb") as file:
+            file.write(data)
+        os.rename(new, path)
+    finally:
+        if os.path.lexists(new):
+            os.unlink(new)
+
+
+def _delete_old(folder: str, wanted: str) -> None:
+    """Delete old versions and incomplete uploads."""
+    found = []
+    for entry in os.scandir(folder):
+        try:
+            found.append((entry.stat().st_mtime, entry.name))
+        except OSError:
+            continue
+    found.sort(reverse=True)
+    kept = [name for _, name in found if name.endswith(".pyz")][:KEPT]
+    for changed, name in found:
+        old = name.endswith(".pyz") and name not in (wanted, *kept)
+        if old or (name.startswith(".") and changed < time.time() - _STALE_S):
+            try:
+                os.unlink(os.path.join(folder, name))
+            except OSError:
+                continue

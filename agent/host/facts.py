@@ -1,0 +1,85 @@
+"""Reads the CPUs, memory and NUMA nodes of this host. Tests pass other roots for /proc and /sys."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from wire.agent.frames import NumaFacts
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """CPUs, memory and NUMA nodes, as read at the start of the agent."""
+
+    cpus: int
+    memory_mib: int
+    numa: dict[int, list[int]]
+    nodes: tuple[NumaFacts, ...] = ()
+    all_cpus: tuple[int, ...] = ()
+    siblings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For each CPU the CPUs of its core (hyper-threads)."""
+
+    def cpus_of(self, nodes: Sequence[int]) -> list[int]:
+        """The CPUs of these NUMA nodes; empty, which means no binding, if one is unknown."""
+        if not nodes or not all(self.numa.get(node) for node in nodes):
+            return []
+        return sorted(cpu for node in nodes for cpu in self.numa[node])
+
+
+def read_host(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> HostFacts:
+    """The facts of this host, with the CPUs that this process may use."""
+    usable = os.sched_getaffinity(0)
+    numa, nodes = {}, []
+    for folder in sorted(sys.glob("devices/system/node/node[0-9]*"), key=lambda each: int(each.name[4:])):
+        number = int(folder.name[4:])
+        listed = (folder / "cpulist").read_text(encoding="ascii").strip()
+        numa[number] = [cpu for cpu in cpu_list(listed) if cpu in usable]
+        nodes.append(NumaFacts(number, listed, _numa_memory_mib(folder), _distances(folder)))
+    siblings = {cpu: tuple(cpu_list(_siblings(sys, cpu))) for cpu in usable}
+    return HostFacts(
+        len(usable), _memory_mib(proc / "meminfo"), numa, tuple(nodes), tuple(sorted(usable)), siblings
+    )
+
+
+def _siblings(sys: Path, cpu: int) -> str:
+    try:
+        path = sys / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return str(cpu)
+
+
+def cpu_list(text: str) -> list[int]:
+    """The numbers of `0-3,8-11`, as the kernel writes lists."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        if part:
+            low, _, high = part.partition("-")
+            found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def _numa_memory_mib(folder: Path) -> int:
+    try:
+        lines = (folder / "meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[3]) // 1024 for line in lines if "MemTotal:" in line)
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
+
+
+def _distances(folder: Path) -> tuple[int, ...]:
+    """The distances to all NUMA nodes by the firmware; 10 is the node itself. Empty if unknown."""
+    try:
+        return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))
+    except (OSError, ValueError):
+        return ()
+
+
+def _memory_mib(meminfo: Path) -> int:
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) // 1024
+    raise ValueError(f"{meminfo} does not say MemTotal")

@@ -1,0 +1,70 @@
+"""Finds other agents on this host, which would count its CPUs and GPUs, too."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from pathlib import Path
+from typing import Iterator
+
+_AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
+
+
+def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
+    """A description of each other agent. The one that uses this spool is left out: it will be replaced."""
+    descriptions = []
+    try:
+        own = _holder(own_spool)
+    except PermissionError:  # because the spool check reports it
+        own = 0
+    for pid, uid, home in sorted(_agents(proc)):
+        name = _name(home, pid)
+        if name and pid != own:
+            descriptions.append(f"{name} (pid {pid} of {_user(uid)})")
+    return descriptions
+
+
+def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
+    for folder in proc.glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            found = next(filter(None, map(_AGENT.fullmatch, words)), None)
+            if found and b"-" in words and int(folder.name) != os.getpid():
+                yield int(folder.name), folder.stat().st_uid, Path(os.fsdecode(found[1]))
+        except OSError:
+            continue  # because it has ended
+
+
+def _name(home: Path, pid: int) -> str:
+    """The node of an agent as far as readable; empty for one that only runs a check."""
+    try:
+        found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]
+    except PermissionError:
+        return "an agent"
+    return found[0] if found else ""
+
+
+def _spools(home: Path) -> list[Path]:
+    """Possible spools of an agent: its home, if --spool named it, or a directory below."""
+    try:
+        return [home, *(home / "nodes").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return [home]
+
+
+def _holder(spool: Path) -> int:
+    """The pid of the agent that uses a spool, 0 without one; raises PermissionError if it is not readable."""
+    try:
+        return int((spool / "lock").read_text(encoding="ascii") or 0)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return 0
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

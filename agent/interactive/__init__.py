@@ -1,0 +1,1 @@
+"""Commands in a running job (exec, attach) and reading of logs."""

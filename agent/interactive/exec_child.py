@@ -1,0 +1,42 @@
+"""Turns itself into the command of `corral exec`: with the job's user, environment, CPUs and cgroups.
+
+Runs as a process of its own between the agent and the command, which replaces it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import termios
+
+from agent.attempts import launch_spec
+from agent.isolation.attempt_cgroup import AttemptCgroup
+from agent.supervisor import task_process
+from agent.supervisor.cpu_binding import bind_process
+
+CANNOT_RUN = 127
+
+
+def main(descriptor: str, terminal: str) -> None:
+    """Read a launch spec from a descriptor and exec its command; never returns."""
+    try:
+        with open(int(descriptor), "rb") as file:
+            spec = launch_spec.take_spec(bytearray(file.read()))
+        assert spec is not None
+        if terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            if spec.user is not None:
+                os.fchown(0, spec.user[0], -1)
+        AttemptCgroup(spec.cgroups).enter()
+        bind_process(spec.cpus, spec.numa)
+        task_process.become_user(spec)
+        os.umask(0o022)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        task_process.exec_program(spec)
+    except (OSError, task_process.TaskNotStarted) as error:
+        sys.stderr.write(f"corral: {error}\n")
+        sys.stderr.flush()
+    os._exit(CANNOT_RUN)

@@ -1,0 +1,279 @@
+"""Runs the commands of `corral exec` in the allocations of running jobs, with or without a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Callable
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.attempts.spool import AttemptKey, format_key
+from agent.controller_channel import Channel
+from agent.event_loop import EventLoop
+from agent.supervisor import process_tree
+from agent.supervisor.fork_server_client import CODE_ROOT
+from wire.agent.frames import (
+    CloseShell,
+    OpenShell,
+    ResizeShell,
+    ShellEnded,
+    ShellInput,
+    ShellOutput,
+    ShellTaken,
+)
+
+_CODE = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from agent.interactive.exec_child import main; main(*sys.argv[2:])"
+)
+_READ_BYTES = 1 << 15
+WINDOW_BYTES = 1 << 20
+"""Bytes that may be sent before the reader acknowledges them; then the command has to wait."""
+MAX_SESSIONS = 64
+_CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
+
+
+class CannotExec(Exception):
+    """The command cannot be run; the message says why."""
+
+
+@dataclass
+class _Session:
+    request: int
+    key: AttemptKey
+    process: subprocess.Popen[bytes]
+    sink: int
+    sources: dict[int, str]
+    terminal: bool
+    credit: int = WINDOW_BYTES
+    waiting: bytearray = field(default_factory=bytearray)
+    finished: bool = False
+
+
+class ExecSessions:
+    """The open sessions of this node.
+
+    1. `open` starts the command with the job's user, environment and cgroups; a failure is the answer.
+    2. Output is read and sent while the session has credit; `acknowledge` gives credit back.
+    3. A session ends when its command has exited and its output is read, when its job has ended, when the
+       user closes it, or when the agent exits. Its whole process session is killed then.
+    4. When a job has ended, processes that its sessions left are found by their marks and killed.
+
+    `prepare` builds the launch spec of a command, or raises CannotExec.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        channel: Channel,
+        prepare: Callable[[AttemptKey, tuple[str, ...], str], LaunchSpec],
+        has_ended: Callable[[AttemptKey], bool | None],
+    ) -> None:
+        self._loop = loop
+        self._channel = channel
+        self._prepare = prepare
+        self._has_ended = has_ended
+        self._open: dict[int, _Session] = {}
+        self._used_specs: dict[AttemptKey, LaunchSpec] = {}
+        self._check_planned = False
+
+    def open(self, order: OpenShell) -> None:
+        """Start a command. A failure is sent as the end of the session."""
+        key = (order.job, order.attempt)
+        try:
+            if len(self._open) >= MAX_SESSIONS:
+                raise CannotExec(f"{MAX_SESSIONS} exec commands run on this node already; end one of them")
+            launch = self._prepare(key, order.command, order.term if order.tty else "")
+            session = _start_on_terminal(order, launch) if order.tty else _start_on_pipes(order, launch)
+        except (CannotExec, OSError) as error:
+            self._channel.send(ShellEnded(order.request, error=str(error)))
+            return
+        self._open[order.request] = session
+        self._used_specs[key] = launch
+        self._set_readers(session)
+        if not self._check_planned:
+            self._check_planned = True
+            self._loop.call_later(_CHECK_S, self._check)
+
+    def write(self, frame: ShellInput) -> None:
+        """Pass input on to the command."""
+        session = self._open.get(frame.request)
+        if session is not None and session.sink >= 0:
+            session.waiting += b64decode(frame.data)
+            session.finished = session.finished or frame.end
+            self._flush(session)
+
+    def acknowledge(self, frame: ShellTaken) -> None:
+        """Give back credit for bytes that the reader has taken."""
+        session = self._open.get(frame.request)
+        if session is not None:
+            session.credit += frame.size
+            self._set_readers(session)
+
+    def resize(self, frame: ResizeShell) -> None:
+        """Change the size of the terminal."""
+        session = self._open.get(frame.request)
+        if session is not None and session.terminal:
+            _resize(session.sink, frame.rows, frame.columns)
+
+    def close(self, frame: CloseShell) -> None:
+        """End a session whose reader is gone."""
+        session = self._open.get(frame.request)
+        if session is not None:
+            self._end(session)
+
+    def close_all(self) -> None:
+        """End all sessions, because the agent exits."""
+        for session in list(self._open.values()):
+            self._end(session)
+
+    def _set_readers(self, session: _Session) -> None:
+        for source in session.sources:
+            self._loop.on_readable(
+                source, partial(self._read, session, source) if session.credit > 0 else None
+            )
+
+    def _read(self, session: _Session, source: int) -> None:
+        try:
+            data = os.read(source, min(_READ_BYTES, max(1, session.credit)))
+        except BlockingIOError:
+            return
+        except OSError:  # because no process has the terminal open any more
+            data = b""
+        if not data:
+            self._drop(session, source)
+            return
+        session.credit -= len(data)
+        stream = session.sources[source]
+        self._channel.send(ShellOutput(session.request, b64encode(data).decode(), stream))
+        if session.credit <= 0:
+            self._set_readers(session)
+
+    def _drop(self, session: _Session, source: int) -> None:
+        self._loop.on_readable(source, None)
+        del session.sources[source]
+        if source != session.sink:
+            os.close(source)
+
+    def _flush(self, session: _Session) -> None:
+        try:
+            while session.waiting:
+                del session.waiting[: os.write(session.sink, session.waiting[:_READ_BYTES])]
+        except BlockingIOError:
+            self._loop.on_writable(session.sink, partial(self._flush, session))
+            return
+        except OSError:
+            session.waiting.clear()  # because the command has closed its input
+        self._loop.on_writable(session.sink, None)
+        if session.finished and not session.terminal:
+            os.close(session.sink)
+            session.sink = -1
+
+    def _check(self) -> None:
+        """End the sessions whose command or job has ended."""
+        for session in list(self._open.values()):
+            if self._has_ended(session.key) is not False:
+                self._end(session)
+            elif session.process.poll() is not None and not any(map(_readable, session.sources)):
+                self._finish(session)
+        for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
+            # because without a cgroup processes of a session may be left
+            left = self._used_specs.pop(key)
+            uid = None if left.user is None else left.user[0]
+            strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)
+            process_tree.send_signal(strays, signal.SIGKILL)
+        self._check_planned = bool(self._used_specs)
+        if self._check_planned:
+            self._loop.call_later(_CHECK_S if self._open else _IDLE_CHECK_S, self._check)
+
+    def _end(self, session: _Session) -> None:
+        """Hang up the terminal session, then kill the command and its descendants."""
+        with suppress(OSError):
+            os.killpg(session.process.pid, signal.SIGHUP)
+        process_tree.send_signal(
+            [*process_tree.descendants(session.process.pid), session.process.pid], signal.SIGKILL
+        )
+        session.process.wait()
+        self._finish(session)
+
+    def _finish(self, session: _Session) -> None:
+        for source in list(session.sources):
+            self._drop(session, source)
+        if session.sink >= 0:
+            self._loop.on_writable(session.sink, None)
+            os.close(session.sink)
+        del self._open[session.request]
+        code = session.process.returncode
+        ended = ShellEnded(session.request, code) if code >= 0 else ShellEnded(session.request, signal=-code)
+        self._channel.send(ended)
+
+
+def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
+    agent_end, command_end = os.openpty()
+    _resize(agent_end, order.rows, order.columns)
+    try:
+        process = _spawn(launch, "tty", command_end, command_end, command_end)
+    except OSError:
+        os.close(agent_end)
+        raise
+    finally:
+        os.close(command_end)
+    os.set_blocking(agent_end, False)
+    return _Session(
+        order.request, (order.job, order.attempt), process, agent_end, {agent_end: "stdout"}, True
+    )
+
+
+def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
+    process = _spawn(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
+    descriptors = []
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        descriptors.append(os.dup(pipe.fileno()))
+        pipe.close()
+        os.set_blocking(descriptors[-1], False)
+    sink, out, err = descriptors
+    return _Session(
+        order.request, (order.job, order.attempt), process, sink, {out: "stdout", err: "stderr"}, False
+    )
+
+
+def _spawn(
+    launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int
+) -> subprocess.Popen[bytes]:
+    source, sink = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, CODE_ROOT, str(source), terminal],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env={"LANG": "C.UTF-8"},
+            start_new_session=True,
+            pass_fds=(source,),
+        )
+    finally:
+        os.close(source)
+    with open(sink, "wb") as file, suppress(BrokenPipeError):
+        file.write(launch.pack())
+    return process
+
+
+def _resize(descriptor: int, rows: int, columns: int) -> None:
+    with suppress(OSError, struct.error):
+        fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _readable(descriptor: int) -> bool:
+    return bool(select.select((descriptor,), (), (), 0)[0])

@@ -1,0 +1,122 @@
+"""Sends parts of logs that the controller asks for, and follows logs that grow."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Callable
+
+from agent.attempts.spool import AttemptKey, Spool, format_key
+from agent.controller_channel import Channel
+from agent.supervisor.log_limits import STREAMS, skip_hole
+from wire.agent.frames import LogChunk, ReadLog
+
+CHUNK_BYTES = 64 * 1024
+POLL_S = 0.1
+
+
+@dataclass
+class _LogRequest:
+    request: ReadLog
+    key: AttemptKey
+    offset: int
+    descriptor: int | None = None
+    caught_up: bool = False
+
+
+class LogReader:
+    """The log requests that are being answered.
+
+    1. Each turn of the loop sends one chunk per request, in turn, until the channel is congested.
+    2. A request at the end of a growing log waits; `retry` looks again at all that wait.
+    3. It ends at the end of the log, if the attempt has ended or the request does not follow.
+    """
+
+    def __init__(
+        self, spool: Spool, has_ended: Callable[[AttemptKey], bool | None], channel: Channel
+    ) -> None:
+        self._spool = spool
+        self._has_ended = has_ended
+        self._channel = channel
+        self._readings: dict[int, _LogRequest] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request has more to send."""
+        return any(not reading.caught_up for reading in self._readings.values())
+
+    @property
+    def following(self) -> bool:
+        """Whether a request waits for its log to grow."""
+        return any(reading.caught_up for reading in self._readings.values())
+
+    def read(self, request: ReadLog) -> None:
+        """Start answering a request."""
+        key = (request.job, request.attempt)
+        self.stop(request.request)
+        if request.stream not in STREAMS:
+            self._refuse(request, f"there is no stream {request.stream!r}; choose stdout or stderr")
+        elif self._has_ended(key) is None:
+            self._refuse(request, f"this node has no log of attempt {request.attempt} of job {request.job}")
+        else:
+            self._readings[request.request] = _LogRequest(request, key, request.offset)
+
+    def stop(self, request: int) -> None:
+        """Stop answering a request."""
+        reading = self._readings.pop(request, None)
+        if reading is not None and reading.descriptor is not None:
+            os.close(reading.descriptor)
+
+    def retry(self) -> None:
+        """Look again at the logs of requests that wait."""
+        for reading in self._readings.values():
+            reading.caught_up = False
+
+    def send_chunks(self) -> None:
+        """Send chunks of each request in turn, until all wait or the channel is congested."""
+        while not self._channel.congested:
+            ready = [reading for reading in self._readings.values() if not reading.caught_up]
+            if not ready:
+                return
+            for reading in ready:
+                self._step(reading)
+
+    def _step(self, reading: _LogRequest) -> None:
+        ended = (
+            self._has_ended(reading.key) is not False
+        )  # before the read, because output that was written before the end must be sent
+        try:
+            data = self._next(reading)
+        except OSError as error:
+            name = f"{format_key(reading.key)}/{reading.request.stream}"
+            self._refuse(reading.request, f"cannot read {name}: {error.strerror}")
+            return
+        number = reading.request.request
+        if data:
+            self._channel.send(LogChunk(number, b64encode(data).decode(), offset=reading.offset - len(data)))
+        elif ended or not reading.request.follow:
+            self._channel.send(LogChunk(number, end=True))
+            self.stop(number)
+        else:
+            reading.caught_up = True
+
+    def _next(self, reading: _LogRequest) -> bytes:
+        if reading.descriptor is None:
+            try:
+                reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
+            except FileNotFoundError:
+                return b""  # because the job has not started, or never did
+            if reading.offset < 0:
+                size = os.fstat(reading.descriptor).st_size
+                reading.offset = max(0, size + reading.offset)
+        reading.offset, notice = skip_hole(reading.descriptor, reading.offset)
+        if notice:
+            return notice  # instead of the bytes that were cut out
+        data = os.pread(reading.descriptor, CHUNK_BYTES, reading.offset)
+        reading.offset += len(data)
+        return data
+
+    def _refuse(self, request: ReadLog, error: str) -> None:
+        self._channel.send(LogChunk(request.request, end=True, error=error))
+        self.stop(request.request)

@@ -1,0 +1,1 @@
+"""Limits and isolation of an attempt: control groups, containers, scratch directories."""

@@ -1,0 +1,218 @@
+"""Finds the cgroups that this agent may use: v2 if it is delegated, else v1 controllers, else none."""
+
+from __future__ import annotations
+
+import os
+from binascii import crc32
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.isolation.attempt_cgroup import CgroupSpec, write_setting
+from wire.agent.frames import Start
+
+CONTROLLERS = ("cpu", "memory", "pids")
+_FREEZER = "freezer"
+_PERIOD_US = 100_000
+
+
+@dataclass
+class HostCgroups:
+    """Where cgroups of attempts are created."""
+
+    v2_parent: str = ""
+    """The v2 cgroup above those of attempts; empty with v1."""
+    parents: dict[str, str] = field(default_factory=dict)
+    """The cgroup above those of attempts, by v1 controller."""
+    own: dict[str, str] = field(default_factory=dict)
+    """The agent's own cgroup, by v1 controller; under "" for v2."""
+    limited: tuple[str, ...] = ()
+    """The controllers that limit jobs."""
+    kills: bool = False
+    """Whether the kernel can kill all processes of a cgroup at once."""
+    why: str = ""
+    """Why there are no limits."""
+
+    def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
+        """The cgroups of one attempt; without an order without settings, to find and kill its processes."""
+        settings = (
+            {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
+        )
+        if self.v2_parent:
+            every = [each for name in self.limited for each in settings.get(name, [])]
+            return [(f"{self.v2_parent}/{key}", self.own[""], every)]
+        return [
+            (f"{parent}/{key}", self.own[name], settings.get(name, []))
+            for name, parent in self.parents.items()
+        ]
+
+    def _settings(self, order: Start, max_processes: int) -> dict[str, list[tuple[str, str]]]:
+        most_cpu, most_memory = order.most_cpu_milli, order.most_memory_mib
+        quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
+        memory = None if most_memory is None else str(most_memory << 20)
+        processes = ("pids.max", str(max_processes))
+        # Weight and protected memory follow the request, because jobs above their request must yield first.
+        # A best-effort job has no request: it gets what the others leave.
+        protected = "0" if order.best_effort else str(order.memory_mib << 20)
+        if self.v2_parent:
+            weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))
+            return {
+                "cpu": [("cpu.weight", weight), ("cpu.max", f"{quota or 'max'} {_PERIOD_US}")],
+                "memory": [
+                    ("memory.max", memory or "max"),
+                    ("memory.low", protected),
+                    ("memory.oom.group", "1"),
+                ],
+                "pids": [processes],
+            }
+        shares = str(cpu_shares(order))
+        return {
+            "cpu": [
+                ("cpu.shares", shares),
+                ("cpu.cfs_period_us", str(_PERIOD_US)),
+                ("cpu.cfs_quota_us", quota or "-1"),
+            ],
+            "memory": [("memory.limit_in_bytes", memory or "-1"), ("memory.soft_limit_in_bytes", protected)],
+            "pids": [processes],
+        }
+
+    def tidy(self) -> None:
+        """Remove the agent's parent cgroups if no attempt is left in them."""
+        for parent in [self.v2_parent] if self.v2_parent else self.parents.values():
+            with suppress(OSError):
+                os.rmdir(parent)
+
+    def describe(self) -> str:
+        """How jobs are limited, for `corral node`."""
+        if not self.limited:
+            return f"none: {self.why}"
+        return f"{', '.join(self.limited)} by cgroup {'v2' if self.v2_parent else 'v1'}"
+
+    def describe_end(self) -> str:
+        """How the processes of a job are ended, for `corral node`."""
+        return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
+
+
+def cpu_shares(order: Start) -> int:
+    """The CPU weight of a job as cgroup v1 and container runtimes count it: 1024 for each CPU."""
+    return 2 if order.best_effort else min(262_144, max(2, order.cpu_milli * 1_024 // 1_000))
+
+
+def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
+    """Find usable cgroups and create the parents. `tag` separates the agents of one host."""
+    if mode == "none":
+        return HostCgroups(why='[jobs] limits is "none"')
+    mounts, own = _mounts(proc), _own(proc)
+    if "" in mounts:
+        found = _take_v2(mounts[""], own.get("", "/"), tag)
+        if found is not None:
+            return found
+    return _take_v1(mounts, own, tag)
+
+
+def cgroup_tag(node: str, spool: Path) -> str:
+    """The tag of this agent's cgroups, the same for all agents of this node and spool."""
+    return f"{node}-{crc32(os.fsencode(spool)):08x}"
+
+
+def _mounts(proc: Path) -> dict[str, str]:
+    """Mount points by controller; "" is v2."""
+    found: dict[str, str] = {}
+    for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():
+        _, parent, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            found.setdefault("", parent)
+        elif kind == "cgroup":
+            for name in set(options.split(",")) & {*CONTROLLERS, _FREEZER}:
+                found.setdefault(name, parent)
+    return found
+
+
+def _own(proc: Path) -> dict[str, str]:
+    """The agent's own cgroup by controller; "" is v2."""
+    found = {}
+    for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            found[name] = path.rstrip("/")
+    return found
+
+
+def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
+    """Use v2: at the top as root, as container engines do, else in the cgroup delegated to the agent."""
+    for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
+        known = _words(f"{base}/cgroup.controllers")
+        if "memory" not in known or not os.access(base, os.W_OK):
+            continue
+        own_directory = mount + own
+        limited = tuple(name for name in CONTROLLERS if name in known)
+        try:
+            if base != mount:
+                own_directory = _move_agent_down(base)
+            _enable(base, limited)
+            parent = _make_parent(base, "corral", tag, enable=limited)
+            for above in (f"{base}/corral", parent):
+                # because memory.low of an attempt is effective only up to that of the cgroups above it
+                with suppress(OSError):
+                    write_setting(f"{above}/memory.low", "max")
+            return HostCgroups(
+                parent, {"": parent}, {"": own_directory}, limited, os.path.exists(f"{parent}/cgroup.kill")
+            )
+        except OSError:
+            if own_directory != mount + own:
+                with suppress(OSError):
+                    Path(base, "cgroup.procs").write_text("0")
+                    os.rmdir(own_directory)
+    return None
+
+
+def _move_agent_down(base: str) -> str:
+    """Move the agent into a child cgroup, because one with delegated controllers may have no processes."""
+    own_directory = f"{base}/corral-agent"
+    os.makedirs(own_directory, exist_ok=True)
+    Path(own_directory, "cgroup.procs").write_text("0", encoding="ascii")
+    return own_directory
+
+
+def _enable(directory: str, names: tuple[str, ...]) -> None:
+    missing = set(names) - set(_words(f"{directory}/cgroup.subtree_control"))
+    if missing:
+        text = " ".join(f"+{name}" for name in sorted(missing))
+        Path(directory, "cgroup.subtree_control").write_text(text, encoding="ascii")
+
+
+def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
+    """Use each v1 controller. Cgroups are killed with the freezer, or with a v2 one without controllers."""
+    found, why = HostCgroups(), "this host has no control groups"
+    for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):
+        if name not in mounts:
+            continue
+        base = mounts[name] + own.get(name, "")
+        try:
+            parent = _make_parent(base, "corral", tag)
+        except OSError as error:
+            why = f"{base}/corral cannot be made: {error.strerror}"
+            continue
+        found.parents[name], found.own[name] = parent, base
+    found.limited = tuple(name for name in CONTROLLERS if name in found.parents)
+    found.kills = _FREEZER in found.parents or os.path.exists(f"{found.parents.get('', '')}/cgroup.kill")
+    found.why = why
+    return found
+
+
+def _make_parent(base: str, *names: str, enable: tuple[str, ...] = ()) -> str:
+    for name in names:
+        base = f"{base}/{name}"
+        os.makedirs(base, exist_ok=True)
+        with suppress(OSError):  # readable, because a user's container runtime reads its own cgroup
+            Path(base).chmod(0o755)
+        if enable:
+            _enable(base, enable)
+    return base
+
+
+def _words(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").split()
+    except OSError:
+        return []

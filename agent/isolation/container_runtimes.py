@@ -1,0 +1,292 @@
+"""Finds the container runtime of this host, and builds the commands that run a job in an image.
+
+The processes of podman and apptainer are descendants of the supervisor, in the host's PID namespace: signals,
+grace and the proof that nothing is left work as for other jobs. Docker's belong to its daemon, which is
+asked (container_supervision.py).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from binascii import crc32
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Sequence
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.isolation.cgroup_detection import cpu_shares
+from agent.supervisor.fork_server_client import JOB_OPEN_FILES
+from wire.agent.frames import Start
+from wire.agent.job_policy import JobPolicy
+
+CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
+RUNTIMES = ("podman", "docker", "apptainer", "singularity")
+"""In the order of preference: podman first, because it needs no daemon."""
+SPOOL_LABEL, ATTEMPT_LABEL = "corral.spool", "corral.attempt"
+"""Labels of every container: the spool that its attempt is recorded in, and the attempt."""
+_TIMEOUT_S = 5.0
+_IMAGE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR")
+"""Variables that come from the image, unless the job sets them itself."""
+
+
+class CannotUseContainer(Exception):
+    """The job cannot run in a container on this host; the message says why."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A path of the host that is mounted into the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        for path in (self.source, self.target):
+            if set(path) & set(',"\n'):
+                raise CannotUseContainer(
+                    f"{path!r} cannot be mounted: it has a comma, a quote or a newline in it"
+                )
+        return f"type=bind,source={self.source},target={self.target}" + ",readonly" * self.read_only
+
+
+def parse_mount(text: str) -> Mount:
+    """Read `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
+    text, _, last = text.rpartition(":") if text.endswith((":ro", ":rw")) else (text, "", "")
+    source, _, target = text.partition(":")
+    return Mount(source, target or source, last == "ro")
+
+
+@dataclass(frozen=True)
+class ContainerRuntime:
+    """A program that runs images. `devices`: this host has real GPUs, which containers get."""
+
+    kind: str
+    command: tuple[str, ...]
+    version: str
+    policy: JobPolicy
+    devices: bool
+    gpu_problem: str = ""
+    """Why containers get no GPUs here, with the remedy; empty if they do."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.version}"
+
+    def describe(self) -> str:
+        """Name and version, and why containers get no GPUs, for `corral node`."""
+        return f"{self}; no GPUs for containers: {self.gpu_problem}" if self.gpu_problem else str(self)
+
+    def add_container(self, launch: LaunchSpec, order: Start) -> None:
+        """Let each task of a launch run in a container; raises CannotUseContainer."""
+        names = [
+            f"corral-{crc32(os.fsencode(launch.directory)):08x}-{launch.key}-{number}"
+            for number in range(len(launch.tasks))
+        ]
+        if self.kind == "docker":
+            # because containers are looked up in the site's daemon, not in one that the job's user names
+            launch.env = {name: value for name, value in launch.env.items() if not name.startswith("DOCKER_")}
+        given = {name for name in order.env if name in launch.env}
+        passed_on = given | (set(launch.env) - set(_IMAGE_VARIABLES))
+        if self.kind in ("apptainer", "singularity"):
+            self._pass_on(launch, passed_on)
+            launch.container_commands = [self._exec(launch, order) for _ in names]
+            launch.container_exec = launch.container_commands[0]
+        else:
+            launch.container_commands = [
+                self._run(name, launch, order, sorted(passed_on | set(launch.tasks[number])))
+                for number, name in enumerate(names)
+            ]
+            launch.container_exec = [*self.command, "exec", *_option("--workdir", _workdir(launch)), names[0]]
+            launch.container_engine, launch.container_names = list(self.command), names
+
+    def exec_command(self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool) -> list[str]:
+        """The command line of `corral exec`: in the running container, with apptainer in a new one."""
+        words, inside = list(command) or ["/bin/sh"], launch.container_exec
+        if self.kind in ("apptainer", "singularity"):
+            return [*inside, *words]
+        at = len(self.command) + 1
+        return [*inside[:at], "--interactive", *["--tty", "--env", "TERM"] * terminal, *inside[at:], *words]
+
+    def _run(self, name: str, launch: LaunchSpec, order: Start, passed_on: list[str]) -> list[str]:
+        docker = self.kind == "docker"
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        most = self.policy.max_processes if processes < 0 else min(processes, self.policy.max_processes)
+        return [
+            *self.command,
+            "run",
+            f"--name={name}",
+            *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
+            # The host's network, because the members of a gang connect to each other.
+            *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
+            # Limits up to the agent's own, because the runtime refuses to raise them in some containers.
+            *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
+            *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
+            *self._user(launch, docker),
+            *self._limits(launch, order, docker),
+            *self._gpus(order, docker),
+            *(f"--mount={each}" for each in self._mounts(launch, order, shared=not docker)),
+            *_option("--workdir", _workdir(launch)),
+            *(f"--env={variable}" for variable in passed_on),
+            *self.policy.containers.options,
+            order.image,
+        ]
+
+    def _exec(self, launch: LaunchSpec, order: Start) -> list[str]:
+        image = order.image
+        if "://" not in image and not image.startswith("/"):
+            image = f"docker://{image}"
+        return [
+            *self.command,
+            *("exec", "--cleanenv", "--no-home"),
+            *["--nv"] * bool(order.gpus and self.devices),
+            *(word for each in self._mounts(launch, order) for word in ("--mount", str(each))),
+            *(("--pwd", _workdir(launch)) if _workdir(launch) else ()),
+            *self.policy.containers.options,
+            image,
+        ]
+
+    def _pass_on(self, launch: LaunchSpec, passed_on: set[str]) -> None:
+        """Pass variables under APPTAINERENV_ names, because apptainer reads them only there."""
+        prefix = f"{self.kind.upper()}ENV_"
+        launch.env.update(
+            {prefix + name: launch.env[name] for name in sorted(passed_on) if name in launch.env}
+        )
+        launch.tasks = [{**task, **{prefix + name: task[name] for name in task}} for task in launch.tasks]
+
+    def _user(self, launch: LaunchSpec, docker: bool) -> list[str]:
+        """Options that keep the user id of the job inside the container."""
+        uid, gid = launch.user[:2] if launch.user is not None else (os.geteuid(), os.getegid())
+        if docker:
+            groups = launch.user[2] if launch.user is not None else os.getgroups()
+            return [f"--user={uid}:{gid}", *(f"--group-add={group}" for group in sorted(set(groups) - {gid}))]
+        return ["--userns=keep-id"] * bool(uid)
+
+    def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
+        """Options for limits, if the runtime creates its own cgroups; others run in the attempt's cgroup."""
+        uid = launch.user[0] if launch.user is not None else os.geteuid()
+        if self.policy.limits == "none" or (uid and not docker):
+            return []
+        cpu, memory = order.most_cpu_milli, order.most_memory_mib
+        if cpu is not None:  # because docker refuses more CPUs than the host has, which a site may hand out
+            cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
+        return [
+            f"--cpu-shares={cpu_shares(order)}",
+            *([] if order.best_effort else [f"--memory-reservation={order.memory_mib}m"]),
+            f"--pids-limit={self.policy.max_processes}",
+            *([f"--cpus={cpu / 1_000:g}"] if cpu is not None else []),
+            *([f"--memory={memory}m", f"--memory-swap={memory}m"] if memory is not None else []),
+            *([f"--oom-score-adj={launch.oom_score}"] if launch.oom_score else []),
+            *([f"--cpuset-cpus={','.join(map(str, launch.cpus))}"] if docker and launch.cpus else []),
+        ]
+
+    def _gpus(self, order: Start, docker: bool) -> list[str]:
+        if not order.gpus or not self.devices:
+            return []
+        uuids = [hold.uuid for hold in order.gpus]
+        if docker:
+            return [f'--gpus="device={",".join(uuids)}"']
+        return [f"--device=nvidia.com/gpu={uuid}" for uuid in uuids]
+
+    def _mounts(self, launch: LaunchSpec, order: Start, shared: bool = False) -> list[Mount]:
+        """Mounts of every job, of the site and of the job; the last one on a path counts."""
+        mounts = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
+        own = _workdir(launch), launch.checkpoint_dir, launch.scratch_dir
+        mounts += [Mount(each, each) for each in own if each]
+        mounts += map(parse_mount, (*self.policy.containers.mounts, *order.mounts))
+        return list({each.target: each for each in mounts}.values())
+
+
+def _workdir(launch: LaunchSpec) -> str:
+    """The working directory; empty if the image decides."""
+    return launch.cwd if launch.cwd != "/" else ""
+
+
+def _spool(launch: LaunchSpec) -> str:
+    return os.path.dirname(os.path.dirname(launch.directory))
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"{name}={value}"] if value else []
+
+
+def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRuntime]:
+    """The runtime that the site names, else the first that works; None without one.
+
+    `gpus` are the UUIDs of this host's real GPUs. Simulated ones are not passed to containers.
+    """
+    for command in candidate_commands(policy):
+        kind = runtime_kind(command)
+        version = _answer(*command, *version_arguments(kind))
+        if version:
+            problem = gpu_problem(kind, command, gpus) if gpus else ""
+            return ContainerRuntime(kind, command, version.split()[-1][:40], policy, bool(gpus), problem)
+    return None
+
+
+def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
+    """The commands that may run images, with full path, the preferred one first."""
+    named, found = policy.containers.command, []
+    for command in [named] if named else [(each,) for each in RUNTIMES]:
+        path = shutil.which(command[0])
+        if path is not None:
+            whole = (path, *command[1:])
+            if runtime_kind(whole) == "podman" and not os.path.isdir("/run/systemd/system"):
+                whole += ("--cgroup-manager=cgroupfs",)
+            found.append(whole)
+    return found
+
+
+def runtime_kind(command: Sequence[str]) -> str:
+    """Which of RUNTIMES a command is, by the name of its program; podman if it is unknown."""
+    return next((each for each in RUNTIMES if each in os.path.basename(command[0])), "podman")
+
+
+def version_arguments(kind: str) -> tuple[str, ...]:
+    """The arguments that print the version; for docker that of its daemon, which must run."""
+    return ("version", "--format", "{{.Server.Version}}") if kind == "docker" else ("--version",)
+
+
+def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
+    """Why this runtime cannot pass these GPUs to a container, with the remedy; empty if it can.
+
+    Docker needs the NVIDIA runtime or its hook, podman a CDI entry for each GPU and MIG instance by UUID.
+    Apptainer finds the driver's libraries by itself.
+    """
+    if kind == "docker":
+        if '"nvidia"' in _answer(*command, "info", "--format", "{{json .Runtimes}}"):
+            return ""
+        if shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-container-toolkit"):
+            return ""
+        return "docker has no NVIDIA runtime: install nvidia-container-toolkit, then restart docker"
+    if kind == "podman":
+        known = _cdi_entries()
+        missing = [gpu for gpu in gpus if gpu not in known]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            remedy = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+            return f"no CDI entry names {missing[0]}{more}: run '{remedy}'"
+    return ""
+
+
+def _cdi_entries() -> str:
+    """The text of all CDI specifications of this host, in which device names are searched."""
+    texts = []
+    for folder in CDI_DIRS:
+        for path in sorted(Path(folder).glob("*.[jy][sa][om]*")):
+            with suppress(OSError):
+                texts.append(path.read_text(encoding="utf-8", errors="replace"))
+    return "\n".join(texts)
+
+
+def _answer(*command: str) -> str:
+    """The output of a command; empty if it fails or exceeds the timeout."""
+    try:
+        done = subprocess.run(list(command), capture_output=True, timeout=_TIMEOUT_S, cwd="/", check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""

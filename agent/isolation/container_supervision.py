@@ -1,0 +1,198 @@
+"""Asks the container engine about the containers of one attempt, and removes them.
+
+Imported by the fork server: only cheap imports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.isolation.attempt_cgroup import out_of_memory_reason
+from agent.supervisor import process_tree, run_as_user
+
+GONE, NO_ANSWER, CREATED, RUNNING, EXITED = "gone", "no answer", "created", "running", "exited"
+"""States of a container. NO_ANSWER: the engine does not answer, so the state is unknown."""
+
+_ANSWER_S = 5.0
+_LONGEST_PAUSE_S = 5.0
+_KILLED = 128 + 9
+_NEVER_STARTED = "0001-01-01"
+_STATE = "{{.State.Status}}|{{.State.StartedAt}}|{{.State.OOMKilled}}|{{.State.ExitCode}}"
+_ENGINE_PROCESSES = {
+    "podman",
+    "conmon",
+    "crun",
+    "runc",
+    "docker",
+    "docker-init",
+    "catatonit",
+    "apptainer",
+    "singularity",
+    "starter",
+    "starter-suid",
+}
+"""Processes of the container engine, by the kernel's name for them. They pass every signal on to the job,
+also to a process without a handler, which would die of it. A job's process with such a name gets no signal
+before SIGKILL."""
+_NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
+_NO_ENGINE = ("Cannot connect to the Docker daemon",)
+"""Docker prints this before it has started anything. After a later failure the job may have run."""
+
+
+class ContainerState:
+    """The state of one container; `began` says whether its program ever ran."""
+
+    def __init__(self, state: str, code: int = 0, out_of_memory: bool = False, began: bool = False) -> None:
+        self.state = state
+        self.code = code
+        self.out_of_memory = out_of_memory
+        self.began = began
+
+
+def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
+    """Ask the engine for the state of a container.
+
+    1. `inspect` succeeds: its answer is the state.
+    2. `inspect` fails: docker returns 1 both for an unknown container and without its daemon, so ask for the
+       list of containers with this name. An empty list means that the container is gone.
+    3. The list fails too: the engine does not answer, and the container may still run.
+    """
+    failed, output = _ask(launch, "inspect", "--format", _STATE, name)
+    words = output.split("|")
+    if not failed and len(words) == 4:
+        status, started, oom, code = words
+        began = bool(started) and not started.startswith(_NEVER_STARTED)
+        if status in ("created", "configured", "initialized"):
+            return ContainerState(CREATED)
+        state = EXITED if status in ("exited", "stopped", "dead", "removing") else RUNNING
+        return ContainerState(state, int(code) if code.isdigit() else 0, oom == "true", began)
+    failed, output = _ask(launch, "ps", "--all", "--filter", f"name=^{name}$", "--format", "{{.Names}}")
+    return ContainerState(NO_ANSWER if failed or output else GONE)
+
+
+def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str]:
+    """One command of the engine: docker's daemon is asked as the agent's user, podman as the job's user.
+
+    Podman's containers are in a store of the job's user. Docker's daemon may refuse the job's user from one
+    moment to the next.
+    """
+    return run_as_user.run_and_read(
+        launch, [*launch.container_engine, *words], timeout_s, as_agent=launch.is_docker
+    )
+
+
+def daemon_refused(launch: LaunchSpec) -> bool:
+    """Whether docker's daemon refused the job's user, so that it has no container of this attempt."""
+    return "permission denied while trying to connect" in _error_line(launch).lower()
+
+
+def attach_command(launch: LaunchSpec, name: str) -> list[str]:
+    """The command that follows a running container to its end and exits with its code."""
+    return [*launch.container_engine, "attach", "--no-stdin", name]
+
+
+def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
+    """The processes of the job itself, without those of the container engine.
+
+    Podman's and apptainer's are among the `descendants` of the supervisor. Docker's belong to its daemon, and
+    are found by the mark in their environment.
+    """
+    return _without_engine(descendants) or _without_engine(marked_processes(launch))
+
+
+def marked_processes(launch: LaunchSpec) -> list[int]:
+    """All processes that carry the attempt's mark, also those of the container engine."""
+    uid = launch.user[0] if launch.user is not None else None
+    return process_tree.find_strays(launch.directory, launch.key, None, None, uid, launch.mark_key)
+
+
+def _without_engine(pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                name = file.read().strip()
+        except OSError:
+            continue  # it has ended meanwhile
+        if name not in _ENGINE_PROCESSES:
+            found.append(pid)
+    return found
+
+
+def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
+    """Why the attempt failed if its program is not to blame: no memory, an image that cannot run, no device.
+
+    Empty if the program failed by itself.
+    """
+    found = [inspect_container(launch, name) for name in launch.container_names]
+    own = launch.memory_mib
+    # Not every engine notices that the kernel killed a process for its memory; its largest size shows it.
+    at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
+    if at_its_limit or any(container.out_of_memory for container in found):
+        return out_of_memory_reason(own, rss_mib)
+    if code not in (125, 126, 127):
+        return ""
+    engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
+    if words.startswith("[FATAL tini") and code == 127:
+        # because docker's init process starts, and only then finds that the program is missing
+        return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
+    if all(container.began for container in found):
+        return ""
+    if any(sentence in words for sentence in (*_NO_DEVICE, *_NO_ENGINE)):
+        return f"node_unfit: {engine} cannot run jobs here: {words}"
+    return f"launch_failed: {engine} cannot run the image: {words or 'its stderr says why'}"
+
+
+def remove_containers(launch: LaunchSpec) -> None:
+    """Remove the attempt's containers; return only when the engine says that each is gone.
+
+    A docker daemon that does not answer is waited for without a limit: the container may still use its GPUs.
+    Podman is given up after some tries, because the kernel has said that none of the processes is left.
+    """
+    force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
+    for name in launch.container_names:
+        pause, output = 0.2, False
+        while _ask(launch, "rm", *force, name, timeout_s=6 * _ANSWER_S)[0] or launch.is_docker:
+            if inspect_container(launch, name).state == GONE or daemon_refused(launch):
+                break
+            if pause > _LONGEST_PAUSE_S and launch.is_podman:
+                print(
+                    f"{launch.key}: podman does not remove {name}; none of its processes is left",
+                    file=sys.stderr,
+                )
+                break
+            if pause > _LONGEST_PAUSE_S and not output:
+                output = True
+                print(
+                    f"{launch.key}: waits until {launch.container_engine[0]} has removed {name}",
+                    file=sys.stderr,
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S + 1)
+    # because rootless podman leaves a process behind that keeps its namespaces
+    process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
+
+
+def _error_line(launch: LaunchSpec) -> str:
+    """The line of stderr that names the cause: the engine's own first error, else the last line."""
+    try:
+        name = "stdout" if launch.merge_output else "stderr"
+        descriptor = os.open(f"{launch.directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            said = os.pread(descriptor, 4_000, max(0, size - 4_000)).decode("utf-8", "replace")
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return ""
+    lines = [line.strip() for line in said.splitlines()]
+    lines = [line for line in lines if line and "--help'" not in line]
+    errors = [line for line in lines if line.startswith(("docker: ", "Error: ", "[FATAL tini"))]
+    line = errors[-1] if errors else lines[-1] if lines else ""
+    for prefix in ("docker: ", "Error: ", "Error response from daemon: "):
+        line = line[len(prefix) :] if line.startswith(prefix) else line
+    return line[:300]

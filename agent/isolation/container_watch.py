@@ -1,0 +1,132 @@
+"""Removes orphan containers, and notices a container engine that starts after the agent.
+
+1. At the start of the agent, and until it succeeded once: list docker's containers with the label of this
+   spool, and remove those whose attempt does not run. A daemon that does not answer is asked again later.
+   Podman's containers need no such check: their processes carry the mark of their attempt, and the agent ends
+   them like the processes of any lost attempt.
+2. While no engine works although one is installed: ask it every 30 s. When it answers, the agent exits, and
+   the next one reports the engine to the controller.
+
+Nothing blocks: each program runs in a process of its own, with a timeout.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Callable, Optional, Sequence
+
+from agent.controller_channel import AgentExit
+from agent.event_loop import EventLoop
+from agent.isolation.container_runtimes import (
+    ATTEMPT_LABEL,
+    SPOOL_LABEL,
+    ContainerRuntime,
+    candidate_commands,
+    runtime_kind,
+    version_arguments,
+)
+from wire.agent.job_policy import JobPolicy
+
+RETRY_S = 30.0
+TIMEOUT_S = 30.0
+
+
+class ContainerWatch:
+    """Runs one program at a time. `running` are the attempts (`42.1`) that have a supervisor."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        runtime: Optional[ContainerRuntime],
+        policy: JobPolicy,
+        spool: Path,
+        running: Sequence[str],
+    ) -> None:
+        self._loop = loop
+        self._runtime = runtime
+        self._policy = policy
+        self._spool = spool
+        self._running = set(running)
+
+    def start(self) -> None:
+        """Look for orphan containers, or for an engine."""
+        if self._runtime is None:
+            if candidate_commands(self._policy):
+                self._loop.call_later(RETRY_S, self._look_for_engine)
+        elif self._runtime.kind == "docker":
+            self._look_for_orphans()
+
+    def _look_for_engine(self) -> None:
+        for command in candidate_commands(self._policy)[:1]:
+            self._run([*command, *version_arguments(runtime_kind(command))], self._engine_answered)
+
+    def _engine_answered(self, answer: Optional[str]) -> None:
+        if answer:
+            print("agent: a container engine works now that did not when this agent started", file=sys.stderr)
+            raise AgentExit
+        self._loop.call_later(RETRY_S, self._look_for_engine)
+
+    def _look_for_orphans(self) -> None:
+        assert self._runtime is not None
+        listing = ["ps", "--all", "--filter", f"label={SPOOL_LABEL}={self._spool}"]
+        shown = ["--format", '{{.Names}} {{.Label "' + ATTEMPT_LABEL + '"}}']
+        self._run([*self._runtime.command, *listing, *shown], self._orphans_found)
+
+    def _orphans_found(self, answer: Optional[str]) -> None:
+        assert self._runtime is not None
+        if answer is None:
+            self._loop.call_later(RETRY_S, self._look_for_orphans)
+            return
+        pairs = [line.split() for line in answer.splitlines()]
+        names = [pair[0] for pair in pairs if len(pair) == 2 and pair[1] not in self._running]
+        if names:
+            print(f"agent: removes containers of ended attempts: {' '.join(names)}", file=sys.stderr)
+            self._run([*self._runtime.command, "rm", "--force", *names], self._orphans_removed)
+
+    def _orphans_removed(self, answer: Optional[str]) -> None:
+        if answer is None:
+            self._loop.call_later(RETRY_S, self._look_for_orphans)
+
+    def _run(self, command: list[str], then: Callable[[Optional[str]], None]) -> None:
+        """Run a program; `then` gets its output, or None if it failed or exceeded the timeout."""
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
+            )
+        except OSError:
+            self._loop.call_later(RETRY_S, partial(then, None))
+            return
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        _Program(self._loop, process, then)
+
+
+class _Program:
+    """A running program whose output is collected."""
+
+    def __init__(
+        self, loop: EventLoop, process: subprocess.Popen[bytes], then: Callable[[Optional[str]], None]
+    ) -> None:
+        assert process.stdout is not None
+        self._loop, self._process, self._then = loop, process, then
+        self._source, self._output = process.stdout, b""
+        loop.on_readable(self._source.fileno(), self._read_output)
+        loop.call_later(TIMEOUT_S, self._time_out)
+
+    def _read_output(self) -> None:
+        more = self._source.read()
+        if more:
+            self._output += more
+        elif more == b"":
+            self._loop.on_readable(self._source.fileno(), None)
+            self._source.close()
+            failed = self._process.wait()  # short, because a program that closed its output is about to exit
+            self._then(None if failed else self._output.decode("utf-8", "replace"))
+
+    def _time_out(self) -> None:
+        if not self._source.closed:
+            self._process.kill()  # closes its output, which calls `_read_output`

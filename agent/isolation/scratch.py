@@ -1,0 +1,280 @@
+"""Scratch directories: local disk for one attempt, created before it starts and deleted after its end.
+
+They are below a directory where users can write (/var/tmp), so their root is opened as trusted_paths.py says.
+
+Only the job's user can read the directory of an attempt. Its size is measured by repeated scans: the figure
+may be some seconds old, and deleted files that are still open do not count. File system quotas are not used.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from itertools import islice
+from typing import Iterable, Iterator, Optional
+
+from agent import trusted_paths
+from agent.trusted_paths import UntrustedPath
+
+DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk and kept across reboots; only the agent can write to its root
+RESERVED_PART = 20
+"""1/20 of the file system stays free for the host, unless --scratch says how much is offered."""
+ENTRIES_PER_STEP = 2_000
+"""Directory entries per step of a scan, so that the supervisor stays responsive."""
+STEP_PAUSE_S, ROUND_PAUSE_S = 0.05, 2.0
+_MIB = 1 << 20
+_PASSABLE = 0o711
+SIZE_FILE = "scratch"
+"""File beside the record with the size of the last scan, in bytes."""
+
+
+class ScratchRefused(Exception):
+    """The scratch directory cannot be created; the message says why."""
+
+
+class ScratchArea:
+    """The root of this agent's scratch directories, and how much scratch the node offers.
+
+    The root is `corral-TAG` below the parent. It is never removed, so that no user can take its name.
+    If a user has taken the name before the first job with scratch, another name is chosen and written to
+    `memory`, a file in the spool.
+    """
+
+    def __init__(
+        self, parent: str, tag: str, offered_mib: Optional[int] = None, memory: Optional[str] = None
+    ) -> None:
+        self.parent = parent or DEFAULT_PARENT
+        self._usual = f"corral-{tag}"
+        self._memory = memory
+        self._name = self._read_name()
+        self._offered_mib = offered_mib
+        self.problem = ""
+        """Why this node offers no scratch; empty if it does."""
+
+    @property
+    def root(self) -> str:
+        """The directory of all attempts."""
+        return os.path.join(self.parent, self._name)
+
+    def directory(self, key: str) -> str:
+        """The directory of one attempt."""
+        return os.path.join(self.root, key)
+
+    def prepare(self, make: bool = True) -> str:
+        """Create the root, or with `make` false only check it. Returns what is wrong, or an empty string."""
+        self.problem = ""
+        try:
+            os.close(trusted_paths.open_parent(self.parent))
+            try:
+                os.close(_open_root(self.root, make))
+            except UntrustedPath:
+                self._rename()  # because a user has taken the name
+                if make:
+                    os.close(_open_root(self.root))
+        except FileNotFoundError:
+            if make or not os.path.isdir(self.parent):
+                self.problem = f"there is no directory {self.parent}"
+        except UntrustedPath as error:
+            self.problem = str(error)
+        except OSError as error:
+            self.problem = f"{error.filename or self.root}: {error.strerror}"
+        return self.problem
+
+    def mib(self, directories: Iterable[str]) -> int:
+        """MiB that the node offers, including what running attempts (`directories`) fill."""
+        if self.problem:
+            return 0
+        if self._offered_mib is not None:
+            return self._offered_mib if os.path.isdir(self.parent) else 0
+        try:
+            found = os.statvfs(self.parent)
+        except OSError:
+            return 0
+        free = (found.f_bavail - found.f_blocks // RESERVED_PART) * found.f_frsize
+        free += sum(map(recorded_bytes, directories))
+        return max(0, free) // (1024 * _MIB) * 1024
+
+    def describe(self, mib: int) -> str:
+        """Where scratch is and how it is measured, or why there is none, for `corral node`."""
+        if not os.path.isdir(self.parent):
+            return f"none: there is no directory {self.parent}"
+        if self.problem:
+            return f"none: {self.problem}"
+        return f"in {self.root}, measured every few seconds" if mib else f"none: {self.parent} is nearly full"
+
+    def leftovers(self, keep: Iterable[str]) -> list[str]:
+        """Scratch directories of ended attempts, which their supervisors could not delete."""
+        found, kept = [], set(keep)
+        for name in sorted({self._usual, self._name}):
+            root = os.path.join(self.parent, name)
+            try:
+                descriptor = _open_root(root, make=False)
+            except (OSError, UntrustedPath):
+                continue  # because a user may have created it
+            try:
+                names = sorted(set(os.listdir(descriptor)) - kept)
+            finally:
+                os.close(descriptor)
+            found += [os.path.join(root, each) for each in names if each.replace(".", "", 1).isdigit()]
+        return found
+
+    def _read_name(self) -> str:
+        if self._memory is None:
+            return self._usual
+        try:
+            with open(self._memory, encoding="ascii") as file:
+                name = file.read().strip()
+        except (OSError, ValueError):
+            return self._usual
+        return name if name.startswith(self._usual) and "/" not in name else self._usual
+
+    def _rename(self) -> None:
+        self._name = f"{self._usual}-{os.urandom(6).hex()}"
+        if self._memory is not None:
+            with open(f"{self._memory}.new", "w", encoding="ascii") as file:
+                file.write(f"{self._name}\n")
+            os.replace(f"{self._memory}.new", self._memory)
+
+
+def recorded_bytes(directory: str) -> int:
+    """Bytes of scratch at the last scan, of the attempt with this directory in the spool; 0 without one."""
+    try:
+        with open(os.path.join(directory, SIZE_FILE), encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def record_bytes(directory: str, size: int) -> None:
+    """Write for the next agent how much scratch an attempt uses."""
+    try:
+        descriptor = os.open(
+            os.path.join(directory, SIZE_FILE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        os.write(descriptor, str(size).encode())
+        os.close(descriptor)
+    except OSError:
+        pass  # because the next agent then only offers less
+
+
+def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
+    """Create an empty directory that only this user can read; raises ScratchRefused."""
+    root, name = os.path.split(folder)
+    try:
+        parent = _open_root(root)
+        try:
+            if not trusted_paths.remove_tree(parent, name):
+                raise ScratchRefused(f"the scratch directory {folder} is there already and cannot be removed")
+            os.mkdir(name, 0o700, dir_fd=parent)
+            if user is not None:
+                os.chown(name, user[0], user[1], dir_fd=parent, follow_symlinks=False)
+        finally:
+            os.close(parent)
+    except UntrustedPath as error:
+        raise ScratchRefused(f"cannot make the scratch directory {folder}: {error}") from None
+    except OSError as error:
+        raise ScratchRefused(f"cannot make the scratch directory {folder}: {error.strerror}") from None
+
+
+def _open_root(root: str, make: bool = True) -> int:
+    """A descriptor of the root. Others may pass through it but cannot list it."""
+    folder, name = os.path.split(root)
+    parent = trusted_paths.open_parent(folder)
+    try:
+        descriptor = trusted_paths.open_child(parent, name, root, make, _PASSABLE)
+    except NotADirectoryError:
+        raise UntrustedPath(
+            f"{root} is not a directory but a file or a link. Look at it and delete it: rm {root}"
+        ) from None
+    finally:
+        os.close(parent)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != _PASSABLE:
+        os.fchmod(descriptor, _PASSABLE)
+    return descriptor
+
+
+def remove_directory(folder: str) -> bool:
+    """Delete a scratch directory with its content; whether it is gone."""
+    root, name = os.path.split(folder)
+    try:
+        parent = _open_root(root, make=False)
+    except FileNotFoundError:
+        return True
+    except (OSError, UntrustedPath):
+        return False  # because the agent may not have created it
+    try:
+        return trusted_paths.remove_tree(parent, name)
+    finally:
+        os.close(parent)
+
+
+def delete_in_background(folders: list[str]) -> None:
+    """Delete directories in a process of its own, which may take long."""
+    if not folders:
+        return
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        os.closerange(0, 1 << 16)  # because the controller's connection must close with the agent
+        for folder in folders:
+            remove_directory(folder)
+    finally:
+        os._exit(0)
+
+
+class ScratchMeter:
+    """Measures a directory in steps, round after round."""
+
+    def __init__(self, folder: str, limit_mib: int) -> None:
+        self._folder = folder
+        self._limit = limit_mib * _MIB
+        self._walk: Optional[Iterator[int]] = None
+        self._sum = 0
+        self._began = 0.0
+        self.size = 0
+        """Bytes found in the last complete round."""
+
+    def step(self) -> float:
+        """Scan some more entries. Returns the seconds until the next step."""
+        if self._walk is None:
+            self._walk, self._sum, self._began = _sizes(self._folder), 0, time.monotonic()
+        some = list(islice(self._walk, ENTRIES_PER_STEP))
+        self._sum += sum(some)
+        if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
+            return STEP_PAUSE_S
+        self.size, self._walk = self._sum, None  # also before the round is complete, if the limit is exceeded
+        return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
+
+    @property
+    def over(self) -> bool:
+        """Whether the directory exceeds its limit."""
+        return self.size > self._limit
+
+
+def _sizes(folder: str) -> Iterator[int]:
+    """Bytes on disk of each entry. A hard-linked file counts once; unreadable directories do not count."""
+    waiting, seen = [folder], set()
+    while waiting:
+        try:
+            entries = os.scandir(waiting.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(found.st_mode):
+                    waiting.append(entry.path)
+                elif found.st_nlink > 1:
+                    if found.st_ino in seen:
+                        continue
+                    seen.add(found.st_ino)
+                yield found.st_blocks * 512

@@ -1,0 +1,1 @@
+"""The process that runs one attempt, and the fork server that starts supervisors."""

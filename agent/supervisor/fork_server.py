@@ -1,0 +1,276 @@
+"""The fork server: forks a supervisor per attempt, and cleans up after supervisors that were killed.
+
+A fork is cheap here, because this process has few modules and no garbage to collect. Launch specs come on
+descriptor 0.
+
+Algorithm
+1. Wait for a launch, for the end of a child, or for the moment at which a lease must have expired.
+2. A launch: fork a supervisor, and send its pid to the agent.
+3. A supervisor exits with code 0: nothing of its attempt is left.
+4. Any other end of a supervisor: this process is a subreaper, so the kernel has made the processes of that
+   attempt children of this one, even if they detached themselves. Kill every child that is not a supervisor,
+   and its descendants, until there is none. Only then fork a new supervisor, which records the end.
+5. A lease, its grace and a margin have expired, and the supervisor has not recorded the end of the job: it is
+   stopped or hangs. Kill it, which leads to 4, and write the reason to the record.
+6. The agent has closed its end: go on with 3 to 5 until there is no child, then exit.
+
+Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead.
+Cost: one wait and one wake-up for each attempt.
+
+Example: agent and supervisor of job 7 are killed while the network is cut. `setsid env -i sleep 9999`, which
+job 7 left in the background, becomes a child of this process and is killed before the next agent is told that
+job 7 is over.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+from agent.attempts import attempt_record, launch_spec, lease
+from agent.attempts.launch_spec import LaunchSpec
+from agent.supervisor import process_tree
+from agent.supervisor.supervisor import Supervisor
+
+LEASE_MARGIN_S = 2.0
+"""Seconds after lease and grace until a supervisor counts as stuck. `lease_margin_s` should be longer."""
+_SWEEP_PAUSES_S = (0.01, 1.0)
+_LEASE_INTERVAL_S = 1.0
+
+
+class SupervisorProcess:
+    """A running supervisor. `due` is the monotonic moment of its next lease check; None without a lease."""
+
+    def __init__(self, launch: LaunchSpec, due: float | None) -> None:
+        self.key = launch.key
+        self.directory = launch.directory
+        self.lease_s = launch.lease_s
+        self.grace_s = launch.grace_s
+        self.due = due
+        self.lease_expired = False
+
+
+class ForkServer:
+    """Runs the algorithm on top of this module."""
+
+    def __init__(self, hints: int, boot: str) -> None:
+        self._hints = hints
+        self._boot = boot
+        self._supervisors: dict[int, SupervisorProcess] = {}
+        self._postponed: list[LaunchSpec] = []
+        self._sweeping = False
+        self._sweep_pause_s = _SWEEP_PAUSES_S[0]
+        self._lease_check_at: float | None = None
+        self._buffer = bytearray()
+        self._wake, sink = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._sink = sink
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(sink, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def run(self) -> None:
+        """Serve until the agent has closed its end and no child is left."""
+        poll, open_end = select.poll(), True
+        poll.register(0, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while open_end or self._supervisors or self._sweeping:
+            ready = [each for each, _ in poll.poll(self._poll_timeout_ms())]
+            if self._wake in ready:
+                _drain(self._wake)
+            self._reap()
+            if 0 in ready and not self._take_launches():
+                poll.unregister(0)
+                open_end = False
+            if self._lease_check_at is not None and time.monotonic() >= self._lease_check_at:
+                self._check_leases()
+            if self._sweeping:
+                self._kill_orphans()
+
+    def _poll_timeout_ms(self) -> float | None:
+        """Milliseconds until the next lease check or sweep; None if nothing is planned."""
+        if self._sweeping:
+            return self._sweep_pause_s * 1_000
+        if self._lease_check_at is None:
+            return None
+        return max(0.0, self._lease_check_at - time.monotonic()) * 1_000 + 1
+
+    def _take_launches(self) -> bool:
+        """Read launches and fork their supervisors; False once the agent has closed its end."""
+        part = os.read(0, 1 << 16)
+        self._buffer += part
+        while True:
+            launch = launch_spec.take_spec(self._buffer)
+            if launch is None:
+                return bool(part)
+            self._reap()  # because the supervisor before this one may just have exited
+            if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
+                self._postponed.append(launch)
+            else:
+                self._fork(launch)
+
+    def _fork(self, launch: LaunchSpec) -> None:
+        due = None
+        if launch.lease_s is not None:
+            due = time.monotonic() + max(0.0, self._lease_left_s(launch.lease_s, launch.grace_s))
+        try:
+            pid = os.fork()
+        except OSError as error:
+            message = attempt_record.encode_fact("unforked", error.strerror)
+        else:
+            if pid == 0:
+                self._become_supervisor(launch)
+            self._supervisors[pid] = SupervisorProcess(launch, due)
+            if due is not None:
+                self._lease_check_at = due if self._lease_check_at is None else min(self._lease_check_at, due)
+            message = attempt_record.encode_fact("forked", pid)
+        _send_hint(self._hints, launch.key.encode() + b" " + message)
+
+    def _become_supervisor(self, launch: LaunchSpec) -> None:
+        code = 1
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(self._wake)
+            os.close(self._sink)
+            os.dup2(1, 0)  # because only this process may read launches
+            os.setsid()
+            Supervisor(launch, self._hints, self._boot).run()
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    # --- the ends of supervisors ---
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            supervisor = self._supervisors.pop(pid, None)
+            if supervisor is None:
+                continue  # because an orphan has no supervisor
+            if status:
+                self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
+                if supervisor.lease_expired:
+                    _record_lease_expiry(supervisor.directory)
+            else:
+                # because its end is recorded, so a repeated launch that waited for it has nothing to do
+                self._postponed = [each for each in self._postponed if each.key != supervisor.key]
+
+    def _kill_orphans(self) -> None:
+        """One sweep. When no orphan is left, fork the supervisors that waited for it."""
+        orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
+        if orphans:
+            descendants = [each for pid in orphans for each in process_tree.descendants(pid)]
+            process_tree.send_signal(orphans + descendants, signal.SIGKILL)
+            self._reap()
+            self._sweep_pause_s = min(self._sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
+            return
+        self._sweeping = False
+        postponed, self._postponed = self._postponed, []
+        held = {supervisor.key for supervisor in self._supervisors.values()}
+        for each in postponed:
+            if each.key in held:
+                self._postponed.append(each)
+            else:
+                self._fork(each)
+
+    # --- leases ---
+
+    def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
+        """Seconds until lease, grace and margin expire, by the last renewal that the agent wrote."""
+        renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
+        return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
+
+    def _check_leases(self) -> None:
+        now, due = time.monotonic(), []
+        for pid, supervisor in self._supervisors.items():
+            if supervisor.due is None or supervisor.lease_s is None:
+                continue
+            if supervisor.due <= now:
+                left = self._lease_left_s(supervisor.lease_s, supervisor.grace_s)
+                supervisor.due = now + max(left, _LEASE_INTERVAL_S)
+                if left <= 0 and _is_stuck(pid, supervisor.directory):
+                    supervisor.lease_expired = True
+                    process_tree.send_signal([pid], signal.SIGKILL)
+            due.append(supervisor.due)
+        self._lease_check_at = min(due, default=None)
+
+
+def main(hints_path: str, open_files: str) -> None:
+    """Serve the agent until it closes its end, and supervisors until the last one has exited."""
+    hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (int(open_files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    os.umask(0o022)
+    process_tree.become_subreaper(process_tree.FORK_SERVER_NAME)
+    # because supervisors wait for two signals with sigtimedwait
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    ForkServer(hints, process_tree.boot_id()).run()
+
+
+def _is_stuck(pid: int, directory: str) -> bool:
+    """Whether a supervisor has a job that it has not ended in time. During prolog and epilog it has none."""
+    if process_tree.is_stopped(pid):
+        return True
+    try:
+        descriptor = os.open(f"{directory}/record", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            known = {
+                fact[0]: fact for fact in attempt_record.decode_facts(attempt_record.read_record(descriptor))
+            }
+        finally:
+            os.close(descriptor)
+    except (OSError, attempt_record.UnreadableRecord):
+        return False  # because the agent handles damaged records
+    # because a supervisor that only cleans up after another one has not claimed the attempt
+    claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
+    return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
+
+
+def _record_lease_expiry(directory: str) -> None:
+    """Write to the record that the supervisor was killed because the lease had expired."""
+    try:
+        descriptor = os.open(f"{directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if attempt_record.lock_record(descriptor):
+                written = attempt_record.read_record(descriptor)
+                os.pwrite(descriptor, attempt_record.encode_fact("lost", lease.LEASE_EXPIRED), len(written))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass  # because only the reason is lost
+
+
+def _send_hint(hints: int, message: bytes) -> None:
+    while True:
+        try:
+            os.write(hints, message)
+            return
+        except BlockingIOError:
+            select.select((), (hints,), ())
+        except BrokenPipeError:
+            return
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4_096):
+            pass
+    except BlockingIOError:
+        pass

@@ -1,0 +1,85 @@
+"""The agent's side of the fork server: starts it, sends launches without blocking, notices its end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from agent.attempts.launch_spec import LaunchSpec
+
+_CODE = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from agent.supervisor.fork_server import main; main(*sys.argv[2:])"
+)
+JOB_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""Limit of open files for jobs. The agent raises its own."""
+CODE_ROOT = str(Path(__file__).absolute().parents[2])
+"""The directory or zip file that contains the package `agent`."""
+
+
+class ForkServerClient:
+    """One fork server process and the socket to it."""
+
+    def __init__(self, hints: Path, log: Path) -> None:
+        agent_end, server_end = socket.socketpair()
+        with server_end, open(log, "ab", opener=_private) as stderr:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-X",
+                    "utf8",
+                    "-c",
+                    _CODE,
+                    CODE_ROOT,
+                    str(hints),
+                    str(JOB_OPEN_FILES),
+                ],
+                stdin=server_end.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                cwd="/",
+                env={"LANG": "C.UTF-8", "LD_BIND_NOW": "1", "CORRAL_SPOOL": str(hints.parent)},
+                start_new_session=True,
+            )
+        agent_end.setblocking(False)
+        self._socket = agent_end
+        self._unsent = bytearray()
+
+    def fileno(self) -> int:
+        """The socket. It becomes readable when the fork server has exited."""
+        return self._socket.fileno()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether launches wait for room in the socket."""
+        return bool(self._unsent)
+
+    def send(self, launch: LaunchSpec) -> None:
+        """Queue a launch for the next flush."""
+        self._unsent += launch.pack()
+
+    def flush(self) -> None:
+        """Write queued launches as far as the socket takes them. A broken socket is noticed by its reader."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent.clear()
+
+    def reap(self) -> None:
+        """Close the socket and collect the process."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

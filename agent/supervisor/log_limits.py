@@ -1,0 +1,69 @@
+"""Limits the size of a job's logs: the beginning and the end stay, the middle is freed.
+
+The job writes its log files itself, so output does not depend on another process. Holes are punched into the
+files: every byte keeps its offset, and readers skip the holes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+STREAMS = ("stdout", "stderr")
+HEAD_BYTES = 1 << 20
+_BLOCK = 4_096
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""O_NONBLOCK because a job may have replaced its log with a pipe without a reader."""
+_PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_OFTEN_S, _SELDOM_S = 0.5, 10.0
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+class LogTrimmer:
+    """Trims the two logs of one attempt to `most` bytes each; 0 means no limit."""
+
+    def __init__(self, directory: str, most: int) -> None:
+        self._place = directory
+        self._most = most
+        self._seen = [0, 0]
+
+    def trim(self) -> float | None:
+        """Trim both logs. Returns the seconds until the next check, None without a limit."""
+        if not self._most:
+            return None
+        pause = _SELDOM_S
+        for index, name in enumerate(STREAMS):
+            size = punch_middle(f"{self._place}/{name}", self._most)
+            if size - self._seen[index] > self._most // 4:
+                pause = _OFTEN_S
+            self._seen[index] = size
+        return pause
+
+
+def punch_middle(path: str, most: int) -> int:
+    """Free the middle of a log that is longer than `most` bytes. Its length; 0 if it cannot be opened."""
+    try:
+        descriptor = os.open(path, _WRITE)
+    except OSError:
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
+        end = (size - (most - head)) // _BLOCK * _BLOCK
+        if size > most and end > head:
+            _libc.fallocate(descriptor, _PUNCH, head, end - head)  # fails where the file system has no holes
+        return size
+    finally:
+        os.close(descriptor)
+
+
+def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
+    """The offset of the next byte that was kept, and a notice to show instead of those that were freed."""
+    try:
+        kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
+    except OSError:  # because this is the end, or the file system has no holes
+        return offset, b""
+    if kept - offset < _BLOCK:
+        return offset, b""
+    return kept, b"\n[corral: %d bytes are left out here; beginning and end are kept]\n" % (kept - offset)

@@ -1,0 +1,226 @@
+"""Finds and signals all processes of an attempt, also those that detached themselves.
+
+1. A supervisor is a subreaper: all processes of its job stay its descendants. When wait() says that there is
+   no child, nothing of the job is left.
+2. After a supervisor was killed its processes are found by their session and by the marks in their
+   environment (`find_strays`).
+
+Imported by the fork server: only cheap imports, so `typing` is imported for type checking only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+from agent.supervisor.process_marks import SPOOL_VARIABLE, MarkedProcess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+FORK_SERVER_NAME = "corral-nursery"
+"""Name of fork servers in `ps`. Unchanged, because agents of earlier versions look for it."""
+
+
+def become_subreaper(name: str) -> None:
+    """Let orphaned descendants become children of this process, and set its name in `ps` (15 characters)."""
+    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "cannot become a subreaper")
+
+
+def kill_when_parent_ends(parent: int) -> None:
+    """Be killed when the parent ends. Called after a change of user, because that resets the setting."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # because it may have ended before the call
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether it is stopped by a signal or a debugger."""
+    try:
+        return _stat(pid)[0] in "Tt"
+    except OSError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    return (
+        _children_from_list
+        if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+        else _children_by_scan()
+    )(pid)
+
+
+def descendants(root: int) -> list[int]:
+    """All descendants of `root`, parents first."""
+    children = (
+        _children_from_list
+        if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+        else _children_by_scan()
+    )
+    found, frontier = [], [root]
+    while frontier:
+        frontier = [child for parent in frontier for child in children(parent)]
+        found += frontier
+    return found
+
+
+def _children_from_list(pid: int) -> list[int]:
+    """The children of a process, from the kernel's list."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    except OSError:
+        pass  # because it ended during the scan; its children have a new parent, which the next scan finds
+    return found
+
+
+def _children_by_scan() -> Callable[[int], list[int]]:
+    """The same for kernels without that list: one scan of all processes and their parents."""
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit():
+                found.setdefault(int(_stat(int(name))[1]), []).append(int(name))
+        except OSError:
+            continue
+    return lambda pid: found.get(pid, [])
+
+
+def find_strays(
+    directory: str, key: str, leader: int | None, ticks: int | None, uid: int | None = None, secret: str = ""
+) -> list[int]:
+    """Running processes of an attempt whose supervisor is gone, supervisors first.
+
+    1. Processes in the session of the job's first process (`leader`, started at `ticks`).
+    2. Processes that carry the attempt's mark and run as `uid` or as the agent's user, or prove the mark
+       (process_marks.py).
+    3. Supervisors, and children of them before exec: they have the fork server's environment and the
+       attempt's name.
+    4. Orphans that have lost session and mark. They are children of a fork server, which kills them; they are
+       returned because the attempt has not ended before they have.
+    """
+    session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
+    spool, own_uids = os.path.dirname(os.path.dirname(directory)), (os.geteuid(), uid)
+    supervisors, found, fork_servers, parents = [], [], set(), {}
+    for name in os.listdir("/proc"):
+        pid = int(name) if name.isdigit() else os.getpid()
+        try:
+            state, parent, _, in_session, *_ = _stat(pid)
+            if pid == os.getpid() or state in "ZX":
+                continue
+            if int(in_session) == session:
+                found.append(pid)
+                continue
+            process = MarkedProcess(pid)
+            if process.is_early(spool):
+                if process.uid in own_uids and _name(pid) == key[:15]:
+                    supervisors.append(pid)
+                elif process.uid == os.geteuid() and _name(pid) == FORK_SERVER_NAME:
+                    fork_servers.add(pid)
+                continue
+            parents[pid] = int(parent)
+            if process.attempt(spool) == key and (process.uid in own_uids or process.proves(secret, key)):
+                found.append(pid)
+        except OSError:
+            continue  # because it ended during the scan, or belongs to another user
+    orphans = [pid for pid, parent in parents.items() if parent in fork_servers and pid not in found]
+    return supervisors + found + orphans
+
+
+def attempts_with_processes(spool: str, secret: str) -> set[str]:
+    """The names of all attempts of a spool that have running processes, whether the spool knows them or not.
+
+    A mark counts only with its proof, because every process can write an environment.
+    """
+    found = set()
+    for name in os.listdir("/proc"):
+        try:
+            if not name.isdigit() or int(name) == os.getpid():
+                continue
+            process = MarkedProcess(int(name))
+            attempt = process.attempt(spool)
+            if process.is_early(spool) and process.uid == os.geteuid():
+                found.add(_name(int(name)))  # because a supervisor has the name of its attempt
+            elif attempt and process.proves(secret, attempt):
+                found.add(attempt)
+        except OSError:
+            continue  # because it ended during the scan, or belongs to another user
+    return found
+
+
+def _name(pid: int) -> str:
+    return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+
+
+def spool_variable(directory: str) -> str:
+    """The environment variable that names the attempt of a process, as NAME=VALUE."""
+    return f"{SPOOL_VARIABLE}={directory}"
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: detects a recycled pid. None without a process."""
+    try:
+        return int(_stat(pid)[19])
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/<pid>/stat from the third field on: state, parent, group, session, …"""
+    text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
+    return text[text.rindex(")") + 2 :].split()
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while True:
+            part = os.read(descriptor, 65_536)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def with_handler(pids: list[int], number: int) -> list[int]:
+    """The processes that have a handler for a signal. Others would be killed by it."""
+    found = []
+    for pid in pids:
+        try:
+            lines = _read(f"/proc/{pid}/status").split(b"\n")
+        except OSError:
+            continue  # because it has ended
+        caught = next((int(line[7:], 16) for line in lines if line.startswith(b"SigCgt:")), 0)
+        if caught >> (number - 1) & 1:
+            found.append(pid)
+    return found
+
+
+def send_signal(pids: list[int], number: int) -> None:
+    """Signal processes and wake stopped ones. Processes that have ended or belong to others are skipped."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+            if number != signal.SIGKILL:
+                os.kill(pid, signal.SIGCONT)
+        except OSError:
+            continue

@@ -1,0 +1,60 @@
+"""Runs a short command as the job's user, with a timeout, and reads its output.
+
+Imported by the fork server: only cheap imports.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.supervisor import task_process
+
+_MAX_OUTPUT_BYTES = 4_096
+_AGENT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
+
+
+def run_and_read(
+    launch: LaunchSpec, argv: list[str], timeout_s: float, as_agent: bool = False
+) -> tuple[int, str]:
+    """Exit code and stdout of a command; the code is -1 if it could not start or exceeded the timeout.
+
+    The command runs as the job's user with the job's environment. With `as_agent` it runs as the agent's user
+    and with a fixed environment, because the job's could name programs and files of the job's user.
+    """
+    source, sink = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(launch, argv, sink, as_agent)
+    os.close(sink)
+    output, deadline = b"", time.monotonic() + timeout_s
+    while select.select((source,), (), (), max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(source, _MAX_OUTPUT_BYTES)
+        if not part:
+            break
+        output = (output + part)[:_MAX_OUTPUT_BYTES]
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(source)
+    _, status = os.waitpid(pid, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1, output.decode("utf-8", "replace").strip()
+
+
+def _become(launch: LaunchSpec, argv: list[str], sink: int, as_agent: bool) -> None:
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((nothing, 0), (sink, 1), (nothing, 2)):
+            os.dup2(source, target)
+        if not as_agent:
+            task_process.become_user(launch)
+        os.chdir("/")
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execve(argv[0], argv, _AGENT_ENV if as_agent else launch.env)  # noqa: S606 - no shell is the point
+    finally:
+        os._exit(127)

@@ -1,0 +1,615 @@
+"""The supervisor of one attempt: starts the job, outlives the agent, ends the job, records its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from agent.attempts import attempt_record, lease
+from agent.attempts.launch_spec import LaunchSpec
+from agent.checkpoints import directory
+from agent.host import listening_ports
+from agent.isolation import container_supervision, scratch
+from agent.isolation.attempt_cgroup import AttemptCgroup, out_of_memory_reason
+from agent.isolation.scratch import ScratchMeter
+from agent.supervisor import hooks, process_tree
+from agent.supervisor.cpu_binding import bind_process
+from agent.supervisor.log_limits import LogTrimmer
+from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
+
+_WAKING = (signal.SIGCHLD, signal.SIGTERM)
+_A_DAY = 86_400.0
+_SWEEP_PAUSES_S = (0.01, 1.0)
+_RETRY_S = 0.5
+LOST = "supervisor_lost"
+_PORT = "MASTER_PORT"
+_CHECKPOINT = "CORRAL_CHECKPOINT"
+
+
+class Supervisor:
+    """The life of one attempt, in one process.
+
+    What it does depends only on the record, so a second supervisor of an attempt does no harm:
+    - locked by another supervisor: exit;
+    - `ended` is recorded: send the end again;
+    - written before the last boot: record `supervisor_lost`;
+    - only the order is there: run the job, see below;
+    - anything else: the supervisor before this one was lost. Kill what is left, record `supervisor_lost`.
+
+    Life of a job
+    1. Become a subreaper, so that every process of the job stays a descendant. Record `claimed`.
+    2. Prepare: scratch directory, prolog, newest checkpoint, free port. A gang member records `ready` and
+       waits for the file `go`.
+    3. Enter the cgroup, start the tasks, record `started`.
+    4. Sleep until a child exits, SIGTERM says that a stop order was written, or a moment has come: warning,
+       time limit, end of the lease, log or scratch check, SIGTERM or SIGKILL of a stop.
+    5. The first failed task, or the last one, ends the job: SIGTERM to what is left, SIGKILL after the grace.
+    6. wait() says that there is no child: nothing of the job is left. Remove containers, cgroup and scratch,
+       run the epilog, look for the newest checkpoint.
+    7. Record `ended` with exit code, signal, usage and reason; send it as a hint; exit with code 0.
+
+    A stop order with `checkpoint_s` first signals the job or runs its checkpoint command (`_stop`), then
+    continues at 5.
+
+    Invariants
+    - A fact is in the record before its hint is sent. Hints may be lost.
+    - `ended` is recorded only when no process of the attempt is left.
+    - Exit code 0 of this process means that `ended` is recorded; the fork server relies on it.
+    Cost: one process that shares most of its memory with the fork server. It wakes up only for the events of
+    step 4.
+
+    Example: job 7.1 forks a daemon with setsid and exits with code 0. The daemon gets SIGTERM, after 10 s
+    SIGKILL, and only then `ended ... 0` is recorded and the GPUs are free.
+
+    All `..._at` moments are monotonic; None means that nothing is planned.
+    """
+
+    def __init__(self, launch: LaunchSpec, hints: int, boot: str) -> None:
+        self.launch = launch
+        self.hints = hints
+        self.boot = boot
+        self.cgroup = AttemptCgroup(launch.cgroups)
+        self.log_trimmer = LogTrimmer(launch.directory, launch.log_bytes)
+        self.record = -1
+        self.record_end = 0
+        """Offset in the record at which the next fact is written."""
+        self.pending_hint = b""
+
+        self.tasks: dict[int, int | None] = {}
+        """Exit status by pid; None while the task runs."""
+        self.task_numbers: dict[int, int] = {}
+        self.unconfirmed: dict[int, int] = {}
+        """Exit status of container clients whose container may still run, by pid."""
+        self.exit_status: int | None = None
+        """Status of the first task that failed, else 0 once a task has ended."""
+        self.why = ""
+        self.cpu_s = 0.0
+        self.rss_mib = 0
+
+        self.ending = False
+        """Whether the processes of the job have been told to end."""
+        self.killing = False
+        self.grace_s = launch.grace_s
+        self.sweep_pause_s = _SWEEP_PAUSES_S[0]
+        self.engine_pause_s = _SWEEP_PAUSES_S[0]
+        self.checkpoint_pid: int | None = None
+        """The running checkpoint command."""
+        self.checkpoint_signalled = False
+        self.end_requested_at: float | None = None
+        """Unix time from which on a checkpoint may be incomplete if the job is killed."""
+        self.ended_in_time = True
+        """Whether no task and no checkpoint command had to be killed."""
+        self.scratch_meter = (
+            ScratchMeter(launch.scratch_dir, launch.scratch_mib) if launch.scratch_dir else None
+        )
+        self.scratch_full = False
+        self.notices: set[str] = set()
+
+        self.warn_at: float | None = None
+        self.lease_at: float | None = None
+        self.limit_at: float | None = None
+        self.term_at: float | None = None
+        self.kill_at: float | None = None
+        self.logs_at: float | None = None
+        self.scratch_at: float | None = None
+        self.engine_at: float | None = None
+
+    def run(self) -> None:
+        """Bring the attempt from the state in its record to its end."""
+        self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if not attempt_record.lock_record(self.record):
+            return
+        content = attempt_record.read_record(self.record)
+        self.record_end = len(content)
+        facts = attempt_record.decode_facts(content)
+        last = facts[-1][0]
+        if last == "ended":
+            resent = [fact for fact in facts if fact[0] in ("checkpoint", "ended")]
+            self._hint(*(attempt_record.encode_fact(*fact) for fact in resent))
+        elif facts[0][1] != self.boot:
+            self._end_with_reason(f"{LOST}: the host rebooted")
+        elif last == "order":
+            self._run_job()
+        else:
+            self._end_lost_attempt(facts)
+
+    # --- running the job ---
+
+    def _run_job(self) -> None:
+        process_tree.become_subreaper(self.launch.key)
+        self._write(attempt_record.encode_fact("claimed", os.getpid()))
+        self._read_stop()
+        self._check_lease()
+        if self.why:
+            self._record_end()
+            return
+        try:
+            self._prepare()
+            if not self.why:
+                self._start()
+        except TaskNotStarted as error:
+            # because another node may do, unless some of the tasks have started here
+            word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
+            self.why = f"{word}: {error}"
+            self._begin_ending(0.0)  # because some of several tasks may run
+        while self._reap():
+            self._wait()
+        if self.launch.lease_s is not None:  # because the fork server must not count the epilog as the job
+            self._write(attempt_record.encode_fact("over"))
+        self._record_end()
+
+    def _prepare(self) -> None:
+        """Step 2. A stop order also ends the prolog. Processes that the prolog leaves end with the job."""
+        launch = self.launch
+        if launch.scratch_dir:
+            try:
+                scratch.make_directory(launch.scratch_dir, launch.user)
+            except scratch.ScratchRefused as error:
+                raise TaskNotStarted(str(error), unfit=True) from None
+        problem = hooks.run_hook(
+            "prolog",
+            launch.prolog,
+            launch.hook_env,
+            launch.directory,
+            launch.hook_timeout_s,
+            self._stop_requested,
+        )
+        if problem and not self.why:
+            raise TaskNotStarted(problem)
+        if _CHECKPOINT in launch.env and not self.why:
+            self._find_checkpoint()
+        if launch.is_first_rank and not self.why:
+            self._choose_port()
+        if launch.barrier and not self.why:
+            check_start(launch)
+            self._wait_for_release()
+        self._check_lease()  # because it may have expired during the prolog
+        if self.why:
+            self._begin_ending(0.0)
+
+    def _choose_port(self) -> None:
+        """Take another MASTER_PORT if it is in use. A gang's other members know the port: it starts again."""
+        env = self.launch.env
+        port = env.get(_PORT, "")
+        free = str(listening_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
+        if free == port:
+            return
+        if self.launch.barrier:
+            self.why = f"port_in_use: {_PORT} {port} is in use on this host"
+            return
+        for name in [name for name in env if name.endswith(_PORT)]:
+            env[name] = free
+
+    def _find_checkpoint(self) -> None:
+        """Set the checkpoint to resume from. After the prolog, because that may mount the file system."""
+        env = self.launch.env
+        found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
+        # because apptainer gets its variables under names with a prefix
+        for name in [name for name in env if name.endswith(_CHECKPOINT)]:
+            if found:
+                env[name] = found
+            else:
+                del env[name]
+
+    def _wait_for_release(self) -> None:
+        """Record `ready` and wait for the file `go`, a stop order or the end of the lease."""
+        ready = attempt_record.encode_fact("ready")
+        self._write(ready)
+        self._hint(ready)
+        while not self.why and not os.path.exists(f"{self.launch.directory}/go"):
+            self._check_lease()
+            left = _A_DAY if self.lease_at is None else self.lease_at - time.monotonic()
+            left = min(left, _RETRY_S) if self.pending_hint else left
+            woken = signal.sigtimedwait(_WAKING, max(0.0, left))
+            if self.pending_hint:
+                self._hint()
+            if woken is not None and woken.si_signo == signal.SIGTERM:
+                self._read_stop()
+
+    def _stop_requested(self) -> bool:
+        self._read_stop(default="" if self.launch.barrier else LOST)
+        return bool(self.why)
+
+    def _start(self) -> None:
+        try:
+            bind_process(self.launch.cpus, self.launch.numa)
+            self.cgroup.make()
+        except OSError as error:
+            raise TaskNotStarted(f"cannot hold the job to its CPUs and memory: {error}", unfit=True) from None
+        wraps = self.launch.container_commands
+        for number, task in enumerate(self.launch.tasks):
+            argv = [*wraps[number], *self.launch.argv] if wraps else self.launch.argv
+            pid = start_task(self.launch, self.cgroup, argv, task)
+            self.tasks[pid], self.task_numbers[pid] = None, number
+        first = next(iter(self.tasks))
+        if self.launch.time_limit_s is not None:
+            self.limit_at = time.monotonic() + self.launch.time_limit_s
+            if self.launch.warn:
+                self.warn_at = self.limit_at - self.launch.warn[1]
+        self.logs_at = time.monotonic()
+        self.scratch_at = self.logs_at if self.scratch_meter is not None else None
+        started = attempt_record.encode_fact(
+            "started", first, process_tree.start_ticks(first), f"{time.time():.6f}"
+        )
+        self._write(started)
+        self._hint(started)
+
+    def _reap(self) -> bool:
+        """Collect children that have exited; False once the kernel says that no child is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return bool(self.unconfirmed)
+            if pid == 0:
+                break
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            self.rss_mib = max(self.rss_mib, usage.ru_maxrss // 1024)
+            if pid in self.tasks and self.launch.container_names:
+                self.unconfirmed[pid], self.engine_at = status, time.monotonic()
+            elif pid in self.tasks:
+                self._task_ended(pid, status)
+            elif pid == self.checkpoint_pid:
+                self._checkpoint_command_ended(status)
+        if not self.ending and self._job_ended() and self.checkpoint_pid is None:
+            self._begin_ending(self.launch.grace_s)  # because it left processes behind
+        return True
+
+    def _task_ended(self, pid: int, status: int) -> None:
+        self.tasks[pid] = status
+        self.exit_status = self.exit_status or status  # the first failure counts for the job
+
+    def _ask_engine(self, now: float) -> None:
+        """Ask the container engine about tasks whose client process has ended.
+
+        1. The engine does not answer: ask again later. The attempt keeps its GPUs until then.
+        2. The container still runs, because its client or the daemon was restarted: follow it again.
+        3. It has exited: the task ended with the container's exit code.
+        4. It never ran, or is gone: the task ended as its client did.
+        """
+        self.engine_at, launch = None, self.launch
+        for pid, status in list(self.unconfirmed.items()):
+            number = self.task_numbers[pid]
+            found = container_supervision.inspect_container(launch, launch.container_names[number])
+            if (
+                found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
+                and self.killing
+            ):
+                # because the container is removed next, and the engine is waited for there
+                self._task_ended_in_engine(pid, status)
+            elif found.state == container_supervision.NO_ANSWER and (
+                launch.is_podman or container_supervision.daemon_refused(launch)
+            ):
+                # because podman's processes are descendants this one: the attempt is over when none is left
+                self._task_ended_in_engine(pid, status)
+            elif found.state == container_supervision.NO_ANSWER:
+                self._notice_once(f"{launch.container_engine[0]} does not answer; the job waits for it")
+                self.engine_at = now + self.engine_pause_s
+                self.engine_pause_s = min(self.engine_pause_s * 2, _SWEEP_PAUSES_S[1])
+            elif found.state == container_supervision.RUNNING:
+                del self.unconfirmed[pid]
+                self._reattach(pid, number)
+            else:
+                # because a daemon that died while it started the container may not know that it did
+                if launch.is_docker:
+                    process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
+                code = found.code << 8 if found.state == container_supervision.EXITED else status
+                self._task_ended_in_engine(pid, code)
+
+    def _task_ended_in_engine(self, pid: int, status: int) -> None:
+        del self.unconfirmed[pid]
+        self._task_ended(pid, status)
+
+    def _reattach(self, pid: int, number: int) -> None:
+        name = self.launch.container_names[number]
+        again = start_task(
+            self.launch, self.cgroup, container_supervision.attach_command(self.launch, name), {}
+        )
+        del self.tasks[pid]
+        self.tasks[again], self.task_numbers[again] = None, number
+
+    def _notice_once(self, sentence: str) -> None:
+        if sentence not in self.notices:
+            self.notices.add(sentence)
+            write_notice(self.launch.directory, sentence)
+
+    def _job_ended(self) -> bool:
+        """Whether all tasks have ended, or one has failed, which ends the others."""
+        return bool(self.exit_status) or None not in self.tasks.values()
+
+    def _wait(self) -> None:
+        """Step 4: sleep until there is something to do; then obey a stop order and run what is due."""
+        retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
+        planned = (
+            self.warn_at,
+            self.lease_at,
+            self.limit_at,
+            self.term_at,
+            self.kill_at,
+            self.logs_at,
+            self.scratch_at,
+            self.engine_at,
+            retry_at,
+        )
+        moments = [moment for moment in planned if moment is not None]
+        pause = min(moments) - time.monotonic() if moments else _A_DAY
+        woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
+        if woken is not None and woken.si_signo == signal.SIGTERM:
+            # without a default for gang members, because SIGTERM also wakes them when `go` is written
+            self._read_stop(default="" if self.launch.barrier else LOST)
+        if self.pending_hint:
+            self._hint()
+        self._run_due(time.monotonic())
+
+    def _run_due(self, now: float) -> None:
+        """Do what was planned for moments up to `now`."""
+        if self.logs_at is not None and now >= self.logs_at:
+            pause = self.log_trimmer.trim()
+            self.logs_at = None if pause is None else now + pause
+        if self.scratch_meter is not None and self.scratch_at is not None and now >= self.scratch_at:
+            self._check_scratch(self.scratch_meter, now)
+        if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
+            self.warn_at = None
+            self._signal_handlers(self.launch.warn[0])
+        if self.term_at is not None and now >= self.term_at:
+            self.ended_in_time = self.ended_in_time and self.checkpoint_pid is None
+            self._begin_ending(self.grace_s)
+        if self.lease_at is not None and now >= self.lease_at:
+            self._check_lease()
+        if self.limit_at is not None and now >= self.limit_at:
+            self.limit_at = None
+            self.why = self.why or "time_limit"
+            self._begin_ending(self.launch.grace_s)
+        if self.engine_at is not None and now >= self.engine_at:
+            self._ask_engine(now)
+        if self.kill_at is not None and now >= self.kill_at:
+            self.ended_in_time = self.ended_in_time and None not in self.tasks.values()
+            self.killing = True
+            self.cgroup.kill()
+            process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
+            if self.launch.is_docker:
+                process_tree.send_signal(container_supervision.marked_processes(self.launch), signal.SIGKILL)
+            if self.unconfirmed:
+                self.engine_at = now
+            self.kill_at = now + self.sweep_pause_s
+            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
+
+    def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
+        """Measure some more of the scratch directory. A job that exceeds its size ends or gets one notice."""
+        before = measure.size
+        self.scratch_at = now + measure.step()
+        if measure.size != before:
+            scratch.record_bytes(self.launch.directory, measure.size)
+        if not measure.over or self.scratch_full:
+            return
+        self.scratch_full = True
+        excess = f"it filled more than the {self.launch.scratch_mib} MiB of scratch that it asked for"
+        if self.launch.end_if_scratch_full:
+            self.why = self.why or f"scratch_exceeded: {excess}"
+            self._begin_ending(self.launch.grace_s)
+        else:
+            write_notice(self.launch.directory, excess)
+
+    def _check_lease(self) -> None:
+        """End the job if its lease has expired; else check again at the moment at which it would expire.
+
+        A renewal is a write to one file of the spool, which is read only then.
+        """
+        self.lease_at = None
+        if self.launch.lease_s is None:
+            return
+        spool = os.path.dirname(os.path.dirname(self.launch.directory))
+        left = lease.last_renewal(spool, self.boot) + self.launch.lease_s - lease.boot_time_s()
+        if left > 0:
+            self.lease_at = time.monotonic() + left
+            return
+        self.why = self.why or lease.LEASE_EXPIRED
+        if self.tasks:
+            self._begin_ending(self.launch.grace_s)
+
+    def _begin_ending(self, grace_s: float) -> None:
+        """Send SIGTERM now and plan SIGKILL after the grace. A later call may only shorten the grace."""
+        kill_at = time.monotonic() + grace_s
+        if not self.ending and grace_s > 0:
+            descendants = process_tree.descendants(os.getpid())
+            # because podman exits on SIGTERM and leaves its container running
+            process_tree.send_signal(
+                (
+                    container_supervision.job_processes(self.launch, descendants)
+                    if self.launch.container_commands
+                    else descendants
+                )
+                or descendants,
+                signal.SIGTERM,
+            )
+        self.ending, self.term_at = True, None
+        self.end_requested_at = self.end_requested_at or time.time()
+        self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
+
+    def _read_stop(self, default: str = "") -> None:
+        """Obey the stop order in the spool. Without one stop for the reason `default`, or do nothing."""
+        try:
+            with open(f"{self.launch.directory}/stop", encoding="utf-8") as file:
+                grace, saving, why = file.read().split(" ", 2)
+        except FileNotFoundError:
+            if not default:
+                return
+            grace, saving, why = str(self.launch.grace_s), "0", default
+        self.why = self.why or why
+        if self.tasks:
+            self._stop(float(grace), float(saving))
+
+    def _stop(self, grace_s: float, saving_s: float) -> None:
+        """Request a checkpoint and plan SIGTERM after `saving_s`; without time for one, SIGTERM now."""
+        if self.ending or saving_s <= 0:
+            self._begin_ending(grace_s)
+            return
+        term_at = time.monotonic() + saving_s
+        if self.term_at is None:
+            self.grace_s, self.end_requested_at = grace_s, time.time()
+            self._request_checkpoint()
+        if not self.ending:
+            self.grace_s = min(self.grace_s, grace_s)
+            self.term_at = term_at if self.term_at is None else min(term_at, self.term_at)
+
+    def _request_checkpoint(self) -> None:
+        """Send the checkpoint signal and run the command; end the job now if neither is possible."""
+        launch = self.launch
+        if launch.checkpoint_signal:
+            self.checkpoint_signalled = self._signal_handlers(launch.checkpoint_signal)
+        if launch.checkpoint_command:
+            try:
+                first = str(next(iter(self.tasks)))
+                command = [*launch.container_exec, *launch.checkpoint_command]
+                self.checkpoint_pid = start_task(launch, self.cgroup, command, {"CORRAL_JOB_PID": first})
+            except TaskNotStarted as error:
+                write_notice(launch.directory, f"no checkpoint was made: {error}")
+        if not self.checkpoint_signalled and self.checkpoint_pid is None:
+            self._begin_ending(self.grace_s)
+
+    def _checkpoint_command_ended(self, status: int) -> None:
+        self.checkpoint_pid = None
+        if status:
+            self.ended_in_time = False
+            how = "exit code" if os.WIFEXITED(status) else "signal"
+            number = os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status)
+            write_notice(self.launch.directory, f"the checkpoint command failed with {how} {number}")
+        if not self.checkpoint_signalled and not self.ending:
+            self._begin_ending(self.grace_s)
+
+    def _signal_handlers(self, number: int) -> bool:
+        """Signal the processes that have a handler, because others would die of it. True if there are any."""
+        descendants = process_tree.descendants(os.getpid())
+        receivers = process_tree.with_handler(
+            (
+                container_supervision.job_processes(self.launch, descendants)
+                if self.launch.container_commands
+                else descendants
+            ),
+            number,
+        )
+        process_tree.send_signal(receivers, number)
+        return bool(receivers)
+
+    def _record_end(self) -> None:
+        code = number = None
+        if self.exit_status is not None and os.WIFSIGNALED(self.exit_status):
+            number = os.WTERMSIG(self.exit_status)
+        elif self.exit_status is not None:
+            code = os.WEXITSTATUS(self.exit_status)
+        if not self.why and self.exit_status and self.cgroup.has_oom_kill():
+            self.why = out_of_memory_reason(self.launch.memory_mib, self.cgroup.peak_mib() or self.rss_mib)
+        if self.launch.container_commands:
+            if self.exit_status and not self.why:
+                self.why = container_supervision.failure_reason(self.launch, code, self.rss_mib)
+            container_supervision.remove_containers(self.launch)
+        self._remove_cgroup()
+        self.log_trimmer.trim()
+        self._run_epilog()
+        lines = [attempt_record.encode_end(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)]
+        saved = self._newest_checkpoint()
+        if saved is not None:
+            at, size, path = saved
+            lines.insert(0, attempt_record.encode_fact("checkpoint", f"{at:.6f}", size, path))
+        self._write(b"".join(lines))
+        self._hint(*lines)
+
+    def _remove_cgroup(self) -> None:
+        """Kill what is left in the cgroup, such as `corral exec` commands, until it can be removed."""
+        while not self.cgroup.remove():
+            self.cgroup.kill()
+            process_tree.send_signal(self.cgroup.members(), signal.SIGKILL)
+            time.sleep(self.sweep_pause_s)
+            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
+
+    def _run_epilog(self) -> None:
+        """Run the epilog and remove the scratch directory. Failures are logged and change no result."""
+        launch = self.launch
+        problem = hooks.run_hook(
+            "epilog", launch.epilog, launch.hook_env, launch.directory, launch.hook_timeout_s, lambda: False
+        )
+        if problem:
+            print(f"{launch.key}: {problem}", file=sys.stderr)
+        if launch.epilog:
+            process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
+        if launch.scratch_dir and not scratch.remove_directory(launch.scratch_dir):
+            write_notice(launch.directory, f"the scratch directory {launch.scratch_dir} could not be removed")
+            print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
+
+    def _newest_checkpoint(self) -> directory.FoundCheckpoint | None:
+        """The newest checkpoint. If something was killed, only one from before the end was requested."""
+        if not (self.tasks and self.launch.checkpoint_dir):
+            return None
+        return directory.newest_checkpoint(self.launch, None if self.ended_in_time else self.end_requested_at)
+
+    # --- after the supervisor before this one was lost ---
+
+    def _end_lost_attempt(self, known: list[list[str]]) -> None:
+        """Kill what a lost supervisor left and record the end. The exit code stays unknown."""
+        started = next((fact for fact in known if fact[0] == "started"), None)
+        leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
+        empty = 0
+        while empty < 2:  # because one scan of /proc may miss a process that is being forked
+            uid = None if self.launch.user is None else self.launch.user[0]
+            pids = process_tree.find_strays(
+                self.launch.directory, self.launch.key, leader, ticks, uid, self.launch.mark_key
+            )
+            pids += self.cgroup.members()
+            empty = 0 if pids else empty + 1
+            # Supervisors first, because one that sees its job die would record that as the job's own end.
+            process_tree.send_signal(
+                pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
+            )
+            time.sleep(self.sweep_pause_s)
+            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
+        reason = next((fact[1] for fact in known if fact[0] == "lost"), "")
+        self._end_with_reason(reason or (known[1][2] if len(known[1]) > 2 else LOST))
+
+    # --- record and hints ---
+
+    def _end_with_reason(self, why: str) -> None:
+        self.why = why
+        self._record_end()
+
+    def _write(self, line: bytes) -> None:
+        """Append a fact to the record. A failed write is tried again without limit: no fact may be lost."""
+        while True:
+            try:
+                os.pwrite(self.record, line, self.record_end)
+                break
+            except OSError:
+                time.sleep(_RETRY_S)
+        self.record_end += len(line)
+
+    def _hint(self, *lines: bytes) -> None:
+        """Send facts to the agent through the FIFO; without facts, those that the full FIFO did not take."""
+        hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
+        self.pending_hint = b""
+        try:
+            os.write(self.hints, hint)
+        except BlockingIOError:
+            self.pending_hint = hint
+        except OSError:
+            pass  # because no agent runs at the moment; the next one reads the record

@@ -1,0 +1,290 @@
+"""Starts the processes of a job: with posix_spawn as the agent's user, with fork and setuid as another."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+from agent.attempts.launch_spec import LaunchSpec
+from agent.isolation.attempt_cgroup import AttemptCgroup
+from agent.supervisor import process_tree
+
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+_DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""Signals that a job starts with their default action, because Python or nohup may ignore some of them."""
+
+
+class TaskNotStarted(Exception):
+    """The job's program could not be started; the message says why. `unfit`: another node may do."""
+
+    def __init__(self, why: str, unfit: bool = False) -> None:
+        super().__init__(why)
+        self.unfit = unfit
+
+
+def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
+    """Start a task in a session of its own and in the cgroup. Its pid; raises TaskNotStarted."""
+    env = {**launch.env, **task} if task else launch.env
+    quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
+    if quick and not (launch.umask or 0) & 0o700:  # because posix_spawn opens the logs with this umask
+        pid = _spawn(launch, cgroup, argv, env)
+    else:
+        pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
+    if launch.oom_score:
+        _set_oom_score(pid, launch.oom_score)
+    return pid
+
+
+def _set_oom_score(pid: int, oom_score: int) -> None:
+    """Let the kernel kill it and its future children before others when memory runs out."""
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(str(oom_score))
+    except OSError:
+        pass  # because it has exited already
+
+
+def check_start(launch: LaunchSpec) -> None:
+    """Check directories and program as the job's user, without a start; raises TaskNotStarted."""
+    answer, error_pipe = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become_user(launch)
+            _enter(launch.cwd)
+            _make(launch.checkpoint_dir)
+            program = _find(
+                (launch.container_commands[0] if launch.container_commands else launch.argv)[0], launch.env
+            )
+            if not os.access(program, os.X_OK):
+                reason = "Permission denied" if os.path.exists(program) else "No such file or directory"
+                raise TaskNotStarted(f"cannot run {program}: {reason}")
+        except TaskNotStarted as error:
+            os.write(error_pipe, str(error).encode("utf-8", "replace")[:4_096])
+        except BaseException as error:
+            os.write(error_pipe, f"cannot become its user: {error}".encode("utf-8", "replace")[:4_096])
+        finally:
+            os._exit(0)
+    os.close(error_pipe)
+    sentence = os.read(answer, 4_096)
+    os.close(answer)
+    os.waitpid(pid, 0)
+    if sentence:
+        raise TaskNotStarted(sentence.decode("utf-8", "replace"))
+
+
+def become_user(launch: LaunchSpec) -> None:
+    """Change this process to the job's user for good; raises OSError."""
+    if launch.user is not None:
+        uid, gid, groups = launch.user
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def write_notice(place: str, sentence: str) -> None:
+    """Append a line `corral: ...` to the job's stderr, or to its stdout if it has no stderr."""
+    for name in ("stderr", "stdout"):
+        try:
+            descriptor = os.open(f"{place}/{name}", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
+        try:
+            os.write(descriptor, f"corral: {sentence}\n".encode("utf-8", "replace"))
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+        return
+
+
+def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str]) -> int:
+    """Start as the same user without a copy of this process, which halves the cost of an attempt."""
+    _enter(launch.cwd)
+    _make(launch.checkpoint_dir)
+    program = _find(argv[0], launch.env)
+    try:
+        cgroup.enter()
+    except OSError as error:
+        cgroup.leave()
+        raise TaskNotStarted(f"cannot enter its control cgroup: {error.strerror}", unfit=True) from None
+    before = None if launch.umask is None else os.umask(launch.umask)
+    try:
+        return os.posix_spawn(
+            program,
+            argv,
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, target, path, _OUTPUT, 0o600) for target, path in _logs(launch)
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_DEFAULTED,
+        )
+    except (OSError, ValueError) as error:
+        raise TaskNotStarted(_why(program, error)) from None
+    finally:
+        if before is not None:
+            os.umask(before)
+        cgroup.leave()
+
+
+def _fork(
+    launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str], *, first_task: bool
+) -> int:
+    """Start as another user. A failure before exec ends the attempt, so that no program runs as root."""
+    failure, error_pipe = os.pipe()
+    supervisor = os.getpid()
+    try:
+        pid = cgroup.fork()
+    except OSError as error:
+        raise TaskNotStarted(f"cannot fork into its control cgroup: {error.strerror}", unfit=True) from None
+    if pid == 0:
+        _become(launch, argv, env, error_pipe, supervisor, first_task)
+    os.close(error_pipe)
+    sentence = os.read(failure, 4_096)
+    os.close(failure)
+    if sentence:
+        os.waitpid(pid, 0)
+        raise TaskNotStarted(sentence.decode("utf-8", "replace"))
+    return pid
+
+
+def _become(
+    launch: LaunchSpec,
+    argv: list[str],
+    env: dict[str, str],
+    error_pipe: int,
+    supervisor: int,
+    first_task: bool,
+) -> None:
+    """In the child: change user, enter the directory, redirect output, exec; failures go to `error_pipe`."""
+    try:
+        os.setsid()
+        for target, path in _logs(launch):
+            os.dup2(os.open(path, _OUTPUT, 0o600), target)
+            if launch.user is not None:
+                os.fchown(target, *launch.user[:2])
+        become_user(launch)
+        process_tree.kill_when_parent_ends(supervisor)
+        _enter(launch.cwd)
+        _make(launch.checkpoint_dir)
+        if launch.umask is not None:
+            os.umask(launch.umask)
+        _redirect(launch, first_task)
+        program = _find(argv[0], launch.env)
+        for number in _DEFAULTED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            os.execve(program, argv, env)  # noqa: S606 - no shell is the point
+        except (OSError, ValueError) as error:
+            raise TaskNotStarted(_why(program, error)) from None
+    except TaskNotStarted as error:
+        os.write(error_pipe, str(error).encode("utf-8", "replace")[:4_096])
+    except BaseException as error:
+        target_user = "itself" if launch.user is None else f"user {launch.user[0]}"
+        os.write(error_pipe, f"cannot become {target_user}: {error}".encode("utf-8", "replace")[:4_096])
+    finally:
+        os._exit(127)
+
+
+def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
+    """Descriptor and log of stdout and of stderr. With `merge_output` both go to one log, in their order."""
+    return [
+        (1, f"{launch.directory}/stdout"),
+        (2, f"{launch.directory}/{'stdout' if launch.merge_output else 'stderr'}"),
+    ]
+
+
+def _redirect(launch: LaunchSpec, first_task: bool) -> None:
+    """Redirect stdout and stderr to the user's files. Called as that user, in the working directory.
+
+    With --output alone both go there, as in Slurm. The log gets one line with the path of the file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
+    flags |= os.O_NONBLOCK  # because a pipe without a reader must be an error and no endless wait
+    if first_task and not launch.append:
+        flags |= os.O_TRUNC
+    redirects = [("stdout", launch.output, (1,) if launch.error else (1, 2)), ("stderr", launch.error, (2,))]
+    for name, path, targets in redirects:
+        if not path:
+            continue
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise TaskNotStarted(f"cannot write {name} to {path}: {reason}") from None
+        os.set_blocking(descriptor, True)
+        if first_task:
+            whole = os.path.join(launch.cwd, path)
+            sentence = "stdout and stderr go" if len(targets) == 2 else f"{name} goes"
+            os.write(targets[0], f"corral: {sentence} to {whole}\n".encode("utf-8", "surrogateescape"))
+        for target in targets:
+            os.dup2(descriptor, target)
+        os.close(descriptor)
+
+
+def exec_program(launch: LaunchSpec) -> None:
+    """Replace this process by the program; raises TaskNotStarted."""
+    _enter(launch.cwd)
+    program = _find(launch.argv[0], launch.env)
+    try:
+        os.execve(program, launch.argv, launch.env)  # noqa: S606 - no shell is the point
+    except (OSError, ValueError) as error:
+        raise TaskNotStarted(_why(program, error)) from None
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TaskNotStarted(f"cannot enter the working directory {folder}: {reason}") from None
+
+
+def _make(folder: str) -> None:
+    try:
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TaskNotStarted(f"cannot make the checkpoint directory {folder}: {reason}") from None
+
+
+def _find(program: str, env: dict[str, str]) -> str:
+    """The path of a program in the job's PATH, relative to the working directory; raises TaskNotStarted."""
+    if "/" in program:
+        return program
+    for folder in env.get("PATH", "").split(":"):
+        candidate = f"{folder or '.'}/{program}"
+        try:
+            if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+                return candidate
+        except ValueError:
+            break
+    other = f" ({program}3 is there)" if program == "python" and _is_there("python3", env) else ""
+    raise TaskNotStarted(
+        f"cannot run {program}: not found in PATH ({env.get('PATH', '')}){other}. Activate the environment "
+        "that has it before you submit, pass your PATH with --env PATH, or give the program's full path"
+    )
+
+
+def _is_there(program: str, env: dict[str, str]) -> bool:
+    try:
+        return bool(_find(program, env))
+    except TaskNotStarted:
+        return False
+
+
+def _why(program: str, error: OSError | ValueError) -> str:
+    if not isinstance(error, OSError):
+        return f"cannot run {program}: {error}"
+    if error.errno == errno.ENOENT and os.path.exists(program):
+        return f"cannot run {program}: the interpreter that its first line names does not exist"
+    if error.errno == errno.ENOEXEC:
+        return f"cannot run {program}: it is not a program; a script begins with #! and its interpreter"
+    return f"cannot run {program}: {error.strerror}"

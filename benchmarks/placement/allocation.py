@@ -1,0 +1,194 @@
+"""Measures how many GPUs of a cluster can be allocated (the protocol of the FGD paper).
+
+1. All pods of the trace arrive in a random order, then more of them, drawn at random, until 130 % of all GPUs
+   have been requested.
+2. Each pod is submitted as a job and has one scheduling pass. A pod that is not placed is cancelled.
+3. No pod ends. The result is the allocated part of all GPUs at 100 % and at 130 % requested.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean, stdev
+
+from benchmarks.placement.openb_traces import Pod
+from benchmarks.placement.strategies import PlacementStrategy
+from controller.core.engine import Engine
+from controller.core.model.events import JobPlaced
+from controller.core.model.inputs import Accepted, AgentSaidHello, Cancel, Submit, Tick
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
+from controller.sim.cluster import Cluster
+from wire.agent.frames import Hello
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU
+
+OFFERED = 130
+"""Percent of all GPUs that are requested in the end."""
+_USER = "trace"
+_OFTEN = 200
+
+Curve = list[tuple[int, int]]
+"""After each pod: thousandths of GPUs requested and allocated so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementTask:
+    """The input of one run."""
+
+    strategy: PlacementStrategy
+    seed: int
+    cluster: Cluster
+    coming: list[Pod]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRun:
+    """The result of a run; `cpu_s` is the CPU time of the engine alone."""
+
+    strategy: str
+    seed: int
+    pods: int
+    accepted: int
+    failed: int
+    allocated_at_100: float
+    allocated_at_130: float
+    cpu_s: float
+    placements_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSummary:
+    """Means over the runs of one strategy, and the standard deviation."""
+
+    strategy: str
+    allocated_at_100: float
+    allocated_at_130: float
+    deviation_at_130: float
+    pods: float
+    accepted: float
+    failed: float
+    cpu_s: float
+    placements_per_s: float
+    runs: list[PlacementRun]
+
+
+def tasks_of(
+    strategies: Sequence[PlacementStrategy], seeds: Sequence[int], cluster: Cluster, pods: list[Pod]
+) -> list[PlacementTask]:
+    """All runs. Every strategy gets the same pods in the same order."""
+    orders = {seed: draw_arrivals(pods, cluster.gpus * WHOLE_GPU, seed) for seed in seeds}
+    return [PlacementTask(strategy, seed, cluster, orders[seed]) for strategy in strategies for seed in seeds]
+
+
+def draw_arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[Pod]:
+    """The pods in the order of arrival: each once, then random ones until the next would exceed the limit.
+
+    If all pods together exceed it, random ones are left out instead.
+    """
+    dice = Random(seed)
+    by_name = sorted(pods, key=lambda pod: pod.name)
+    coming = list(by_name)
+    dice.shuffle(coming)
+    asked, most = sum(pod.milli for pod in coming), OFFERED * capacity // 100
+    if asked > most:
+        while asked > most:
+            asked -= coming.pop(dice.randrange(len(coming))).milli
+        return coming
+    while True:
+        pod = by_name[dice.randrange(len(by_name))]
+        asked += pod.milli
+        if asked > most:
+            return coming
+        coming.append(pod)
+
+
+def run(task: PlacementTask, progress: Callable[[int], None] | None = None) -> PlacementRun:
+    """Run the task."""
+    dice = Random(f"{task.strategy.name} {task.seed}")
+    engine = engine_of(task.cluster, task.strategy.make(dice))
+    asked = given = accepted = 0
+    curve: Curve = []
+    began = time.process_time()
+    for number, pod in enumerate(task.coming, 1):
+        if not task.strategy.steady:
+            engine.placer.clear_rankings()
+        asked += pod.milli
+        if place_pod(engine, pod.spec) is not None:
+            given += pod.milli
+            accepted += 1
+        curve.append((asked, given))
+        if progress is not None and not number % _OFTEN:
+            progress(number)
+    taken = time.process_time() - began
+    capacity = task.cluster.gpus * WHOLE_GPU
+    return PlacementRun(
+        task.strategy.name,
+        task.seed,
+        len(curve),
+        accepted,
+        len(curve) - accepted,
+        allocated_at(100, curve, capacity),
+        allocated_at(130, curve, capacity),
+        taken,
+        accepted / max(taken, 1e-9),
+    )
+
+
+def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
+    """An engine with all nodes connected and idle."""
+    engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
+    for name, facts in cluster.nodes.items():
+        engine.handle(AgentSaidHello(name, Hello(name, "virtual", name, "virtual", facts)), 0.0)
+    return engine
+
+
+def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
+    """The placement of the job; None if it was not placed and is cancelled."""
+    reply = engine.handle(Submit(spec, _USER), 0.0).reply
+    if not isinstance(reply, Accepted):
+        return None
+    for event in engine.handle(Tick(), 0.0).events:
+        if isinstance(event, JobPlaced):
+            return event
+    engine.handle(Cancel(reply.jobs[0], _USER), 0.0)
+    engine.state.forget_old()
+    return None
+
+
+def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
+    """Percent of all GPUs allocated when this many percent had been requested (rounded).
+
+    The mean over the pods at that percentage; without any, the value at the last pod before it.
+    """
+    asked = [round(100 * asked / capacity) for asked, _ in curve]
+    given = [100 * given / capacity for _, given in curve]
+    then = [amount for at, amount in zip(asked, given, strict=True) if at == percent]
+    before = [amount for at, amount in zip(asked, given, strict=True) if at < percent]
+    return fmean(then or before[-1:] or [0.0])
+
+
+def summaries(trials: Sequence[PlacementRun]) -> list[PlacementSummary]:
+    """One summary per strategy, in their order."""
+    names = dict.fromkeys(trial.strategy for trial in trials)
+    return [_summary([trial for trial in trials if trial.strategy == name]) for name in names]
+
+
+def _summary(runs: list[PlacementRun]) -> PlacementSummary:
+    at_130 = [trial.allocated_at_130 for trial in runs]
+    taken = sum(trial.cpu_s for trial in runs)
+    return PlacementSummary(
+        runs[0].strategy,
+        fmean(trial.allocated_at_100 for trial in runs),
+        fmean(at_130),
+        stdev(at_130) if len(at_130) > 1 else 0.0,
+        fmean(trial.pods for trial in runs),
+        fmean(trial.accepted for trial in runs),
+        fmean(trial.failed for trial in runs),
+        taken / len(runs),
+        sum(trial.accepted for trial in runs) / max(taken, 1e-9),
+        runs,
+    )

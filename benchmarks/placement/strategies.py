@@ -1,0 +1,127 @@
+"""Placement strategies by name: the default, each installed scorer, best fit and random."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import ClassVar
+
+import numpy as np
+
+from controller.config import Config, Plugin, WeightedPlugin, load
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.framework.interfaces import Picker, Scorer, WeightedScorer
+from controller.core.model.request import PerNodeRequest
+from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.pickers.tightest import TightestPicker
+from controller.registry import build_pipeline, installed_plugins
+from controller.sim.errors import SimulationRefused
+from wire.names import WHOLE_GPU
+
+_ALIASES = {"least-loaded": "load"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStrategy:
+    """A strategy and its name in the results; `make` gives its pipeline for a random generator."""
+
+    name: str
+    make: Callable[[Random], Pipeline]
+    steady: bool = True
+    """Whether the score of a node is the same until the node changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestFit:
+    """Best fit as in the FGD paper: free resources after placement, on one scale for all nodes."""
+
+    name: ClassVar[str] = "best-fit"
+
+    cpu_milli: int = 128_000
+    gpu_milli: int = 8_000
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """Whole percents as in the paper, so that many nodes are equal and the first name wins."""
+        cpu = nodes.cpu_free[rows] - part.cpu_milli
+        gpu = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
+        percent: Floats = np.trunc(100 * (1 - (0.5 * cpu / self.cpu_milli + 0.5 * gpu / self.gpu_milli)))
+        return percent / 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Any fitting node, and any fitting GPU on it, with equal probability."""
+
+    name: ClassVar[str] = "random"
+
+    dice: Random
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """A random score per node, so that each node is equally likely to have the highest."""
+        throw = self.dice.random
+        return np.array([throw() for _ in nodes.cpu_free[rows]], dtype=np.float64)
+
+    def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
+        """A random slot."""
+        return self.dice.choice(slots)
+
+
+def strategy_of(name: str) -> PlacementStrategy:
+    """The strategy of this name or scheduler.toml. Raises SimulationRefused or ConfigRefused."""
+    return _tried(_strategy(name))
+
+
+def strategy_in(config: Path) -> PlacementStrategy:
+    """The strategy of a scheduler.toml with any file name."""
+    return _tried(PlacementStrategy(str(config), partial(_configured, load(config))))
+
+
+def _tried(strategy: PlacementStrategy) -> PlacementStrategy:
+    strategy.make(Random(0))
+    return strategy
+
+
+def _strategy(name: str) -> PlacementStrategy:
+    if name == "default":
+        return PlacementStrategy(name, partial(_configured, load(None)))
+    if name == BestFit.name:
+        return PlacementStrategy(name, partial(_scored, BestFit(), TightestPicker()))
+    if name == Chance.name:
+        return PlacementStrategy(name, _at_random, steady=False)
+    if name.endswith(".toml"):
+        return strategy_in(Path(name))
+    scorer = _ALIASES.get(name, name)
+    if scorer in installed_plugins("scorer"):
+        return PlacementStrategy(name, partial(_configured, _scoring(scorer)))
+    known = ["default", BestFit.name, Chance.name, *_ALIASES, *sorted(installed_plugins("scorer"))]
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"Did you mean {close[0]!r}? " if close else ""
+    raise SimulationRefused(
+        f"there is no strategy {name!r}", f"{meant}Name one of {', '.join(known)}, or a scheduler.toml."
+    )
+
+
+def _scoring(scorer: str) -> Config:
+    """One scorer alone; the picker of the same name chooses GPUs for shares, if it exists."""
+    picker = scorer if scorer in installed_plugins("picker") else TightestPicker.name
+    changes = {"scorers": {scorer: WeightedPlugin(weight=1)}, "picker": Plugin(name=picker)}
+    config = load(None)
+    return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
+
+
+def _configured(config: Config, _dice: Random) -> Pipeline:
+    # No backfill, because there is one job at a time.
+    return replace(build_pipeline(config), backfill=NoBackfill())
+
+
+def _scored(scorer: Scorer, picker: Picker, dice: Random) -> Pipeline:
+    return replace(_configured(load(None), dice), scorers=(WeightedScorer(scorer, 1.0),), picker=picker)
+
+
+def _at_random(dice: Random) -> Pipeline:
+    return _scored(Chance(dice), Chance(dice), dice)

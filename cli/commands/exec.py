@@ -1,0 +1,51 @@
+"""corral exec: runs a command in the allocation of a running job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.jobs import exec_terminal
+from cli.jobs.selection import Job, select_one
+from cli.registry import SETTINGS, application, examples
+from wire.http.client import Client
+
+app = application()
+
+Node = Annotated[
+    str,
+    typer.Option(
+        "--node", metavar="NODE", help="Node to run on, for a job on several nodes. Default: the first."
+    ),
+]
+
+
+@app.command(
+    context_settings={**SETTINGS, "allow_interspersed_args": False},
+    epilog=examples(
+        "corral exec 7 -- nvidia-smi",
+        "corral exec --node gpu02 7 -- py-spy dump --pid 4711",
+        "tar c data | corral exec last -- tar x -C /tmp",
+    ),
+)
+def exec_(
+    job: Job,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
+    node: Node = "",
+    tty: Annotated[
+        bool | None,
+        typer.Option("--tty/--no-tty", help="Give the command a terminal. Default: if this command has one."),
+    ] = None,
+) -> int:
+    """Run a command inside a running job: as its user, on its GPUs and CPUs, within its limits.
+
+    Input, output and exit code are those of the command. The command ends when the job ends.
+    """
+    if not command:
+        raise CommandError(
+            "there is nothing to run", "Write the command behind '--': corral exec 7 -- nvidia-smi"
+        )
+    words = command[1:] if command[0] == "--" else command
+    return exec_terminal.run(select_one(Client(), job).id, tuple(words), node, exec_terminal.wanted(tty))

@@ -1,0 +1,112 @@
+"""corral explain: shows why a job waits, when it starts, and which change would start it now."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Annotated
+
+import typer
+
+from cli.jobs.selection import Job, select_one
+from cli.output import detail_views
+from cli.output.formats import Format, Output, show_one
+from cli.output.table_columns import clock
+from cli.registry import application, examples
+from cli.spec import units
+from cli.spec.spec_to_flags import flags_of
+from wire.api.forecasts import Easing, Explanation
+from wire.http.client import Client
+from wire.names import JobState
+from wire.text import duration, printable
+
+app = application()
+
+
+Within = Annotated[
+    str,
+    typer.Option(
+        "--within",
+        metavar="TIME",
+        help="Longest time for the forecast, such as 10s. More time looks further ahead.",
+        show_default=False,
+    ),
+]
+
+
+def seconds_of(within: str) -> float | None:
+    """The time in seconds; None if none was given, which means the controller's default."""
+    return units.seconds(within) if within else None
+
+
+@app.command(
+    epilog=examples("corral explain 7", "corral explain last --within 10s", "corral explain 7_3 -o json")
+)
+def explain(job: Job, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Show why a job waits, when it starts at the latest, and which change would start it now.
+
+    Every line "now" was tested on a copy of the cluster: the command that it names starts the job at once,
+    if nothing else changes. 'corral job preempt' and 'corral nodes resume' are commands for operators.
+    """
+    client = Client()
+    answer = client.explain(select_one(client, job).id, within_s=seconds_of(within))
+    view = answer.job
+    told = [
+        ("job", f"{view.label}  {view.name}"),
+        ("state", view.state.value),
+        ("profile", view.profile),
+        ("why", detail_views.of_why(answer.why)),
+        ("ahead", detail_views.of_ahead(answer.why)),
+        ("starts", starts(answer)),
+        ("now", of_easings(answer)),
+        ("runs", detail_views.of_prediction(answer.predicted_s, answer.job)),
+        ("preempts", detail_views.of_preemption(answer)),
+    ]
+    show_one(output, answer, told, view.label)
+    return 0
+
+
+def of_easings(answer: Explanation) -> str:
+    """The changes that would start the job now, each with its command."""
+    return "\n".join(
+        f"it would start now {printable(each.sentence)}: {command_of(each, answer.job.label)}"
+        for each in answer.easings
+    )
+
+
+def command_of(easing: Easing, label: str) -> str:
+    """The command that makes this change."""
+    if easing.command:
+        return f"corral {shlex.join(easing.command)}"
+    return f"corral job set {label} {shlex.join(flags_of(easing.changes))}"
+
+
+def starts(answer: Explanation) -> str:
+    """The latest start of a waiting job, as text."""
+    if answer.job.state is not JobState.QUEUED:
+        return ""
+    likely = ""
+    if answer.likely_at is not None and (answer.starts_at is None or answer.likely_at < answer.starts_at - 1):
+        likely = f"likely in {duration(answer.likely_at - time.time())} ({clock(answer.likely_at)}); "
+    if answer.starts_at is None:
+        why = f": {printable(answer.unknown, 1_000)}" if answer.unknown else ""
+        if answer.covers_until is not None:
+            least = f"it is not before {clock(answer.covers_until)}"
+            why = f", but {least}: there was no time to look further (--within 10s gives more)"
+        elif not answer.complete and not answer.unknown:
+            why = ": there was no time to work it out (--within 10s gives more)"
+        return f"{likely}the latest start is not known{why}"
+    usual = ""
+    if answer.between is not None:
+        usual = "; after the errors of earlier estimates between {} and {}".format(
+            *map(clock, answer.between)
+        )
+    left = answer.starts_at - time.time()
+    nodes = ", ".join(answer.nodes)
+    lines = [f"{likely}in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}{usual}"]
+    if left < 1:
+        lines = [f"in the next cycle, on {nodes}"]
+    lines += [f"this counts on preemption: {printable(each)}" for each in answer.assumes]
+    if answer.last:
+        lines.append(f"the last condition that it waits for: {printable(answer.last, 1_000)}")
+    return "\n".join(lines)

@@ -1,0 +1,179 @@
+"""corral job logs, and its short form corral logs: show the output of jobs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Annotated, BinaryIO
+
+import typer
+
+from cli.jobs.logs import LogSource, show
+from cli.jobs.merge_node_logs import NodeLineWriter
+from cli.jobs.selection import Job, select_one
+from cli.output import detail_views
+from cli.output.stderr import print_note
+from cli.registry import application, examples
+from wire.api.jobs import JobView
+from wire.http.client import Client, Refused, Unreachable
+from wire.names import JobState, Reason
+
+app = application()
+
+EXAMPLES = examples(
+    "corral job logs 7",
+    "corral job logs -f last",
+    "corral job logs --stderr 7_3",
+    "corral job logs -n 20 7",
+    "corral job logs --attempt 1 7",
+    "corral job logs --node gpu02 7",
+)
+
+
+@app.command(epilog=EXAMPLES)
+def logs(
+    job: Job,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job has ended.")
+    ] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Show only stdout.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", "-e", help="Show only stderr.")] = False,
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", metavar="N", min=0, help="Show only the last N lines.")
+    ] = None,
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", metavar="NODE", help="Show only the output from this node, for a job on several nodes."
+        ),
+    ] = "",
+    attempt: Annotated[
+        int | None,
+        typer.Option(
+            "--attempt",
+            metavar="N",
+            min=1,
+            help="Number of an earlier attempt of a job that ran again. Default: the last attempt.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int:
+    """Show the stdout and stderr of a job, in the order written.
+
+    For a job on several nodes each line begins with its node. A job of 'corral run', or one submitted with
+    --separate-output, has a log for each of the two; they are shown one after the other, or with -f as
+    they come.
+    """
+    from cli.jobs.wait import wait_until_started
+
+    client = Client()
+    found = select_one(client, job)
+    if follow and not attempt and not found.attempt and not found.state.terminal:
+        print_note(f"corral: {detail_views.line_of(found)}; its output follows when it starts")
+        wait_until_started(found.id)
+    detail = client.job(found.id)
+    found = detail.job
+    streams = [name for name, chosen in (("stdout", stdout), ("stderr", stderr)) if chosen]
+    if detail.spec.merge_output:
+        if streams and not (stdout and stderr):
+            print_note(f"corral: job {found.label} keeps stdout and stderr in one log; this is both of them")
+        streams = ["stdout"]
+    nodes = [held.node for held in found.held] if attempt in (None, found.attempt) and not node else [node]
+    sources = [
+        LogSource(found.id, stream, each if len(nodes) > 1 else node, attempt or 0)
+        for each in nodes or [node]
+        for stream in streams or ["stdout", "stderr"]
+    ]
+    counted = _Counted(sys.stdout.buffer)
+    if follow and len(sources) > 1 and not found.state.terminal:
+        _follow(sources, counted, lines, marked=len(nodes) > 1)
+    else:
+        _one_by_one(client, sources, counted, lines, follow=follow, marked=len(nodes) > 1)
+    if lines != 0:
+        ended = client.job(found.id).job if follow else found
+        _explain_end(ended, attempt, written=counted.written > 0)
+    return 0
+
+
+class _Counted:
+    """A sink that counts the bytes written to it."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self.written = 0
+        self.last = b""
+
+    def write(self, data: bytes) -> int:
+        self.written += len(data)
+        self.last = data[-1:] or self.last
+        return self._sink.write(data)
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+
+class _Headed:
+    """A sink that writes a heading before the first byte, if other output is above it."""
+
+    def __init__(self, heading: str, sink: _Counted) -> None:
+        start = b"" if sink.last == b"\n" else b"\n"
+        self._heading = start + f"==> {heading} <==\n".encode() if sink.written else b""
+        self._sink = sink
+
+    def write(self, data: bytes) -> int:
+        if data and self._heading:
+            self._sink.write(self._heading)
+            self._heading = b""
+        return self._sink.write(data)
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+
+def _one_by_one(
+    client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
+) -> None:
+    """Show the logs one after the other. On one node the second stream gets a heading."""
+    for source in sources:
+        if marked:
+            to_node = NodeLineWriter(source.node, sink)
+            show(client, source, to_node, follow=follow, lines=lines)
+            to_node.finish()
+        else:
+            show(client, source, _Headed(source.stream, sink), follow=follow, lines=lines)
+
+
+def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, marked: bool) -> None:
+    """Show all logs as they grow, until the job has ended."""
+    failures: list[Exception] = []
+
+    def one_of(source: LogSource) -> None:
+        to = NodeLineWriter(source.node, sink) if marked else sink
+        try:
+            show(Client(), source, to, follow=True, lines=lines)
+            if isinstance(to, NodeLineWriter):
+                to.finish()
+        except (Refused, Unreachable, OSError) as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=one_of, args=(source,), daemon=True) for source in sources]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
+    """Print why there is no output, or why the job ended where its output does not say so."""
+    if attempt not in (None, job.attempt):
+        if not written:
+            print_note(f"corral: attempt {attempt} of job {job.label} wrote nothing")
+        return
+    foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
+    if not written:
+        ended = "" if job.state.terminal else " yet"
+        print_note(f"corral: {detail_views.line_of(job)}; it has written nothing{ended}")
+    elif foreign:
+        print_note(f"corral: {detail_views.line_of(job)}")

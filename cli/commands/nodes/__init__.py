@@ -1,0 +1,1 @@
+"""corral nodes and corral gpus."""

@@ -1,0 +1,93 @@
+"""corral gpus: lists the GPUs of the cluster, their health, load and processes."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from cli import completion
+from cli.exit_codes import NOT_FOUND, CommandError
+from cli.output.formats import Format, Output
+from cli.output.table_columns import gpu_table, process_table, processes_of
+from cli.registry import application, examples
+from cli.spec import units
+from wire.api.nodes import GpuList, GpuView
+from wire.http.client import Client
+from wire.names import GpuHealth
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="[NODE]...", autocompletion=completion.nodes, show_default=False)
+]
+
+app = application()
+
+
+@app.command(
+    epilog=examples(
+        "corral gpus                        every GPU of the cluster",
+        "corral gpus gpu01 -o wide          GPUs of one node, with clocks, ECC, NVLink and PCI address",
+        "corral gpus --sick                 GPUs that take no work, and why",
+        "corral gpus --processes            processes on GPUs, with owner and job",
+        "corral gpus --off-queue            processes that no job started",
+        "corral gpus --idle 30m             GPUs that their jobs leave idle",
+        "corral gpus -o json | jq '.gpus[].health'",
+    )
+)
+def gpus(
+    names: Names = [],  # noqa: B006 - never changed
+    sick: Annotated[bool, typer.Option("--sick", help="List only GPUs that are not healthy.")] = False,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="List the processes on the GPUs, with their owners.")
+    ] = False,
+    off_queue: Annotated[
+        bool, typer.Option("--off-queue", help="List only processes that no job started, with their owners.")
+    ] = False,
+    idle: Annotated[
+        str,
+        typer.Option(
+            "--idle",
+            metavar="TIME",
+            help="List only allocated GPUs that have been idle for this time, such as 30m.",
+        ),
+    ] = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Show the GPUs of all nodes, or of the named nodes: health, load, processes and jobs."""
+    body = Client().gpus()
+    shown = _chosen(body.gpus, names, sick)
+    if idle:
+        shown = [gpu for gpu in shown if _idle_s(gpu) >= _time(idle)]
+    if output is Format.JSON:
+        gpu_table(nodes=True).show(output, shown, GpuList(tuple(shown), body.seq))
+    elif processes or off_queue:
+        found = [each for each in processes_of(shown) if not off_queue or each.process.job is None]
+        process_table(nodes=True).show(output, found)
+    else:
+        gpu_table(nodes=True).show(output, shown)
+    return 0
+
+
+def _idle_s(gpu: GpuView) -> float:
+    return -1.0 if gpu.idle_since is None else time.time() - gpu.idle_since
+
+
+def _time(text: str) -> float:
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise CommandError(f"--idle: {error}") from None
+
+
+def _chosen(gpus: tuple[GpuView, ...], names: list[str], sick: bool) -> list[GpuView]:
+    known = {gpu.node for gpu in gpus}
+    missing = [name for name in names if name not in known]
+    if missing:
+        message = f"there is no node {missing[0]!r} with GPUs"
+        raise CommandError(message, "'corral nodes' lists the nodes.", NOT_FOUND)
+    return [
+        gpu
+        for gpu in gpus
+        if (not names or gpu.node in names) and (not sick or gpu.health is not GpuHealth.OK)
+    ]

@@ -1,0 +1,300 @@
+"""corral nodes add, check, trust, remove and lost."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import completion
+from cli.commands.nodes.host_list import requests
+from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, look, show
+from cli.exit_codes import FAILED, CommandError
+from cli.jobs.for_each import for_each
+from cli.output.formats import Column, Format, Output, Table, write_json
+from cli.output.stderr import print_note
+from cli.output.table_columns import RED
+from cli.registry import examples
+from wire.api.nodes import NodeRequest, NodeView, Preflight
+from wire.cluster.hosts import HostSpec
+from wire.http.client import Client, Refused
+from wire.job.mig import counted_models
+from wire.text import counted, printable
+
+JOIN_S = 20.0
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)
+]
+Hosts = Annotated[list[str], typer.Argument(metavar="NAME [ADDRESS]", show_default=False)]
+HostsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hosts-file",
+        metavar="FILE",
+        help="File of hosts, one line each: NAME [ADDRESS] [KEY=VALUE]…; # begins a comment.",
+    ),
+]
+Yes = Annotated[
+    bool, typer.Option("-y", "--yes", help="Do not ask: accept the host keys that the hosts show.")
+]
+Fingerprint = Annotated[
+    str,
+    typer.Option("--fingerprint", metavar="SHA256:…", help="Accept only this host key, without asking."),
+]
+
+
+def add(
+    hosts: Hosts = [],  # noqa: B006 - never changed
+    hosts_file: HostsFile = None,
+    identity: Annotated[
+        str,
+        typer.Option(
+            "--identity", metavar="FILE", help="Private key to log in with, on the controller's machine."
+        ),
+    ] = "",
+    gpus: Annotated[
+        str,
+        typer.Option(
+            "--gpus",
+            metavar="WHAT",
+            help="GPUs of the host: auto, none, nvml or simulated:8xH100. Default: auto.",
+        ),
+    ] = "auto",
+    cpus: Annotated[
+        int | None, typer.Option("--cpus", metavar="N", help="Number of CPUs for jobs. Default: all.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="512G", help="Memory for jobs, such as 512G. Default: all."),
+    ] = None,
+    scratch: Annotated[
+        str | None,
+        typer.Option(
+            "--scratch", metavar="2T", help="Local disk for jobs, such as 2T. Default: the free space."
+        ),
+    ] = None,
+    scratch_dir: Annotated[
+        str,
+        typer.Option(
+            "--scratch-dir", metavar="DIR", help="Directory of the local disk on the host. Default: /var/tmp."
+        ),
+    ] = "",
+    label: Annotated[
+        list[str],
+        typer.Option(
+            "--label", metavar="KEY=VALUE", help="Label of the node, for --select of jobs. May be repeated."
+        ),
+    ] = [],  # noqa: B006
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Path of Python 3.9 or newer on the host. Default: the one in PATH.",
+        ),
+    ] = "",
+    spool: Annotated[
+        str, typer.Option("--spool", metavar="DIR", help="Directory on the host for attempts and logs.")
+    ] = "",
+    address: Annotated[
+        str,
+        typer.Option(
+            "--address",
+            metavar="IP",
+            help="Address at which other hosts reach this host. Default: its SSH address.",
+        ),
+    ] = "",
+    run_as_self: Annotated[
+        bool,
+        typer.Option(
+            "--run-as-self", help="Run all jobs as the user of the SSH login, even if that is root."
+        ),
+    ] = False,
+    yes: Yes = False,
+    fingerprint: Fingerprint = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Add GPU hosts over SSH: check them, pin their host keys, and start their agents.
+
+    The controller logs in as its own user, with the keys, SSH agent and ~/.ssh/config (also ProxyJump) of
+    that user. Hosts need only SSH and Python 3.9. An existing node gets the new address and options.
+    """
+    common = HostSpec(
+        "",
+        identity,
+        python,
+        spool,
+        address,
+        gpus,
+        cpus,
+        memory,
+        dict(_label(text) for text in label),
+        run_as_self,
+        scratch,
+        scratch_dir,
+    )
+    wanted = requests(hosts, hosts_file, common)
+    if len(wanted) > 1:
+        print_note(f"checking {counted(len(wanted), 'host')}")
+    looked = look(wanted, yes, fingerprint)
+    failed = show([result for _, result in looked], output, ready=False)
+    return max(failed, _join_all(looked, output))
+
+
+def check(names: Names, output: Output = Format.TABLE) -> int:
+    """Check the hosts of nodes again: one line for each requirement."""
+    looked = look([NodeRequest(name) for name in names], False, "", keys=False)
+    return show([result for _, result in looked], output)
+
+
+def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
+    """Pin the host keys that nodes show now, after their hosts were reinstalled."""
+    code = 0
+    for name in names:
+        result = Client(timeout_s=LOOK_S).preflight(NodeRequest(name))
+        if not result.host_key:
+            show([result], Format.TABLE)
+            code = FAILED
+        elif agreed(result, yes, fingerprint):
+            Client().trust(name, result.host_key)
+            print_note(f"node {name}: {result.fingerprint} is pinned")
+        else:
+            code = FAILED
+    return code
+
+
+def remove(names: Names, output: Output = Format.TABLE) -> int:
+    """Remove nodes that no job needs. Files of their agents stay on the hosts."""
+    client = Client()
+    done, refusals = for_each(dict.fromkeys(names), client.remove_node)
+    if output is Format.JSON:
+        write_json(done)
+    for node in done:
+        print_note(f"node {node.name}: removed")
+    return refusals[0] if refusals else 0
+
+
+def lost(names: Names, yes: Yes = False) -> int:
+    """Declare that no job runs on these nodes any more: you have checked, or switched them off.
+
+    Jobs whose on_node_lost is manual or requeue-after-lease are queued again at once, all others end as
+    failed. If a job is still running there, it may run twice.
+    """
+    if not yes and sys.stdin.isatty():
+        question = f"Does nothing run on {', '.join(names)} any more? [y/N]"
+        print(printable(question, 500), end=" ", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+            return FAILED
+    done, refusals = for_each(dict.fromkeys(names), Client().declare_lost)
+    for node in done:
+        print_note(f"node {node.name}: declared lost")
+    return refusals[0] if refusals else 0
+
+
+ADD_EXAMPLES = examples(
+    "corral nodes add gpu01                          with the address from ~/.ssh/config",
+    "corral nodes add gpu01 ada@10.0.0.7:2222",
+    "corral nodes add gpu01 gpu02 gpu03 --label rack=r1 --yes",
+    "corral nodes add --hosts-file hosts.txt",
+)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise CommandError(f"cannot read label {text!r}", "Write KEY=VALUE.")
+    return key, value
+
+
+# --- joining ---
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The result for one host."""
+
+    name: str
+    address: str
+    joined: bool
+    result: str
+    why: str
+
+
+def _join_all(looked: Sequence[Looked], output: Format) -> int:
+    """Add all hosts that are ready, in parallel. An interrupt lists the hosts that were added."""
+    ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
+    added: list[str] = []
+    try:
+        come = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
+    except KeyboardInterrupt:
+        print_note(
+            f"interrupted: {', '.join(sorted(added)) or 'none'} added; run the command again for the others"
+        )
+        raise
+    arrivals = [come.get(request.name) or _not_ready(request, result) for request, result in looked]
+    if len(arrivals) > 1 and output in (Format.TABLE, Format.WIDE):
+        _table().show(output, arrivals)
+        joined = sum(arrival.joined for arrival in arrivals)
+        print_note(f"{joined} of {counted(len(arrivals), 'host')} joined")
+    else:
+        for arrival in come.values():
+            print_note(
+                f"node {arrival.name}: {arrival.result}{' with ' if arrival.joined else ': '}{arrival.why}"
+            )
+    return 0 if all(arrival.joined for arrival in arrivals) else FAILED
+
+
+def _table() -> Table[Arrival]:
+    return Table(
+        [
+            Column("NODE", lambda each: each.name, least=8),
+            Column("ADDRESS", lambda each: each.address, keep=1, least=12),
+            Column("RESULT", lambda each: each.result, colour=lambda each: "" if each.joined else RED),
+            Column("WHY", lambda each: each.why, least=20),
+        ],
+        lambda each: each.name,
+        kind=Arrival,
+    )
+
+
+def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
+    first = next(check for check in result.checks if check.verdict not in ("ok", "note"))
+    why = f"{first.name}: {first.found}" if first.verdict == "failed" else "its host key is not known"
+    return Arrival(request.name, result.address, False, "not ready", why)
+
+
+def _join(request: NodeRequest, added: list[str]) -> Arrival:
+    """Add one host, and wait until its node is up or the reason why not is known."""
+    address = request.host.ssh if request.host is not None else ""
+    try:
+        with Client() as client:
+            node = client.add_node(request)
+            added.append(node.name)
+            deadline = time.monotonic() + JOIN_S
+            while node.state.away and time.monotonic() < deadline:
+                time.sleep(0.1)
+                node = client.node(request.name)
+    except Refused as refused:
+        problem = refused.problem
+        return Arrival(request.name, address, False, "refused", f"{problem.message} {problem.hint}".strip())
+    if node.state.away:
+        return Arrival(
+            request.name,
+            address,
+            False,
+            "added, but its agent has not connected yet",
+            node.why or "it says nothing",
+        )
+    return Arrival(request.name, address, True, "joined", _what(node))
+
+
+def _what(node: NodeView) -> str:
+    gpus = counted_models((gpu.number, gpu.model) for gpu in node.gpus)
+    return f"{gpus or 'no GPUs'}, {node.cpu_milli // 1000} CPUs"

@@ -1,0 +1,96 @@
+"""corral nodes taint and label: set labels and taints over those of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cli import completion
+from cli.exit_codes import CommandError
+from cli.jobs.for_each import for_each
+from cli.output import what_if_table
+from cli.output.formats import Format, Output
+from cli.output.stderr import print_note
+from cli.output.table_columns import node_table
+from cli.output.what_if_table import DryRun
+from cli.registry import examples
+from wire.api.forecasts import MarkEdit, WhatIf
+from wire.api.nodes import NodeMarks, NodeView
+from wire.http.client import Client
+from wire.job.affinity import Effect, parse_taint
+from wire.text import printable
+
+TAINT_EXAMPLES = examples(
+    "corral nodes taint gpu01 reserved=ml:NoSchedule",
+    "corral nodes taint gpu01 gpu02 broken:NoExecute",
+    "corral nodes taint gpu01 broken:NoExecute-",
+    "corral nodes taint gpu01 broken-",
+)
+Words = Annotated[
+    list[str],
+    typer.Argument(metavar="NODE... MARK...", autocompletion=completion.nodes, show_default=False),
+]
+
+
+def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Set taints, key=value:Effect, or remove them with a '-' at the end.
+
+    Words with a ':' are taints, and so is 'key-', which removes all taints of a key. All other words are
+    nodes. NoSchedule keeps new jobs away, PreferNoSchedule only if
+    another node fits. NoExecute also removes running jobs: they are queued again.
+    """
+    nodes, given = _split(words, lambda word: ":" in word or word.endswith("-"))
+    changes: dict[str, str | None] = {}
+    for word in given:
+        if ":" not in word:  # as in kubectl: whatever the effect is
+            changes.update({f"{word[:-1]}:{effect.value}": None for effect in Effect})
+            continue
+        try:
+            found = parse_taint(word.removesuffix("-"))
+        except ValueError as error:
+            raise CommandError(str(error), "'corral nodes taint --help' shows how to write it.") from None
+        changes[f"{found.key}:{found.effect.value}"] = None if word.endswith("-") else found.value
+    return _marked(nodes, NodeMarks(taints=changes), output, dry_run=dry_run)
+
+
+def label(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Set labels, key=value, or remove them with a '-' at the end.
+
+    The first word is a node, and so is each word after it without '=' and without '-' at the end. A label set
+    here overrides the configuration, also after a restart of the controller.
+    """
+    nodes, given = _split(words, lambda word: "=" in word or word.endswith("-"))
+    changes: dict[str, str | None] = {}
+    for word in given:
+        key, equals, value = word.partition("=")
+        changes[key if equals else key.removesuffix("-")] = value if equals else None
+    return _marked(nodes, NodeMarks(labels=changes), output, dry_run=dry_run)
+
+
+def _split(words: list[str], is_mark: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    marks = [word for word in words[1:] if is_mark(word)]
+    if not marks:
+        raise CommandError("there is nothing to change", "Write it behind the node; --help shows how.")
+    return [words[0], *(word for word in words[1:] if not is_mark(word))], marks
+
+
+def _marked(names: list[str], marks: NodeMarks, output: Format, *, dry_run: bool) -> int:
+    client = Client()
+    if dry_run:
+        edits = tuple(MarkEdit(name, marks.labels, marks.taints) for name in dict.fromkeys(names))
+        return what_if_table.show(client.what_if(WhatIf(marks=edits)), output)
+    done, refusals = for_each(dict.fromkeys(names), lambda name: client.mark(name, marks))
+    if output is not Format.TABLE:
+        node_table().show(output, done)
+    else:
+        for node in done:
+            print_note(f"node {node.name}: {_told(node, marks)}")
+    return refusals[0] if refusals else 0
+
+
+def _told(node: NodeView, marks: NodeMarks) -> str:
+    if marks.taints:
+        return f"taints {', '.join(map(printable, node.taints))}" if node.taints else "no taints"
+    return "labels " + ", ".join(printable(f"{key}={value}") for key, value in sorted(node.labels.items()))

@@ -1,0 +1,146 @@
+"""corral nodes: shows and changes nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cli import completion
+from cli.commands.nodes import join, labels_and_taints
+from cli.exit_codes import CommandError
+from cli.jobs.for_each import for_each
+from cli.output import detail_views
+from cli.output.formats import Format, Output, write, write_facts, write_json
+from cli.output.stderr import print_note
+from cli.output.table_columns import gpu_table, node_table, process_table, processes_of
+from cli.registry import application, examples
+from wire.api.nodes import NodeView
+from wire.http.client import Client
+from wire.text import counted
+
+Name = Annotated[str, typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show which nodes the command would change, and change nothing.")
+]
+
+app = application(invoke_without_command=True)
+
+
+@app.callback(
+    epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
+)
+def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
+    """Show nodes and their GPUs; add, drain, label, taint and remove them. Without a command: list them."""
+    return listing(output) if context.invoked_subcommand is None else 0
+
+
+@app.command("list", epilog=examples("corral nodes list -o wide", "corral nodes list -o json"))
+def listing(output: Output = Format.TABLE) -> int:
+    """List all nodes with their used and total resources."""
+    body = Client().nodes()
+    node_table().show(output, body.nodes, body)
+    return 0
+
+
+@app.command(epilog=examples("corral nodes show gpu01", "corral nodes show gpu01 -o wide"))
+def show(name: Name, output: Output = Format.TABLE) -> int:
+    """Show one node: its NUMA nodes, its GPUs and its jobs."""
+    node = Client().node(name)
+    if output is Format.JSON:
+        write_json(node)
+    elif output in (Format.NAME, Format.CSV):
+        gpu_table().show(output, node.gpus)
+    else:
+        write_facts(detail_views.of_node(node))
+        if node.gpus:
+            write("\n")
+            gpu_table().show(output, node.gpus)
+        found = processes_of(node.gpus)
+        if found:
+            write("\n")
+            process_table().show(output, found)
+    return 0
+
+
+@app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
+def drain(
+    names: Names,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, shown to all users.")] = "",
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Drain nodes: running jobs continue, and no new job starts there."""
+    client = Client()
+    return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
+
+
+@app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
+def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Resume drained nodes, or single GPUs as NODE:GPU, so that jobs start there again."""
+    client = Client()
+
+    def act(name: str) -> NodeView:
+        node, gpu = _split(name)
+        if dry_run:
+            return client.node(node)
+        return client.resume(node) if gpu is None else client.resume_gpu(node, gpu)
+
+    return _each(names, act, output)
+
+
+@app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
+def cordon(
+    names: Annotated[list[str], typer.Argument(metavar="NODE:GPU", show_default=False)],
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, shown to all users.")] = "",
+    dry_run: DryRun = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Cordon single GPUs: running jobs continue, and no new job gets them until they are resumed."""
+    client = Client()
+
+    def act(name: str) -> NodeView:
+        node, gpu = _split(name)
+        if gpu is None:
+            message = f"{name!r} names no GPU"
+            raise CommandError(message, f"Write {name}:0; or 'corral nodes drain {name}' for the whole node.")
+        return client.node(node) if dry_run else client.cordon_gpu(node, gpu, why)
+
+    return _each(names, act, output)
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """`gpu01`, `gpu01:3`, or `gpu01:2:1` for a MIG instance of GPU 2."""
+    node, colon, gpu = name.partition(":")
+    if not colon:
+        return name, None
+    if not re.fullmatch(r"[0-9]{1,5}(:[0-9]{1,3})?", gpu):
+        raise CommandError(f"{name!r} names no GPU", "Write NODE:GPU, such as gpu01:3, or gpu01:2:1 for MIG.")
+    return node, gpu
+
+
+app.command("add", epilog=join.ADD_EXAMPLES)(join.add)
+app.command("check", epilog=examples("corral nodes check gpu01"))(join.check)
+app.command("trust", epilog=examples("corral nodes trust gpu01 --fingerprint SHA256:…"))(join.trust)
+app.command("lost", epilog=examples("corral nodes lost gpu01"))(join.lost)
+app.command("remove", epilog=examples("corral nodes remove gpu01 gpu02"))(join.remove)
+app.command("taint", epilog=labels_and_taints.TAINT_EXAMPLES)(labels_and_taints.taint)
+app.command(
+    "label", epilog=examples("corral nodes label gpu01 rack=r2 disk=nvme", "corral nodes label gpu01 rack-")
+)(labels_and_taints.label)
+
+
+def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:
+    done, refusals = for_each(dict.fromkeys(names), act)
+    if output is not Format.TABLE:
+        node_table().show(output, done)
+    else:
+        for node in done:
+            jobs = f", {counted(len(node.jobs), 'job')} on it" if node.jobs else ""
+            print_note(f"node {node.name}: {node.state.value}{jobs}")
+    return refusals[0] if refusals else 0

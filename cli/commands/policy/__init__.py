@@ -1,0 +1,1 @@
+"""Commands for shares, quotas, licences, reservations, profiles and rebalancing."""

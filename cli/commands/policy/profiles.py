@@ -1,0 +1,142 @@
+"""corral profiles: shows scheduler profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.output.formats import Column, Format, Output, Table, write_facts, write_json
+from cli.output.stderr import print_note
+from cli.registry import application, examples
+from wire.api.tenants import ProfileView
+from wire.http.client import Client
+from wire.text import counted
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+app = application(invoke_without_command=True)
+
+
+@app.callback(
+    epilog=examples(
+        "corral profiles",
+        "corral profiles show inference",
+        "corral submit --profile inference --gpus 1 -- serve",
+        "corral queue --profile inference",
+    )
+)
+def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
+    """Show scheduler profiles: their jobs, nodes and policy. Without a command: list profiles."""
+    return listing(output) if context.invoked_subcommand is None else 0
+
+
+@app.command("list", epilog=examples("corral profiles list", "corral profiles list -o json"))
+def listing(output: Output = Format.TABLE) -> int:
+    """List all profiles. A job gets the profile that it names, otherwise the first that accepts it."""
+    body = Client().profiles()
+    if not body.profiles and output in (Format.TABLE, Format.WIDE):
+        print_note("there are no profiles: [scheduler] of scheduler.toml applies to all jobs")
+        return 0
+    profile_table().show(output, body.profiles, body)
+    return 0
+
+
+@app.command(epilog=examples("corral profiles show training", "corral profiles show training -o json"))
+def show(name: Name, output: Output = Format.TABLE) -> int:
+    """Show one profile: its jobs, its nodes and its policy."""
+    view = Client().profile(name)
+    if output is Format.JSON:
+        write_json(view)
+    elif output is Format.TABLE:
+        write_facts(facts_of(view))
+    else:
+        profile_table().show(output, [view], view)
+    return 0
+
+
+def profile_table() -> Table[ProfileView]:
+    """Profiles in their order, with users, nodes and policy."""
+    return Table(
+        [
+            Column("PROFILE", lambda view: view.name, least=8),
+            Column("JOBS OF", whose, keep=2, least=8),
+            Column("NODES", lambda view: str(len(view.nodes)), right=True),
+            Column("GPUS", lambda view: str(view.gpus), keep=3, right=True),
+            Column("SHARES WITH", lambda view: ", ".join(view.shared) or "nobody", keep=6, least=8),
+            Column("ORDER", lambda view: order_text(view.policy), keep=4),
+            Column("BACKFILL", lambda view: str(view.policy["backfill"]), keep=5),
+            Column("QUEUED", lambda view: str(view.queued), keep=1, right=True),
+            Column("RUNNING", lambda view: str(view.running), keep=1, right=True),
+            Column("ONLY NODES", lambda view: " and ".join(view.terms) or "-", keep=7, least=8, wide=True),
+            Column("PREEMPTS BY", lambda view: _names(view.preemption["strategies"]), keep=8, wide=True),
+        ],
+        lambda view: view.name,
+        kind=ProfileView,
+    )
+
+
+def facts_of(view: ProfileView) -> list[tuple[str, str]]:
+    """A profile in full, as headings and values."""
+    policy, preemption = dict(view.policy), dict(view.preemption)
+    strategies = preemption.pop("strategies")
+    return [
+        ("profile", view.name),
+        ("jobs of", whose(view)),
+        ("only nodes", "\n".join(view.terms)),
+        ("nodes", f"{counted(len(view.nodes), 'node')} with {counted(view.gpus, 'GPU')}"),
+        ("", ", ".join(view.nodes)),
+        ("shares with", ", ".join(view.shared) or "nobody"),
+        ("queued", str(view.queued)),
+        ("running", str(view.running)),
+        ("order", order_text(policy)),
+        ("backfill", _backfill(policy)),
+        ("filters", _names(policy["filters"])),
+        ("scorers", "\n".join(_scorer(name, each) for name, each in policy["scorers"].items())),
+        ("picker", _plugin(policy["picker"])),
+        ("preempts by", _names(strategies)),
+        ("failing", "\n".join(view.failing)),
+        ("protects", ", ".join(f"{name} {value:g}" for name, value in preemption.items())),
+    ]
+
+
+def whose(view: ProfileView) -> str:
+    """The users, projects and queues of a profile."""
+    parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
+    told = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
+    return ", ".join(told) or "everybody"
+
+
+def order_text(policy: Mapping[str, Any]) -> str:
+    """The order of a policy, such as "priority, then fair"."""
+    then = policy.get("then")
+    return _plugin(policy["order"]) + (f", then {_plugin(then)}" if then else "")
+
+
+def _backfill(policy: Mapping[str, Any]) -> str:
+    kind = str(policy["backfill"])
+    told = {
+        "aggressive": f", by {policy['backfill_delay_s']:g} s at most",
+        "conservative": f", for {policy['backfill_depth']} jobs",
+    }
+    return kind + told.get(kind, "")
+
+
+def _names(plugins: Any) -> str:
+    return ", ".join(map(_plugin, plugins)) or "nobody"
+
+
+def _plugin(written: Any) -> str:
+    """A plugin's name with its options."""
+    if not isinstance(written, Mapping):
+        return str(written)
+    options = ", ".join(f"{name} {value}" for name, value in written.items() if name != "name")
+    return f"{written['name']} ({options})" if options else str(written["name"])
+
+
+def _scorer(name: str, written: Any) -> str:
+    if not isinstance(written, Mapping):
+        return f"{written:g} {name}"
+    options = ", ".join(f"{key} {value}" for key, value in written.items() if key != "weight")
+    return f"{written['weight']:g} {name} ({options})"

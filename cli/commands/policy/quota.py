@@ -1,0 +1,194 @@
+"""corral quota: shows and changes quotas of users, projects and queues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.output import what_if_table
+from cli.output.formats import Column, Format, Output, Table
+from cli.output.stderr import print_note
+from cli.output.table_columns import cores
+from cli.output.what_if_table import DryRun
+from cli.registry import application, examples
+from cli.spec import units
+from wire.api.forecasts import QuotaEdit, WhatIf
+from wire.api.tenants import QuotaView
+from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED, Limits, Quota
+from wire.http.client import Client
+from wire.job.spec import gpus_text
+from wire.text import memory, printable
+
+_READ: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "cpus": ("cpu_milli", units.cores_milli),
+    "memory": ("memory_mib", units.memory_mib),
+    "gpus": ("gpus", units.gpus),
+    "running": ("running", lambda text: _whole(text)),
+    "queued": ("queued", lambda text: _whole(text)),
+    "gpu-hours": ("gpu_hours", units.gpus),
+}
+_KINDS = tuple(each.name for each in fields(Quota))
+
+Scope = Annotated[str, typer.Argument(metavar="user|project|queue", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the user, project or queue; '*' is each one without a quota of its own.",
+        show_default=False,
+    ),
+]
+Words = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)]
+
+app = application(invoke_without_command=True)
+
+
+@app.callback(
+    epilog=examples(
+        "corral quota",
+        "corral quota set user ada gpus=8 running=20",
+        "corral quota set user '*' gpus=4 soft.gpus=2",
+        "corral quota set project vision gpus=16 borrow.gpus=8 gpu-hours=2000",
+        "corral quota unset user ada",
+    )
+)
+def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
+    """Show, set and unset quotas of users, projects and queues. Without a command: list them."""
+    return listing(output) if context.invoked_subcommand is None else 0
+
+
+@app.command("list", epilog=examples("corral quota list", "corral quota list -o json"))
+def listing(output: Output = Format.TABLE) -> int:
+    """List users, projects and queues that have a quota or jobs, with usage and limits."""
+    body = Client().quotas()
+    quota_table().show(output, body.quotas, body)
+    return 0
+
+
+@app.command(
+    "set",
+    epilog=examples(
+        "corral quota set user ada gpus=8 memory=512G",
+        "corral quota set project vision gpus=16 borrow.gpus=8",
+        "corral quota set queue short running=none",
+    ),
+)
+def change(
+    scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
+) -> int:
+    """Set limits over those of the configuration, at once. Other limits stay as they are.
+
+    Keys are cpus, memory, gpus, running, queued and gpu-hours: hard limits, which are never exceeded. With
+    soft. in front: jobs over the limit start after all others. With borrow. in front, for projects: how much
+    more a project may use while other projects leave their quota unused. The value none means no limit.
+    """
+    if dry_run:
+        edit = QuotaEdit(scope_of(scope), name, quota_of(words))
+        return what_if_table.show(Client().what_if(WhatIf(quotas=(edit,))), output)
+    return _told(Client().set_quota(scope_of(scope), name, quota_of(words)), output)
+
+
+@app.command(epilog=examples("corral quota unset user ada"))
+def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
+    """Remove limits that were set: those of the configuration apply again."""
+    return _told(Client().unset_quota(scope_of(scope), name), output)
+
+
+def quota_of(words: list[str]) -> Quota:
+    """The quota of words such as gpus=8 soft.gpus=4."""
+    given: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+    for word in words:
+        key, equals, text = word.partition("=")
+        kind, dot, amount = key.partition(".") if "." in key else ("hard", ".", key)
+        amount = amount.replace("_", "-")
+        if not equals or not dot or kind not in given or amount not in _READ:
+            raise CommandError(
+                f"{word!r} is not a limit", f"Write one of {', '.join(_READ)} as in gpus=8 or soft.gpus=4."
+            )
+        field, read = _READ[amount]
+        try:
+            given[kind][field] = UNLIMITED if text.lower() == "none" else read(text)
+        except ValueError as error:
+            raise CommandError(f"{key}: {error}", "Or write none for no limit.") from None
+    return Quota(*(Limits(**given[kind]) for kind in _KINDS))
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ValueError(f"{text!r} is not a whole number; write 20")
+    return int(text)
+
+
+def scope_of(word: str) -> str:
+    """The scope if the word is user, project or queue. Raises CommandError."""
+    if word not in SCOPES:
+        raise CommandError(f"{word!r} has no quotas", f"It is one of {', '.join(SCOPES)}.")
+    return word
+
+
+def _told(view: QuotaView, output: Format) -> int:
+    if output is Format.TABLE:
+        print_note(f"quota of {view.scope} {printable(view.name)}: {limits_text(view.quota) or 'none'}")
+    else:
+        quota_table().show(output, [view], view)
+    return 0
+
+
+def limits_text(quota: Quota) -> str:
+    """A quota as words, such as gpus=8 soft.gpus=4."""
+    told = []
+    for kind in _KINDS:
+        limits: Limits = getattr(quota, kind)
+        for word, (field, _) in _READ.items():
+            value = getattr(limits, field)
+            if value is not None:
+                shown = "none" if value == UNLIMITED else _amount(field, value)
+                told.append(f"{'' if kind == 'hard' else kind + '.'}{word}={shown}")
+    return " ".join(told)
+
+
+def _amount(field: str, value: float) -> str:
+    if field == "cpu_milli":
+        return cores(int(value))
+    if field == "memory_mib":
+        return memory(int(value))
+    return gpus_text(value) if value != math.inf else "none"
+
+
+def quota_table() -> Table[QuotaView]:
+    """Users, projects and queues with usage, and the hard limit if there is one."""
+
+    def cell(field: str) -> Callable[[QuotaView], str]:
+        def text(view: QuotaView) -> str:
+            used, limit = getattr(view.used, field), getattr(view.quota.hard, field)
+            bound = "" if limit in (None, UNLIMITED) else f"/{_amount(field, limit)}"
+            mine = "-" if view.name == ANY_NAME else _amount(field, used)
+            return f"{mine}{bound}"
+
+        return text
+
+    return Table(
+        [
+            Column("OF", lambda view: view.scope),
+            Column("NAME", lambda view: view.name, least=8),
+            Column("GPUS", cell("gpus"), keep=1, right=True),
+            Column("CPUS", cell("cpu_milli"), keep=4, right=True),
+            Column("MEMORY", cell("memory_mib"), keep=5, right=True),
+            Column("RUNNING", cell("running"), keep=2, right=True),
+            Column("QUEUED", cell("queued"), keep=3, right=True),
+            Column("GPU-HOURS", cell("gpu_hours"), keep=6, right=True),
+            Column(
+                "SOFT, BORROW",
+                lambda view: limits_text(Quota(soft=view.quota.soft, borrow=view.quota.borrow)),
+                keep=7,
+            ),
+            Column("SET", lambda view: "yes" if view.edited else "", keep=8),
+        ],
+        lambda view: f"{view.scope}/{view.name}",
+        kind=QuotaView,
+    )

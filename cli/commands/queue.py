@@ -1,0 +1,94 @@
+"""corral queue: lists jobs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.jobs.selection import ACTIVE, Mine, pages
+from cli.output.formats import Format, Output, write
+from cli.output.table_columns import job_table
+from cli.registry import application, examples
+from wire.api.jobs import JobList
+from wire.http.client import Client
+from wire.names import SHOWN_STATES, JobState
+
+CLEAR = "\x1b[H\x1b[2J"
+
+app = application()
+
+
+@app.command(
+    epilog=examples(
+        "corral queue                          waiting and running jobs",
+        "corral queue --mine --all             all my jobs, with ended ones",
+        "corral queue --state failed -o wide   failed jobs, with all columns",
+        "corral queue --watch                  print again every two seconds",
+        "corral queue -o json | jq '.jobs[].label'",
+    )
+)
+def queue(
+    state: Annotated[
+        list[str],
+        typer.Option("--state", metavar="STATE", help="List only jobs in this state. May be repeated."),
+    ] = [],  # noqa: B006 - never changed
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="List only jobs of this user.")] = "",
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="List only jobs of this scheduler profile.")
+    ] = "",
+    mine: Mine = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List ended jobs, too.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print the list again and again.")] = False,
+    interval: Annotated[
+        float,
+        typer.Option(
+            "--interval", metavar="SECONDS", min=0.1, help="Seconds between two lists of --watch. Default: 2."
+        ),
+    ] = 2.0,
+    output: Output = Format.TABLE,
+) -> int:
+    """List waiting and running jobs, in the order of their ids."""
+    client = Client()
+    states = _states(state, everything)
+    owner = client.health().user if mine else user
+    while True:
+        body = listing(client, states, owner, profile)
+        if watch and output in (Format.TABLE, Format.WIDE):
+            clear = CLEAR if sys.stdout.isatty() else ""
+            write(f"{clear}{time.strftime('%H:%M:%S')}  {len(body.jobs)} jobs, every {interval:g} s\n\n")
+        job_table(profiles=any(job.profile for job in body.jobs)).show(output, body.jobs, body)
+        if not watch:
+            return 0
+        sys.stdout.flush()
+        time.sleep(interval)
+
+
+def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
+    """All pages of the job list as one answer."""
+    first = client.jobs(states=states, user=user, profile=profile)
+    if first.next is None:
+        return first
+    jobs = (*first.jobs, *pages(client, states, user, first.next, profile))
+    return JobList(jobs, first.seq, first.total)
+
+
+def _states(words: Sequence[str], everything: bool) -> Sequence[JobState]:
+    if not words:
+        return () if everything else ACTIVE
+    known = {known.value: known for known in SHOWN_STATES}
+    if JobState.PREEMPTED.value in map(str.upper, words):
+        raise CommandError(
+            "--state: a preempted job is queued again at once, so 'preempted' is not a state",
+            "See corral queue --state queued; corral job show JOB lists how often the job was preempted.",
+        )
+    unknown = [word for word in words if word.upper() not in known]
+    if unknown:
+        raise CommandError(
+            f"--state: {unknown[0]!r} is not a state", f"States are {', '.join(known).lower()}."
+        )
+    return [known[word.upper()] for word in words]

@@ -1,0 +1,113 @@
+"""corral events: shows the journal as sentences."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from cli.completion import jobs as known_jobs
+from cli.jobs.selection import select_one
+from cli.jobs.wait import PAUSE_S, RetryLimit
+from cli.output.formats import Format, Output, write_json
+from cli.output.stderr import print_note
+from cli.output.table_columns import event_table
+from cli.registry import application, examples
+from wire.api.cluster import EventList, EventView
+from wire.http.client import Client, Unreachable
+
+app = application()
+
+
+@app.command(
+    epilog=examples(
+        "corral events                the newest events",
+        "corral events -f             follow new events",
+        "corral events --job 7        all events of one job",
+        "corral events -f -o json     one event a line, for programs",
+    )
+)
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
+    job: Annotated[
+        str,
+        typer.Option("--job", metavar="JOB", help="Show only events of this job.", autocompletion=known_jobs),
+    ] = "",
+    count: Annotated[
+        int,
+        typer.Option(
+            "--lines", "-n", metavar="N", min=0, max=100_000, help="Number of newest events. Default: 30."
+        ),
+    ] = 30,
+    after: Annotated[
+        int | None,
+        typer.Option(
+            "--after",
+            metavar="SEQ",
+            min=0,
+            help="Show all events after this position of the journal instead.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show past events; follow new events."""
+    client = Client()
+    about = select_one(client, job).id if job else None
+    seq = client.health().seq
+    start = after if after is not None else 0 if about is not None else max(0, seq - count)
+    known = list(_until(client, start, seq, about))
+    if after is None:
+        known = known[max(0, len(known) - count) :]
+    if not follow:
+        begins = client.events(after=seq, limit=1).begins
+        event_table().show(output, known, EventList(tuple(known), seq, begins))
+        if start < begins and (after is not None or about is not None):
+            print_note(
+                f"Entries up to {begins} were deleted: [retention] in scheduler.toml says how long they stay."
+            )
+        return 0
+    _line(known, output, heading=True)
+    for batch in _coming(seq):
+        _line([event for event in batch if about in (None, event.job)], output, heading=False)
+    return 0
+
+
+def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
+    """The events after position `start`, up to position `seq`, page by page."""
+    while start < seq:
+        page = client.events(after=start, job=job)
+        if not page.events:
+            return
+        yield from (event for event in page.events if event.seq <= seq)
+        start = page.events[-1].seq
+
+
+def _coming(seq: int) -> Iterator[Sequence[EventView]]:
+    """New events after position `seq`, across restarts of the controller."""
+    retries = RetryLimit()
+    while True:
+        client = Client()
+        try:
+            for batch in client.stream(seq, rows=False):
+                retries.connected()
+                if batch is not None:
+                    seq = batch.seq
+                    yield batch.events
+            time.sleep(PAUSE_S)  # because the stream has ended: the controller stops
+        except Unreachable as lost:
+            retries.disconnected(lost)
+        finally:
+            client.close()
+
+
+def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
+    """Print one event on one line; as JSON too, so that a program can read each event at once."""
+    if output is Format.JSON:
+        for event in events:
+            write_json(event, indented=False)
+    elif events or heading:
+        event_table().show(output, events, heading=heading)
+    sys.stdout.flush()

@@ -1,0 +1,92 @@
+"""corral report: compares estimates with what happened."""
+
+from __future__ import annotations
+
+from cli.output.formats import Column, Format, Output, Table, write
+from cli.output.stderr import print_note
+from cli.registry import application, examples
+from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
+from wire.http.client import Client
+from wire.text import duration
+
+app = application("Show how accurate estimates have been.")
+
+
+@app.callback(epilog=examples("corral report estimates", "corral report starts"))
+def front() -> None:
+    """Show how accurate estimates have been."""
+
+
+@app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))
+def estimates(output: Output = Format.TABLE) -> int:
+    """Show the errors of predicted run times, time limits and estimated starts."""
+    body = Client().estimates()
+    runs_table().show(output, _lines(body), body)
+    if output in (Format.TABLE, Format.WIDE):
+        write("\n")
+        starts_table().show(output, body.starts, body)
+        print_note(_told(body))
+    return 0
+
+
+@app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
+def starts(output: Output = Format.TABLE) -> int:
+    """Show the errors of estimated starts, by kind of estimate."""
+    body = Client().estimates()
+    starts_table().show(output, body.starts, body)
+    return 0
+
+
+def _lines(body: EstimateReport) -> list[RunEstimate]:
+    return [*body.runs, *([body.all_runs] if body.all_runs is not None else [])]
+
+
+def _told(body: EstimateReport) -> str:
+    counts_on = "predictions" if body.plans == "predicted" else "time limits"
+    none = "" if body.runs else "No job that was predicted has ended yet. "
+    return f"{none}Plans count on {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."
+
+
+def runs_table() -> Table[RunEstimate]:
+    """One line per user, and one for all users."""
+    return Table(
+        [
+            Column("USER", lambda each: each.user or "(all)", least=6),
+            Column("JOBS", lambda each: str(each.jobs), right=True),
+            Column("RAN", lambda each: duration(each.run_s), right=True),
+            Column("BIAS", lambda each: _signed(each.bias_s), right=True),
+            Column("ERROR", lambda each: duration(each.error_s), right=True),
+            Column("OUTLIVED", lambda each: f"{each.outlived:.0%}", right=True),
+            Column(
+                "LIMITS OFF BY",
+                lambda each: "-" if each.limit_error_s is None else duration(each.limit_error_s),
+                right=True,
+            ),
+        ],
+        name=lambda each: each.user or "(all)",
+        kind=RunEstimate,
+    )
+
+
+_KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
+
+
+def starts_table() -> Table[StartEstimates]:
+    """One line per kind of estimate."""
+    return Table(
+        [
+            Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),
+            Column("ESTIMATES", lambda each: str(each.count), right=True),
+            Column("AHEAD", lambda each: duration(each.ahead_s), right=True),
+            Column("BIAS", lambda each: _signed(each.bias_s), right=True),
+            Column("ERROR", lambda each: duration(each.error_s), right=True),
+            Column("LATE", lambda each: f"{each.late:.0%}", right=True),
+        ],
+        name=lambda each: each.kind,
+        kind=StartEstimates,
+    )
+
+
+def _signed(seconds: float) -> str:
+    told = duration(abs(seconds))
+    return told if told == duration(0) else ("-" if seconds < 0 else "+") + told

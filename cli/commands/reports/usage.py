@@ -1,0 +1,130 @@
+"""corral usage: GPU-hours, GPU load and energy by user, project, queue or job."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.output.formats import Column, Format, Output, Table
+from cli.output.stderr import print_note
+from cli.output.table_columns import clock
+from cli.registry import application, examples
+from cli.spec import units
+from wire.api.reports import StintView, UsageView
+from wire.http.client import Client
+from wire.text import memory
+
+
+class By(StrEnum):
+    """What usage is summed by."""
+
+    USER = "user"
+    PROJECT = "project"
+    QUEUE = "queue"
+    JOB = "job"
+
+
+app = application()
+
+
+@app.command(
+    epilog=examples(
+        "corral usage                        GPU-hours of the last week, by user",
+        "corral usage --by project --since 30d",
+        "corral usage --by job --since 1d -o csv",
+        "corral usage --off-queue --since 1d  GPU use outside of jobs",
+    )
+)
+def usage(
+    by: Annotated[
+        By, typer.Option("--by", help="Sum usage by user, project, queue or job. Default: user.")
+    ] = By.USER,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="AGO", help="Start of the window, as a time before now: 7d. Default: 7d."
+        ),
+    ] = "7d",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="AGO", help="End of the window, as a time before now: 1d. Default: now."
+        ),
+    ] = "",
+    off_queue: Annotated[
+        bool, typer.Option("--off-queue", help="Show GPU use by processes that no job started, instead.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show GPU-hours, how well the GPUs were used, peak memory and energy."""
+    now = time.time()
+    begin = now - _ago("--since", since)
+    end = now - _ago("--until", until) if until else None
+    window = max(0, int(begin)), None if end is None else int(end)
+    if off_queue:
+        found = Client().stints(*window)
+        stint_table().show(output, found.stints, found)
+        return 0
+    body = Client().usage(by.value, *window)
+    usage_table(by.value).show(output, body.usage, body)
+    if body.total > len(body.usage):
+        print_note(
+            f"{body.total - len(body.usage)} more lines with less usage. A shorter window has fewer lines."
+        )
+    return 0
+
+
+def _ago(option: str, text: str) -> float:
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}") from None
+
+
+def usage_table(by: str) -> Table[UsageView]:
+    """One line per user, project, queue or job."""
+    return Table(
+        [
+            Column(by.upper(), lambda each: each.name, least=8),
+            Column("JOBS", lambda each: str(each.jobs), keep=3, right=True),
+            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
+            Column("BUSY", lambda each: _percent(each.utilisation), keep=1, right=True),
+            Column("P95", lambda each: _percent(each.p95), keep=4, right=True),
+            Column("PEAK MEMORY", lambda each: memory(each.peak_mib), keep=5, right=True),
+            Column("ENERGY", lambda each: _energy(each.energy_wh), keep=2, right=True),
+            Column("CPU-HOURS", lambda each: f"{each.cpu_hours:.2f}", keep=6, right=True, wide=True),
+        ],
+        name=lambda each: each.name,
+        kind=UsageView,
+    )
+
+
+def stint_table() -> Table[StintView]:
+    """One line per user and GPU."""
+    return Table(
+        [
+            Column("USER", lambda each: each.user, least=6),
+            Column("NODE", lambda each: each.node, least=6),
+            Column("GPU", lambda each: each.number or "-", right=True),
+            Column("SINCE", lambda each: clock(each.since), keep=1),
+            Column("UNTIL", lambda each: clock(each.until) if each.until else "now", keep=2),
+            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:.2f}", right=True),
+            Column("CHARGED", lambda each: f"{each.units:.2f}" if each.units else "-", keep=3, right=True),
+            Column("PID", lambda each: str(each.pid), keep=5, right=True),
+            Column("COMMAND", lambda each: each.command, keep=4, least=12),
+        ],
+        name=lambda each: f"{each.user}@{each.node}:{each.gpu}",
+        kind=StintView,
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}%"
+
+
+def _energy(wh: float) -> str:
+    return f"{wh / 1000:.2f}kWh" if wh >= 1000 else f"{wh:.1f}Wh"

@@ -1,0 +1,190 @@
+"""corral run: submits a job, shows its output, and exits with its code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, TextIO
+
+import typer
+
+from cli import exit_codes
+from cli.commands.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, previewed, send, show
+from cli.exit_codes import CommandError
+from cli.jobs.logs import LogSource, copy
+from cli.jobs.merge_node_logs import NodeLineWriter
+from cli.jobs.wait import changes
+from cli.output import detail_views
+from cli.output.formats import Format
+from cli.output.stderr import print_note
+from cli.piped import has_unread_input
+from cli.registry import application, examples
+from cli.signals import DeferredSignals, SignalReceived
+from cli.spec.spec_builder import spec_of
+from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submitter_environment import submitter
+from wire.api.jobs import JobView
+from wire.http.client import Client, Refused, Unreachable
+from wire.names import JobState, Reason
+
+app = application()
+
+
+@app.command(
+    cls=JobCommand,
+    context_settings=JOB_SETTINGS,
+    epilog=examples(
+        "corral run --gpus 1 -- nvidia-smi",
+        "corral run --gpus 8 --time 2h train.sh --epochs 3",
+        "corral run --quiet -- hostname",
+    ),
+)
+@with_submit_options
+def run(
+    context: typer.Context,
+    asked: SubmitOptions,
+    words: Words = [],  # noqa: B006 - never changed
+    as_user: AsUser = "",
+    key: Key = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the output of the job.")] = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Submit a job, show its output live, and exit with its code. Ctrl-C cancels the job.
+
+    SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. Input is not
+    passed on: the stdin of a job is empty, because a job that is queued again could not read it again.
+
+    Options are those of 'corral submit'.
+    """
+    spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
+    spec = replace(
+        spec, merge_output=False
+    )  # because the job's stdout goes to our stdout, and its stderr to our stderr
+    if spec.array is not None:
+        raise CommandError(
+            "'corral run' follows one job, not an array", "Use: corral submit --array … --wait"
+        )
+    if dry_run:
+        show(previewed(spec, as_user), Format.TABLE)
+        return 0
+    client = Client()
+    with DeferredSignals() as interrupts:
+        submitted = send(client, spec, key, as_user)
+        if has_unread_input() and not quiet:
+            label = submitted.label
+            print_note(
+                f"corral: job {label} does not get the input of this command: the stdin of a job is empty. "
+                f"Let the job read a file, or pipe into the running job: … | corral exec {label} -- COMMAND"
+            )
+        _forward(submitted.ids[0])
+        return _attend(client, _Attendance(submitted.ids[0], quiet, interrupts))
+
+
+def _forward(job: int) -> None:
+    """Pass SIGUSR1 and SIGUSR2 on to the job."""
+
+    def pass_on(number: int) -> None:
+        try:
+            Client().signal(job, signal.Signals(number).name)
+        except (Refused, Unreachable) as failure:
+            print_note(f"corral: {signal.Signals(number).name} does not reach job {job}: {failure}")
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, _: threading.Thread(target=pass_on, args=(number,)).start())
+
+
+def _attend(client: Client, attendance: _Attendance) -> int:
+    """Show the job until it ends. The first signal cancels the job, the second leaves at once."""
+    job, code = attendance.job, None
+    while True:
+        try:
+            ended = attendance.follow()
+            return exit_codes.of_job(ended) if code is None else code
+        except SignalReceived as interrupted:
+            if code is not None:
+                print_note(f"corral: job {job} is being cancelled; this command ends now")
+                return code
+            code = exit_codes.BROKEN_PIPE if attendance.unread else 128 + interrupted.number
+            print_note(f"corral: cancelling job {job}; press Ctrl-C again to leave at once")
+            with suppress(Refused):  # it has ended already
+                client.cancel(job)
+
+
+class _Attendance:
+    """Shows the output of a job, and keeps how much of it is shown."""
+
+    def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
+        self.job = job
+        self._quiet = quiet
+        self._interrupts = interrupts
+        self._told = ""
+        self._attempt = 0
+        self._readers: list[_Reader] = []
+
+    @property
+    def unread(self) -> bool:
+        """Whether the reader of our output has closed it."""
+        return any(reader.unread for reader in self._readers)
+
+    def follow(self) -> JobView:
+        """Show the output of each attempt of the job, until the job has ended."""
+        views = changes([self.job])
+        while True:
+            with self._interrupts.heard():
+                job = next(views)
+            self._tell(job)
+            if job.started_at is not None and job.attempt > self._attempt:
+                self._finish()
+                self._attempt = job.attempt
+                self._readers = list(_readers(job))
+            if job.state.terminal:
+                self._finish()
+                return job
+
+    def _tell(self, job: JobView) -> None:
+        line = detail_views.line_of(job)
+        # Not for an exit code of the program itself, because that one is ours, too.
+        foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
+        if (foreign or not self._quiet) and line != self._told:
+            print_note(f"corral: {line}")
+            self._told = line
+
+    def _finish(self) -> None:
+        with self._interrupts.heard():
+            for reader in self._readers:
+                reader.join()
+
+
+def _readers(job: JobView) -> Iterator[_Reader]:
+    """A reader for each log; for a job on several nodes each line begins with its node."""
+    nodes = [held.node for held in job.held]
+    for node in nodes if len(nodes) > 1 else [""]:
+        yield _Reader(job.id, "stdout", sys.stdout, node)
+        yield _Reader(job.id, "stderr", sys.stderr, node)
+
+
+class _Reader(threading.Thread):
+    """A thread that copies one output of the job to one of ours."""
+
+    def __init__(self, job: int, stream: str, sink: TextIO, node: str) -> None:
+        super().__init__(daemon=True)
+        self.unread = False
+        self._source = LogSource(job, stream, node)
+        self._sink = NodeLineWriter(node, sink.buffer) if node else sink.buffer
+        self.start()
+
+    def run(self) -> None:
+        try:
+            copy(Client(), self._source, self._sink, follow=True, quiet=True)
+            if isinstance(self._sink, NodeLineWriter):
+                self._sink.finish()
+        except BrokenPipeError:
+            self.unread = True
+            # Ends the process, because the main thread waits for the job and would not see the closed pipe.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        except (Refused, Unreachable) as failure:
+            print_note(f"corral: {self._source.stream} of job {self._source.job} cannot be shown: {failure}")

@@ -1,0 +1,1 @@
+"""Commands for the controller, its configuration and the terminal UI."""

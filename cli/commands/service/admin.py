@@ -1,0 +1,268 @@
+"""corral admin: verifies, backs up, restores and compacts the store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.exit_codes import FAILED, USAGE, CommandError
+from cli.output.formats import Format, Output, write, write_facts, write_json
+from cli.output.stderr import print_error, print_note
+from cli.registry import application, examples
+from wire.api.store import CompactRequest, VerifyLine
+from wire.http import addresses
+from wire.http.client import Client, Unreachable
+
+if TYPE_CHECKING:
+    from controller.store.errors import StoreFailure
+
+app = application()
+Config = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The scheduler.toml that names the store.")
+]
+StoreUrl = Annotated[
+    str,
+    typer.Option("--store", metavar="URL", help="URL of another store, such as sqlite:////backup/corral.db."),
+]
+COMPACT_S = 3_600.0
+
+
+@dataclass(frozen=True)
+class BackedUp:
+    """A finished backup: its file and the report of its verification."""
+
+    file: str
+    store: str
+    seq: int
+    head: str
+    jobs: int
+
+
+@app.callback(
+    epilog=examples(
+        "corral admin verify", "corral admin backup /backup/corral-today.db", "corral admin compact"
+    )
+)
+def admin() -> None:
+    """Verify, back up, restore and compact the store."""
+
+
+@app.command(
+    epilog=examples(
+        "corral admin verify                                     through the controller, or without one",
+        "corral admin verify -o json                             with the hash to note on another machine",
+        "corral admin verify --store sqlite:////backup/corral.db",
+    )
+)
+def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TABLE) -> int:
+    """Read the whole store and check that it is unchanged.
+
+    Follows the hash chain of the journal, and compares the row of each job with it. Note the head hash on
+    another machine and compare it later: without that note, a person with write access could replace the
+    whole chain.
+    """
+    report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
+    if output is Format.JSON:
+        write_json(report)
+    else:
+        facts = [
+            ("Store", report.store),
+            ("Journal", f"entries {report.begins + 1} to {report.seq}"),
+            ("Head hash", report.head),
+            ("Jobs", f"{report.jobs}, {report.compared} compared with the journal"),
+            ("Nodes", str(report.nodes)),
+        ]
+        write_facts(facts if report.store else [])
+        write("" if report.problems else "The store is sound.\n")
+    for problem in report.problems:
+        print_error(problem)
+    return FAILED if report.problems else 0
+
+
+@app.command(epilog=examples("corral admin backup /backup/corral-$(date +%F).db"))
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create; it must not exist yet.")],
+    config: Config = "",
+    store: StoreUrl = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Copy the store into one file and verify the copy. The controller may be running.
+
+    Only the owner can read the file, because it has the environments of jobs. For PostgreSQL use
+    pg_dump, and note the head that 'corral admin verify' prints.
+    """
+    from controller.store.errors import StoreFailure
+    from controller.store.read_only_store import StoreReader
+
+    target = file.absolute()
+    try:
+        StoreReader(store or _url(config)).backup(target)
+        report = StoreReader(f"sqlite:///{target}").verify()
+    except StoreFailure as failure:
+        raise _mistake(failure) from None
+    if not report.good:
+        raise CommandError(f"{target} is not sound: {report.problems[0]}", "Verify the store itself.", FAILED)
+    made = BackedUp(str(target), report.store, report.head.seq, report.head.hash.hex(), report.jobs)
+    if output is Format.JSON:
+        write_json(made)
+    else:
+        write_facts([(name.capitalize(), str(value)) for name, value in asdict(made).items()])
+    return 0
+
+
+@app.command(
+    epilog=examples(
+        "corral admin restore /backup/corral-2026-11-19.db --yes",
+        "corral admin restore /backup/old.db --yes --accept-loss",
+    )
+)
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File written by 'corral admin backup'.")],
+    config: Config = "",
+    store: StoreUrl = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Replace the existing store without asking.")] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Accept a backup that lacks the newest entries; they are lost."),
+    ] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Replace the store by a backup. The controller must be stopped.
+
+    The old store is renamed, not deleted. A backup that lacks acknowledged entries is refused.
+    """
+    from controller.store.errors import StoreFailure
+    from controller.store.restore import restore as put
+
+    url = store or _url(config)
+    if not url.startswith("sqlite:///"):
+        raise CommandError("a PostgreSQL database is restored with pg_restore", "", USAGE)
+    try:
+        done = put(file, Path(url.removeprefix("sqlite:///")), replace=yes, accept_loss=accept_loss)
+    except StoreFailure as failure:
+        raise _mistake(failure) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}", "", FAILED) from None
+    if output is Format.JSON:
+        write_json(_Restored(done.store, done.head.seq, done.jobs, done.moved_to, done.lost))
+    else:
+        write_facts(
+            [
+                ("Store", done.store),
+                ("Last entry", str(done.head.seq)),
+                ("Jobs", str(done.jobs)),
+                ("Moved aside", done.moved_to),
+                ("Entries lost", str(done.lost) if done.lost else ""),
+            ]
+        )
+    return 0
+
+
+@dataclass(frozen=True)
+class _Restored:
+    store: str
+    seq: int
+    jobs: int
+    moved_to: str
+    lost: int
+
+
+@app.command(
+    epilog=examples(
+        "corral admin compact                       delete what [retention] allows, now",
+        "corral admin compact --journal-days 30     delete journal entries older than 30 days",
+    )
+)
+def compact(
+    jobs_days: Annotated[
+        float | None,
+        typer.Option(
+            "--jobs-days", min=0.001, help="Delete jobs that ended more than this number of days ago."
+        ),
+    ] = None,
+    journal_days: Annotated[
+        float | None,
+        typer.Option(
+            "--journal-days", min=0.001, help="Delete journal entries older than this number of days."
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> int:
+    """Delete old jobs and old entries of the journal now, through the running controller.
+
+    The hash of the deleted entries stays in the journal, so the chain remains valid. Usage by day stays. The
+    newest 1,000 entries always stay.
+    """
+    done = Client(timeout_s=COMPACT_S).compact(CompactRequest(jobs_days, journal_days))
+    if output is Format.JSON:
+        write_json(done)
+    else:
+        write_facts(
+            [
+                ("Jobs deleted", str(done.jobs)),
+                ("Entries deleted", str(done.entries)),
+                ("Journal begins after", f"entry {done.begins}"),
+            ]
+        )
+    return 0
+
+
+def _answers() -> bool:
+    if os.environ.get("CORRAL_URL"):
+        return True  # because a file that the user names must exist
+    try:
+        with Client() as client:
+            client.health()
+    except Unreachable:
+        return False
+    return True
+
+
+def _verify_there() -> VerifyLine:
+    last = VerifyLine(problems=("the controller ended before the verification was over",))
+    for last in Client().verify():
+        _tell(last)
+    return last if last.done else VerifyLine(problems=("the verification was broken off",))
+
+
+def _verify_here(url: str) -> VerifyLine:
+    from controller.store.errors import StoreFailure
+    from controller.store.read_only_store import StoreReader
+
+    try:
+        found = StoreReader(url).verify(lambda what, count: _tell(VerifyLine(doing=what, count=count)))
+    except StoreFailure as failure:
+        raise _mistake(failure) from None
+    return VerifyLine(
+        done=True,
+        store=found.store,
+        begins=found.begins,
+        seq=found.head.seq,
+        head=found.head.hash.hex(),
+        jobs=found.jobs,
+        compared=found.compared,
+        nodes=found.nodes,
+        problems=found.problems,
+    )
+
+
+def _tell(line: VerifyLine) -> None:
+    if not line.done:
+        print_note(f"{line.doing}: {line.count:,} read")
+
+
+def _url(config: str) -> str:
+    from controller.config import ConfigRefused, load
+
+    try:
+        return load(addresses.find_config(config)).store_url
+    except ConfigRefused as refused:
+        raise CommandError(str(refused.problems[0]), "'corral config check' lists all problems.") from None
+
+
+def _mistake(failure: StoreFailure) -> CommandError:
+    return CommandError(failure.message, failure.hint, FAILED)

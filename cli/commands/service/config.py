@@ -1,0 +1,251 @@
+"""corral config: checks configuration files, compares them with the one in effect, and applies them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.service import contexts
+from cli.exit_codes import FAILED, USAGE, CommandError
+from cli.output import what_if_table
+from cli.output.confirmation import confirmed
+from cli.output.formats import Column, Format, Output, Table, write, write_json
+from cli.output.stderr import print_error, print_note
+from cli.output.table_columns import YELLOW, clock
+from cli.registry import application, examples
+from wire.api.config import ConfigAnswer, ConfigChange, ConfigRequest, ConfigView
+from wire.api.forecasts import ConfigFile, WhatIf
+from wire.http import addresses
+from wire.http.client import Client, Refused
+from wire.text import counted
+
+app = application()
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="A scheduler.toml on this machine. Default: the controller's own file, read again.",
+        show_default=False,
+    ),
+]
+Previous = Annotated[
+    bool, typer.Option("--previous", help="Use the configuration that was in effect before this one.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+
+
+@app.callback()
+def config() -> None:
+    """Check, compare and apply configuration files; manage the names of controllers."""
+
+
+@app.command(
+    epilog=examples("corral config check", "corral config check ./scheduler.toml", "corral config check -q")
+)
+def check(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="File to check. Default: the file that the controller would read.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print problems only, not the configuration.")
+    ] = False,
+) -> int:
+    """List every problem of a configuration file; print the whole configuration if there is none."""
+    from controller.config import ConfigRefused, render
+    from controller.plugin_check import failing_plugins
+    from controller.registry import build_pipeline, check_config, open_projects
+
+    path = addresses.find_config(str(file or ""))
+    try:
+        found = check_config(path)
+    except ConfigRefused as refused:
+        for problem in refused.problems:
+            print_error(str(problem))
+        return USAGE
+    failing = failing_plugins(build_pipeline(found))
+    for each in failing:
+        print_error(f"{path}: a plugin fails when it is asked about an example node: {each}")
+    if failing:
+        return USAGE
+    if not quiet:
+        write(render(found))
+        if unguarded := open_projects(found):
+            print_note(
+                f"every user may submit to {', '.join(unguarded)}: [projects.NAME] members says who may"
+            )
+        print_note(f"{path or 'no file, all defaults'}: good")
+    return 0
+
+
+@app.command(
+    epilog=examples(
+        "corral config diff                    changes of the controller's own file since it was read",
+        "corral config diff new.toml           changes that this file would make",
+        "corral config diff --previous         changes made by the last apply",
+    )
+)
+def diff(file: File = None, previous: Previous = False, output: Output = Format.TABLE) -> int:
+    """Show which keys differ between a configuration and the one in effect. For operators."""
+    answer = Client().apply_config(_asked(file, previous, dry_run=True))
+    return _show(answer, output)
+
+
+@app.command(
+    epilog=examples(
+        "corral config apply                   read the controller's own file again, as SIGHUP does",
+        "corral config apply new.toml          replace the controller's file by this one",
+        "corral config apply new.toml --dry-run",
+        "corral config apply --previous        undo the last change",
+    )
+)
+def apply(
+    file: File = None,
+    previous: Previous = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Change the configuration of the running controller. Jobs go on running.
+
+    Shows the changes and which jobs would start sooner or later, asks, and applies them. The controller's
+    file is replaced, so a restart keeps the changes. Keys that need a restart are listed. Operators may let
+    the controller read its own file again; only administrators may send another file.
+    """
+    client = Client()
+    asked = _asked(file, previous, dry_run=True)
+    plan = client.apply_config(asked)
+    shown = Format.TABLE if output is Format.JSON and not dry_run else output
+    if plan.problems or not plan.changes or dry_run:
+        code = _show(plan, output)
+        if dry_run and not plan.problems and output in (Format.TABLE, Format.WIDE):
+            _forecast(client, asked, plan)
+        if plan.problems or dry_run:
+            return code
+    elif not yes:
+        _to_stderr(plan)
+        _forecast(client, asked, plan)
+        if not confirmed(f"Apply {counted(len(plan.changes), 'change')}?"):
+            return FAILED
+    done = client.apply_config(
+        ConfigRequest(asked.text, asked.name, asked.previous, dry_run=False, expect=plan.digest)
+    )
+    if output is Format.JSON:
+        write_json(done)
+        return USAGE if done.problems else 0
+    if yes:
+        _show(done, shown)
+    return _told(done)
+
+
+def _asked(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigRequest:
+    if file is not None and previous:
+        raise CommandError("FILE and --previous exclude each other", "Name one of them.")
+    if file is None:
+        return ConfigRequest(previous=previous, dry_run=dry_run)
+    return ConfigRequest(read_text(file), str(file.absolute()), dry_run=dry_run)
+
+
+def read_text(file: Path) -> str:
+    """The text of a configuration file on this machine. Raises CommandError."""
+    try:
+        with file.open(encoding="utf-8", newline="") as opened:
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise CommandError(f"{file}: {why}", "Name a scheduler.toml.") from None
+
+
+def _show(answer: ConfigAnswer, output: Format) -> int:
+    for problem in answer.problems:
+        print_error(problem)
+    if output is Format.JSON or not answer.problems:
+        table().show(output, answer.changes, answer)
+    if output in (Format.TABLE, Format.WIDE) and not answer.problems:
+        sys.stdout.flush()
+        if not answer.changes:
+            print_note("There are no changes.")
+        _note_restarts(answer)
+    return USAGE if answer.problems else 0
+
+
+def _to_stderr(plan: ConfigAnswer) -> None:
+    for line in table().lines(plan.changes, None):
+        print_note(line)
+    _note_restarts(plan)
+
+
+def _note_restarts(answer: ConfigAnswer) -> None:
+    fixed = [each.key for each in answer.changes if not each.live]
+    if fixed:
+        print_note(f"Needs a restart of the controller: {', '.join(fixed)}.")
+
+
+def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
+    """Print which jobs would start sooner or later, if the text of the configuration is known here."""
+    text = asked.text if asked.text is not None else plan.text
+    if not text:
+        return
+    try:
+        answer = client.what_if(WhatIf(config=ConfigFile(text, asked.name if asked.text else plan.file)))
+    except Refused as refused:
+        print_note(f"Starts cannot be compared: {refused.problem.message}.")
+        return
+    what_if_table.summarise(answer)
+
+
+def _told(done: ConfigAnswer) -> int:
+    for problem in done.problems:
+        print_error(problem)
+    if done.problems:
+        return USAGE
+    for each in done.notes:
+        print_note(each)
+    live = sum(each.live for each in done.changes)
+    print_note(f"Applied: {counted(live, 'change')}. Undo it with 'corral config apply --previous'.")
+    return 0
+
+
+def table() -> Table[ConfigChange]:
+    """Keys, their value in effect, and their other value."""
+    return Table(
+        [
+            Column("KEY", lambda each: each.key),
+            Column("IN EFFECT", lambda each: "-" if each.before is None else each.before, least=12),
+            Column("NEW", lambda each: "-" if each.after is None else each.after, least=12),
+            Column(
+                "TAKES EFFECT",
+                lambda each: "at once" if each.live else "after a restart",
+                colour=lambda each: "" if each.live else YELLOW,
+            ),
+        ],
+        lambda each: each.key,
+        kind=ConfigChange,
+    )
+
+
+@app.command(epilog=examples("corral config show", "corral config show -o json"))
+def show(output: Output = Format.TABLE) -> int:
+    """Show which configuration is in effect, since when, and who applied it."""
+    view = Client().config()
+    columns: list[Column[ConfigView]] = [
+        Column("FILE", lambda each: each.file or "none: all defaults", least=12),
+        Column("DIGEST", lambda each: each.digest),
+        Column("SINCE", lambda each: clock(each.since)),
+        Column("BY", lambda each: each.by or "-", least=6),
+        Column("PREVIOUS KEPT", lambda each: "yes" if each.previous else "no"),
+    ]
+    Table(columns, lambda each: each.digest, kind=ConfigView).show(output, [view], view)
+    return 0
+
+
+contexts.register(app)

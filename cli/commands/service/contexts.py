@@ -1,0 +1,127 @@
+"""corral config add, use, list and remove: names of controllers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from cli.exit_codes import NOT_FOUND, CommandError
+from cli.output.formats import Column, Format, Output, Table
+from cli.output.stderr import print_note
+from cli.registry import examples
+from wire.http import contexts, discovery
+from wire.http.contexts import Context, Contexts
+from wire.http.transport import Transport
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a controller.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the list."""
+
+    name: str
+    url: str
+    ca: str
+    token_file: str
+    current: bool
+
+
+def add(
+    name: Name,
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="URL: ssh://[user@]host, https://host, http://host:port or unix:///path.",
+            show_default=False,
+        ),
+    ],
+    ca: Annotated[
+        str,
+        typer.Option(
+            "--ca",
+            metavar="FILE",
+            help="PEM file of the authority that signed the controller's certificate (https).",
+        ),
+    ] = "",
+    token_file: Annotated[
+        str, typer.Option("--token-file", metavar="FILE", help="File with the token (http and https).")
+    ] = "",
+) -> int:
+    """Name a controller, or change its address. The first controller added is used by default."""
+    Transport(url, 1.0, "", ca=ca).close()  # because this refuses an invalid address or file of certificates
+    known = _load()
+    made = {**known.known, name: Context(url, ca, token_file)}
+    contexts.save(Contexts(known.current or name, made))
+    print_note(f"context {name}: {url}" + (" (in use)" if (known.current or name) == name else ""))
+    return 0
+
+
+def use(name: Name) -> int:
+    """Use this controller by default, if neither --url, --context nor the environment names one."""
+    known = _load()
+    _need(known, name)
+    contexts.save(replace(known, current=name))
+    print_note(f"context {name}: {known.known[name].url}")
+    return 0
+
+
+def remove(name: Name) -> int:
+    """Remove the name of a controller."""
+    known = _load()
+    _need(known, name)
+    left = {each: context for each, context in known.known.items() if each != name}
+    contexts.save(Contexts("" if known.current == name else known.current, left))
+    return 0
+
+
+def listing(output: Output = Format.TABLE) -> int:
+    """List the named controllers, and show which one commands use now."""
+    known = _load()
+    rows = [
+        Row(name, each.url, each.ca, each.token_file, name == known.current)
+        for name, each in known.known.items()
+    ]
+    columns: list[Column[Row]] = [
+        Column("IN USE", lambda row: "*" if row.current else ""),
+        Column("NAME", lambda row: row.name),
+        Column("URL", lambda row: row.url, least=12),
+        Column("CA", lambda row: row.ca or "-", least=6, keep=1),
+        Column("TOKEN FILE", lambda row: row.token_file or "-", least=6, keep=2),
+    ]
+    Table(columns, lambda row: row.name, kind=Row).show(output, rows, rows)
+    if output in (Format.TABLE, Format.WIDE):
+        found = discovery.find_controller()
+        print_note(f"Commands here use {found.url} ({found.source}).")
+    return 0
+
+
+def _load() -> Contexts:
+    try:
+        return contexts.load()
+    except contexts.InvalidContexts as unusable:
+        raise CommandError(str(unusable), "Correct the file, or remove it.") from None
+
+
+def _need(known: Contexts, name: str) -> None:
+    if name not in known.known:
+        there = ", ".join(known.known)
+        hint = f"There are: {there}." if there else "There are none: corral config add NAME URL."
+        raise CommandError(f"there is no context {name!r}", hint, NOT_FOUND)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `corral config`."""
+    app.command(
+        "add",
+        epilog=examples(
+            "corral config add lab ssh://head.example.org",
+            "corral config add prod https://corral.example.org --ca ca.pem --token-file ~/.corral-token",
+        ),
+    )(add)
+    app.command("use", epilog=examples("corral config use prod"))(use)
+    app.command("list", epilog=examples("corral config list"))(listing)
+    app.command("remove", epilog=examples("corral config remove lab"))(remove)

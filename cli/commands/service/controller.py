@@ -1,0 +1,39 @@
+"""corral controller: runs the controller."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.registry import application, examples
+from wire.http import addresses
+
+app = application()
+
+
+@app.command(epilog=examples("corral controller", "corral controller --config scheduler.toml"))
+def controller(
+    config: Annotated[
+        str,
+        typer.Option("--config", metavar="FILE", help="The scheduler.toml to use. Default: see below."),
+    ] = "",
+    new_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--new-cluster",
+            help="Start with an empty store although another cluster has jobs on this host; end those jobs.",
+        ),
+    ] = False,
+) -> int:
+    """Run the controller in the foreground. SIGTERM stops it; jobs keep running.
+
+    SIGHUP makes the controller read its configuration again. It stops if its terminal is closed.
+
+    Without --config the first of these is used: $CORRAL_CONFIG, ./scheduler.toml,
+    ~/.config/corral/scheduler.toml, /etc/corral/scheduler.toml.
+    """
+    from controller.__main__ import main
+
+    found = addresses.find_config(config)
+    return main(str(found) if found else None, new_cluster=new_cluster)

@@ -1,0 +1,31 @@
+"""corral tui: opens the terminal UI."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.exit_codes import CommandError
+from cli.registry import application, examples
+from wire.http import discovery
+
+app = application()
+
+
+@app.command(
+    epilog=examples("corral tui", "corral tui --read-only", "corral --url http://127.0.0.1:7070 tui")
+)
+def tui(
+    read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow any changes.")] = False,
+) -> int:
+    """Open the terminal UI."""
+    import sys
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(
+            "the terminal UI needs a terminal", "Without a terminal use: corral queue, corral nodes"
+        )
+    from tui.launch import run
+
+    return run(discovery.find_url(), read_only)

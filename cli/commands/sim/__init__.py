@@ -1,0 +1,1 @@
+"""corral sim: the scheduler in virtual time."""

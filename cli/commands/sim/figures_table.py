@@ -1,0 +1,83 @@
+"""Prints the results of simulated runs, as headings and values, a table, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cli.output.formats import Column, Format, Table, write_facts, write_json
+from wire.text import duration
+
+Body = Mapping[str, Any]
+"""The results of one run, as JSON."""
+
+
+def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
+    """Print the results; `alone` is one run that is not compared with others."""
+    if form is Format.JSON:
+        write_json(bodies[0] if alone else list(bodies))
+    elif form is Format.CSV:
+        write_csv(bodies)
+    elif form is Format.TABLE and alone:
+        write_facts(_facts(bodies[0]))
+    else:
+        table().show(form, bodies)
+
+
+def table(*more: Column[Body]) -> Table[Body]:
+    """One line a run, with these columns behind the others or what the simulation itself took."""
+    return Table(
+        [
+            Column("POLICY", lambda run: run["policy"]),
+            Column("JOBS", lambda run: f"{run['jobs']:,}", keep=9, right=True),
+            Column("MEAN WAIT", lambda run: duration(run["mean_wait_s"]), right=True),
+            Column("P50", lambda run: duration(run["p50_wait_s"]), keep=4, right=True),
+            Column("P95", lambda run: duration(run["p95_wait_s"]), keep=3, right=True),
+            Column("AVEBSLD", lambda run: f"{run['avebsld']:.3f}", right=True),
+            Column("USED", lambda run: _percent(run["utilisation"]), keep=1, right=True),
+            Column("FRAGMENTED", lambda run: _percent(run["fragmentation"]), keep=6, right=True),
+            Column("MAKESPAN", lambda run: duration(run["makespan_s"]), keep=5, right=True),
+            Column("FAIRNESS", lambda run: f"{run['fairness']:.3f}", keep=2, right=True),
+            Column("PREEMPTED", lambda run: f"{run['preemptions']:,}", keep=8, right=True),
+            Column("GPU-H LOST", lambda run: f"{run['gpu_hours_lost']:,.1f}", keep=7, right=True),
+            *(more or (Column("CPU", lambda run: f"{run['cpu_s']:.1f}s", keep=10, right=True),)),
+        ],
+        name=lambda run: str(run["policy"]),
+    )
+
+
+def _by(run: Body) -> str:
+    return " by predictions" if run.get("estimate") == "predicted" else ""
+
+
+def _facts(run: Body) -> list[tuple[str, str]]:
+    waits = [duration(run[f"{which}_wait_s"]) for which in ("mean", "p50", "p95")]
+    return [
+        ("policy", f"{run['policy']} (order {run['order']}, backfill {run['backfill']}{_by(run)})"),
+        ("cluster", run["cluster"]),
+        ("jobs", f"{run['jobs']:,}"),
+        ("wait", f"{waits[0]} mean, {waits[1]} p50, {waits[2]} p95"),
+        ("bounded slowdown", f"{run['avebsld']:.3f} mean, {run['max_bsld']:,.1f} at most"),
+        ("flow", f"{duration(run['mean_flow_s'])} mean, {duration(run['max_flow_s'])} at most"),
+        ("utilisation", _percent(run["utilisation"])),
+        ("fragmentation", f"{_percent(run['fragmentation'])} idle while jobs waited"),
+        ("makespan", duration(run["makespan_s"])),
+        ("fairness", f"{run['fairness']:.3f} between users"),
+        ("preemptions", f"{run['preemptions']:,}, {run['gpu_hours_lost']:,.1f} GPU-hours lost"),
+        ("moves", f"{run['moves']:,} of these" if run["moves"] else ""),
+        ("CPU time", f"{run['cpu_s']:.2f}s"),
+    ]
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f}%"
+
+
+def write_csv(bodies: Sequence[Body]) -> None:
+    """Print one line per run, as CSV."""
+    names = [name for name, value in bodies[0].items() if not isinstance(value, (dict, list))]
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(names)
+    out.writerows([body[name] for name in names] for body in bodies)

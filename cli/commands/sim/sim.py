@@ -1,0 +1,24 @@
+"""corral sim: the scheduler in virtual time. Each command is a module of its own."""
+
+from __future__ import annotations
+
+from cli.commands.sim import generate, replay, report, run
+from cli.registry import application, examples
+
+app = application()
+
+
+@app.callback(
+    epilog=examples(
+        "corral sim run KTH-SP2.swf.gz --pool 100      a log of the Parallel Workloads Archive",
+        "corral sim run jobs.csv --nodes 16 --gpus 8   GPU jobs on a simulated cluster",
+    )
+)
+def sim() -> None:
+    """Run the scheduler in virtual time: job logs, other policies, clusters that you do not have."""
+
+
+app.command("run", epilog=run.EXAMPLES)(run.run)
+app.command("generate", epilog=generate.EXAMPLES)(generate.generate)
+app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
+app.command("report", epilog=report.EXAMPLES)(report.report)

@@ -1,0 +1,158 @@
+"""corral submit, and the parts that corral run and corral what-if share with it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from cli.jobs.wait import first_failure, wait_until_ended
+from cli.output import detail_views
+from cli.output.formats import Format, JobFormat, write, write_facts, write_json
+from cli.output.stderr import print_note
+from cli.registry import SETTINGS, application, examples
+from cli.spec.spec_builder import flag_of, spec_of
+from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submitter_environment import submitter
+from wire.api.jobs import Submitted
+from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
+
+WORDS = "SCRIPT [ARG]... | -- COMMAND [ARG]..."
+
+# Options end at the first word, because '--epochs 3' after a script is an argument of the job.
+JOB_SETTINGS = {**SETTINGS, "allow_interspersed_args": False}
+
+
+class JobCommand(TyperCommand):
+    """Records whether its words came after '--': then they are a command, otherwise a script."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            raise _meant_for_output(error) from None
+        if ctx.params.get("output") in list(Format):
+            word = ctx.params["output"]
+            print_note(
+                f"corral: --output {word} is a file for the job's output; for the answer's format, -o {word}"
+            )
+        words = len(ctx.params.get("words") or [])
+        ctx.meta["is_command"] = 0 < words < len(given) and given[-words - 1] == "--"
+        return rest
+
+    def collect_usage_pieces(self, _ctx: Any) -> list[str]:
+        return ["[OPTIONS]", WORDS]
+
+
+def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
+    """The error for `-o FILE`, as in sbatch, with the option that takes a file."""
+    if error.param is not None and error.param.name == "answer":
+        file = error.message.partition("' is none of")[0].lstrip("'")
+        error.message += f". For a file that takes the job's output, write --output {file}"
+    return error
+
+
+Words = Annotated[list[str], typer.Argument(metavar=WORDS, hidden=True)]
+AsUser = Annotated[
+    str, typer.Option("--as-user", metavar="USER", help="Submit for this user. Operators only. Default: you.")
+]
+Key = Annotated[
+    str,
+    typer.Option(
+        "--key",
+        metavar="TEXT",
+        help="Idempotency key: submitting again with the same key returns the same job.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the job, and do not submit it.")]
+
+app = application()
+
+
+@app.command(
+    cls=JobCommand,
+    context_settings=JOB_SETTINGS,
+    epilog=examples(
+        "corral submit --gpus 1 --memory 32G -- python train.py --epochs 3",
+        "corral submit --gpus 0.5 --time 2h30m -- jupyter lab",
+        "corral submit --gpus 16 --nodes 2 train.sh",
+        "corral submit --array 0-99%8 -- sh -c 'echo $CORRAL_ARRAY_INDEX'",
+        "corral submit --after-ok 12,13 --deadline 18:00 evaluate.sh",
+        "corral submit --begin 22:00 --restart on-failure:3 train.sh",
+        "corral submit --dry-run train.sh",
+        "job=$(corral submit train.sh) && corral job wait $job",
+    ),
+)
+@with_submit_options
+def submit(
+    context: typer.Context,
+    asked: SubmitOptions,
+    words: Words = [],  # noqa: B006 - never changed
+    as_user: AsUser = "",
+    key: Key = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job has ended; exit with its code.")
+    ] = False,
+    dry_run: DryRun = False,
+    answer: JobFormat = Format.TABLE,
+) -> int:
+    """Queue a job: a command after '--', or a script, whose text is sent to the controller.
+
+    Every option can also be set in a '#CORRAL' line of the script, or in the environment:
+    CORRAL_SUBMIT_GPUS=1. A flag is stronger than the environment, which is stronger than the script.
+    '#SBATCH' lines are translated where Corral has a counterpart.
+    """
+    spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
+    if dry_run:
+        show(previewed(spec, as_user), answer)
+        return 0
+    submitted = send(Client(), spec, key, as_user)
+    if answer is Format.JSON:
+        write_json(submitted)
+    else:
+        write(f"{submitted.label}\n")
+    if wait:
+        sys.stdout.flush()
+        return first_failure(wait_until_ended(submitted.ids))
+    if sys.stdout.isatty():
+        print_note(f"Queued. Show it with: corral job show {submitted.label}")
+    return 0
+
+
+def previewed(spec: JobSpec, as_user: str) -> JobSpec:
+    """The job as the controller would queue it; unchanged if no controller answers."""
+    try:
+        return Client().preview(spec, as_user=as_user)
+    except Unreachable:
+        return spec
+    except Refused as refused:
+        if refused.problem.code == "not_found":
+            return spec  # because an older controller has no previews
+        raise _by_option(refused, spec) from None
+
+
+def _by_option(refused: Refused, spec: JobSpec) -> Refused:
+    """The same refusal, with the flag in place of the field of the API."""
+    where = flag_of(refused.problem.where.removeprefix("spec."), spec)
+    return Refused(refused.status, replace(refused.problem, where=where))
+
+
+def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
+    """Submit the job. Raises Refused, with the flag in place of the field of the API."""
+    try:
+        return client.submit(spec, key=key, as_user=as_user)
+    except Refused as refused:
+        raise _by_option(refused, spec) from None
+
+
+def show(spec: JobSpec, output: Format) -> None:
+    """Print the job that would be submitted."""
+    if output is Format.JSON:
+        write_json(spec)
+    else:
+        write_facts(detail_views.of_spec(spec))

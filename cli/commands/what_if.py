@@ -1,0 +1,226 @@
+"""corral what-if: shows the effect of a change without making it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.explain import Within, seconds_of
+from cli.commands.policy import reserve
+from cli.commands.policy.quota import Name, Scope, quota_of, scope_of
+from cli.commands.policy.shares import Hard, Share, Soft, Weight, change_of
+from cli.commands.service.config import read_text
+from cli.commands.submit import JOB_SETTINGS, JobCommand, Words
+from cli.exit_codes import CommandError
+from cli.jobs.selection import Jobs, select
+from cli.output.formats import Format, JobFormat, Output
+from cli.output.what_if_table import show
+from cli.registry import application, examples
+from cli.spec.edit_fields import changes_of
+from cli.spec.spec_builder import spec_of
+from cli.spec.submit_options import SubmitOptions, with_submit_options
+from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
+from wire.http.client import Client
+
+Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A scheduler.toml to compare with the one in effect.", show_default=False
+    ),
+]
+
+app = application("Show which jobs a change would start sooner or later. Nothing is changed.")
+
+
+@app.command(
+    "submit",
+    cls=JobCommand,
+    context_settings=JOB_SETTINGS,
+    epilog=examples(
+        "corral what-if submit --gpus 8 --time 4h -- python train.py",
+        "corral what-if submit --gpus 16 --nodes 2 --priority high train.sh",
+    ),
+)
+@with_submit_options
+def submit(
+    context: typer.Context,
+    asked: SubmitOptions,
+    words: Words = [],  # noqa: B006 - never changed
+    within: Within = "",
+    answer: JobFormat = Format.TABLE,
+) -> int:
+    """When would this job start, and which jobs would start later because of it?"""
+    spec = spec_of(asked, words, is_command=context.meta["is_command"])
+    return _answer(WhatIf(submit=(spec,)), answer, within)
+
+
+@app.command(
+    "set",
+    epilog=examples("corral what-if set 7 --priority 90", "corral what-if set 7_[0-9] --time 1h --gpus 4"),
+)
+@with_submit_options
+def change(
+    asked: SubmitOptions,
+    jobs: Jobs,
+    clear: Annotated[
+        str,
+        typer.Option(
+            "--clear", metavar="OPTIONS", help="Set these options to their defaults: deadline,after."
+        ),
+    ] = "",
+    within: Within = "",
+    answer: JobFormat = Format.TABLE,
+) -> int:
+    """Which jobs would start sooner or later if these jobs had other options?
+
+    The options are those of 'corral submit', as in 'corral job set'.
+    """
+    changes = changes_of(asked, clear)
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(edit=tuple(JobEdit(job.id, changes) for job in found)), answer, within)
+
+
+@app.command(epilog=examples("corral what-if cancel 7", "corral what-if cancel 7_[0-3]"))
+def cancel(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start sooner if these jobs were cancelled?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(cancel=tuple(job.id for job in found)), output, within)
+
+
+@app.command(epilog=examples("corral what-if preempt 7", "corral what-if preempt 7 --hold"))
+def preempt(
+    jobs: Jobs,
+    hold: Annotated[bool, typer.Option("--hold", help="Also hold the preempted jobs.")] = False,
+    within: Within = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Which jobs would start sooner if these jobs were preempted and queued again?"""
+    found = select(Client(), jobs, mine=False)
+    asked = WhatIf(preempt=tuple(job.id for job in found), stay_held=hold)
+    return _answer(asked, output, within)
+
+
+@app.command(epilog=examples("corral what-if hold 7"))
+def hold(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start sooner if these jobs were held?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(hold=tuple(job.id for job in found)), output, within)
+
+
+@app.command(epilog=examples("corral what-if release 7", "corral what-if release 7_[0-9]"))
+def release(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start later if these jobs were released?"""
+    found = select(Client(), jobs, mine=False)
+    return _answer(WhatIf(release=tuple(job.id for job in found)), output, within)
+
+
+@app.command(epilog=examples("corral what-if drain gpu01", "corral what-if drain gpu01 gpu02 -o json"))
+def drain(nodes: Nodes, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start later if these nodes were drained?"""
+    return _answer(WhatIf(drain=tuple(nodes)), output, within)
+
+
+@app.command(epilog=examples("corral what-if resume gpu01", "corral what-if resume gpu01:3"))
+def resume(nodes: Nodes, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start sooner if these nodes, or single GPUs of them, were resumed?"""
+    return _answer(WhatIf(resume=tuple(nodes)), output, within)
+
+
+@app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada --hard 500"))
+def share(
+    name: Share,
+    weight: Weight = None,
+    soft: Soft = None,
+    hard: Hard = None,
+    within: Within = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Which jobs would start sooner or later if this share had another weight or other limits?"""
+    return _answer(WhatIf(shares=(change_of(name, weight, soft, hard),)), output, within)
+
+
+@app.command(
+    epilog=examples(
+        "corral what-if quota user ada gpus=8 running=20", "corral what-if quota project vision --unset"
+    )
+)
+def quota(
+    scope: Scope,
+    name: Name,
+    words: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE...]")] = [],  # noqa: B006
+    unset: Annotated[bool, typer.Option("--unset", help="Use the limits of the configuration.")] = False,
+    within: Within = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Which jobs would start sooner or later with these limits?"""
+    if unset == bool(words):
+        raise CommandError("there is nothing to try", "Write limits such as gpus=8, or --unset.")
+    asked = QuotaEdit(scope_of(scope), name, None if unset else quota_of(words))
+    return _answer(WhatIf(quotas=(asked,)), output, within)
+
+
+@app.command(
+    "reserve",
+    epilog=examples(
+        "corral what-if reserve fans --node gpu01 --start 18:00 --for 2h",
+        "corral what-if reserve course --gpus 16 --project ai --for 4h",
+    ),
+)
+def keep(
+    name: reserve.Name,
+    length: reserve.For = "",
+    start: reserve.Start = "now",
+    nodes: reserve.Nodes = [],  # noqa: B006
+    count: reserve.Count = None,
+    gpus: reserve.Gpus = None,
+    select: reserve.Select = [],  # noqa: B006
+    users: reserve.Users = [],  # noqa: B006
+    projects: reserve.Projects = [],  # noqa: B006
+    every: reserve.Every = "",
+    within: Within = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Which jobs would start later if these nodes were reserved?"""
+    spec = reserve.asked_of(name, length, start, nodes, count, gpus, select, users, projects, every, "")
+    return _answer(WhatIf(reserve=(spec,)), output, within)
+
+
+@app.command(epilog=examples("corral what-if unreserve fans"))
+def unreserve(name: reserve.Name, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start sooner if this reservation were cancelled?"""
+    return _answer(WhatIf(cancel_reservations=(name,)), output, within)
+
+
+@app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
+def more_nodes(
+    like: Annotated[
+        str, typer.Option("--like", metavar="NODE", help="An existing node that the new nodes are like.")
+    ],
+    add: Annotated[
+        int, typer.Option("--add", metavar="N", min=1, max=1000, help="Number of new nodes. Default: 1.")
+    ] = 1,
+    within: Within = "",
+    output: Output = Format.TABLE,
+) -> int:
+    """Which jobs would start sooner with more nodes like an existing one?"""
+    return _answer(WhatIf(nodes=(MoreNodes(like, add),)), output, within)
+
+
+@app.command(
+    epilog=examples("corral what-if config new-scheduler.toml", "corral what-if config new.toml -o json")
+)
+def config(file: File, within: Within = "", output: Output = Format.TABLE) -> int:
+    """Which jobs would start sooner or later under another configuration? For operators.
+
+    Tables that decide when jobs start are considered. The answer lists the other tables that differ.
+    The file is read on this machine and checked by the controller.
+    """
+    return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
+
+
+def _answer(asked: WhatIf, output: Format, within: str) -> int:
+    return show(Client().what_if(asked, within_s=seconds_of(within)), output)

@@ -1,0 +1,30 @@
+"""Names of jobs and nodes for the shell's completion; an empty list without a controller."""
+
+from __future__ import annotations
+
+from wire.text import printable
+
+
+def jobs(incomplete: str) -> list[tuple[str, str]]:
+    """Active jobs with these first characters, and the words last and all."""
+    from wire.http.client import Client, Refused, Unreachable
+    from wire.names import SHOWN_STATES
+
+    words = [("last", "the newest job"), ("all", "every active job")]
+    try:
+        page = Client(timeout_s=1.0).jobs(states=[s for s in SHOWN_STATES if not s.terminal], limit=200)
+        words += [(job.label, printable(f"{job.name} {job.user} {job.state.value}")) for job in page.jobs]
+    except (Refused, Unreachable):
+        pass
+    return [word for word in words if word[0].startswith(incomplete)]
+
+
+def nodes(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes whose names begin with these characters, each with its state."""
+    from wire.http.client import Client, Refused, Unreachable
+
+    try:
+        known = Client(timeout_s=1.0).nodes().nodes
+    except (Refused, Unreachable):
+        return []
+    return [(node.name, node.state.value) for node in known if node.name.startswith(incomplete)]

@@ -1,0 +1,179 @@
+"""A cluster of simulated hosts in a temporary directory that is removed at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from cli.demo import kill_descendants
+from cli.exit_codes import FAILED, CommandError
+from cli.jobs.selection import ACTIVE, pages
+from cli.signals import DeferredSignals
+from wire.http.client import Client, Refused, Unreachable
+from wire.names import NodeState
+
+READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
+LONGEST = 60
+"""Characters of the directory; the kernel takes 107 for the path of a socket in it."""
+
+_HEAD = """\
+[cluster]
+name = "demo"
+
+[controller]
+state_dir = "{place}/state"
+socket = "{place}/corral.sock"
+
+[scheduler]
+then = "fair"
+
+[rebalance]
+mode = "propose"
+"""
+_NODE = """
+[nodes.{name}]
+link = "local"
+gpus = "simulated:8xH100"
+cpus = 64
+memory = "512G"
+labels = {{ rack = "{rack}" }}
+run_as_self = true
+"""
+
+
+class Cluster:
+    """Entering starts the cluster; leaving ends every job and process, and removes every file."""
+
+    def __init__(self, interrupts: DeferredSignals, nodes: Sequence[str]) -> None:
+        self._interrupts = interrupts
+        self._nodes = nodes
+        self._controller: subprocess.Popen[bytes] | None = None
+        self.place = Path()
+
+    @property
+    def url(self) -> str:
+        """The URL of the controller."""
+        return f"unix://{self.place}/corral.sock"
+
+    @property
+    def workdir(self) -> str:
+        """The working directory of jobs."""
+        return f"{self.place}/work"
+
+    def __enter__(self) -> Cluster:
+        kill_descendants.adopt_orphans()
+        self.place = Path(tempfile.mkdtemp(prefix="corral-demo-"))
+        if len(str(self.place)) > LONGEST:
+            self.place.rmdir()
+            self.place = Path(tempfile.mkdtemp(prefix="corral-demo-", dir="/tmp"))
+        try:
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def await_ready(self) -> None:
+        """Wait until the controller answers and all nodes are up; raise after READY_S seconds."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            with suppress(Unreachable), self.client() as client:
+                nodes = client.nodes().nodes
+                if len(nodes) == len(self._nodes) and all(node.state is NodeState.UP for node in nodes):
+                    return
+            self.check()
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"the cluster was not ready within {READY_S:g} s", self._last_words(), FAILED
+                )
+            self._interrupts.nap(0.05)
+
+    def check(self, others: Sequence[int] = ()) -> None:
+        """Raise if the controller has ended; reap ended orphans, except the children in `others`."""
+        if self._controller is not None and self._controller.poll() is not None:
+            raise CommandError(
+                f"the controller ended with code {self._controller.returncode}", self._last_words(), FAILED
+            )
+        kill_descendants.reap([*others, *([self._controller.pid] if self._controller else [])])
+
+    def client(self) -> Client:
+        """A new client."""
+        return Client(self.url, timeout_s=5.0)
+
+    def environment(self) -> dict[str, str]:
+        """Our environment, without variables that would change the demo's configuration."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
+
+    def _start(self) -> None:
+        Path(self.workdir).mkdir(mode=0o700)
+        config = self.place / "scheduler.toml"
+        nodes = [_NODE.format(name=name, rack=f"r{place // 2 + 1}") for place, name in enumerate(self._nodes)]
+        config.write_text(_HEAD.format(place=self.place) + "".join(nodes))
+        with self._log().open("wb") as log:
+            # A session of its own, because Ctrl-C should reach only the demo, which then ends all in order.
+            self._controller = subprocess.Popen(
+                [sys.executable, "-P", "-m", "controller", "--config", str(config)],
+                cwd=self.place,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _end(self) -> None:
+        """End jobs, controller and all descendants, then remove the files; each step even if one failed."""
+        try:
+            with suppress(Unreachable, Refused):
+                self._end_jobs()
+            self._stop_controller()
+            kill_descendants.end_descendants(SWEEP_S)
+        finally:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+    def _end_jobs(self) -> None:
+        # The jobs first, because they keep running when the controller stops.
+        if self._controller is None or self._controller.poll() is not None:
+            return
+        with self.client() as client:
+            deadline = time.monotonic() + JOBS_END_S
+            while time.monotonic() < deadline:
+                active = list(pages(client, ACTIVE))
+                if not active:
+                    return
+                for job in active:
+                    with suppress(Refused):  # ended by itself
+                        client.cancel(job.id)
+                time.sleep(0.1)
+
+    def _stop_controller(self) -> None:
+        if self._controller is None:
+            return
+        self._controller.send_signal(signal.SIGTERM)
+        try:
+            self._controller.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._controller.kill()
+            self._controller.wait()
+
+    def _log(self) -> Path:
+        return self.place / "controller.log"
+
+    def _last_words(self) -> str:
+        with suppress(OSError):
+            return "\n".join(self._log().read_text(errors="replace").splitlines()[-15:])
+        return ""

@@ -1,0 +1,180 @@
+"""corral demo: runs forty jobs on four simulated 8-GPU hosts, and removes all of it afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import termios
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Annotated
+
+import typer
+
+from cli import exit_codes
+from cli.demo import summary
+from cli.demo.cluster import Cluster
+from cli.demo.jobs import PARTS, Part, encore
+from cli.exit_codes import CommandError
+from cli.jobs.selection import ACTIVE, pages
+from cli.output.formats import write
+from cli.output.stderr import print_error, print_note
+from cli.registry import application, examples
+from cli.signals import DeferredSignals, SignalReceived
+from wire.api.jobs import JobView
+from wire.http.client import Client, Refused, Unreachable
+from wire.names import JobState
+from wire.text import printable
+
+NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
+ALL_ENDED_S = 90.0
+TUI_END_S = 5.0
+STRETCH, CROWD = 6.0, 24
+"""With the terminal UI jobs last longer, and this number of jobs is kept active."""
+
+RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
+
+app = application()
+
+
+@app.command(epilog=examples("corral demo", "corral demo --no-tui"))
+def demo(
+    no_tui: Annotated[
+        bool, typer.Option("--no-tui", help="Show progress and a summary instead of the terminal UI.")
+    ] = False,
+) -> int:
+    """Run a demo cluster: a controller, four simulated 8-GPU hosts, and forty jobs of five users.
+
+    All files are in a temporary directory, and all processes end with the demo. On a terminal it opens the
+    terminal UI; without a terminal it ends by itself within a minute.
+    """
+    watched = not no_tui and sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        with DeferredSignals() as interrupts, Cluster(interrupts, NODES) as cluster:
+            _tell(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
+            cluster.await_ready()
+            _tell(f"{', '.join(NODES)} are up, with 8 GPUs each.")
+            try:
+                return (_watch if watched else _report)(cluster, interrupts)
+            except Unreachable:
+                cluster.check()  # raises with the reason if the controller has ended
+                raise
+    except SignalReceived as interrupted:
+        with suppress(OSError):  # the terminal may be gone
+            print_note("corral: the demo has ended, and its files are removed")
+        return 128 + interrupted.number
+
+
+def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
+    """Print progress and a summary; return 0 if every job ended as expected."""
+    began = time.monotonic()
+    with cluster.client() as client:
+        expected = _submit_all(cluster, client)
+        while True:
+            jobs = list(pages(client))
+            _cancel_forgotten(client, jobs, expected)
+            _tell(_progress(jobs, time.monotonic() - began))
+            if all(job.state.terminal for job in jobs):
+                break
+            if time.monotonic() - began > ALL_ENDED_S:
+                raise CommandError(
+                    f"not all jobs have ended within {ALL_ENDED_S:g} s", code=exit_codes.FAILED
+                )
+            cluster.check()
+            interrupts.nap(1.0)
+    summary.show(jobs, time.monotonic() - began)
+    wrong = [job for job in jobs if job.state is not expected[job.id]]
+    for job in wrong:
+        print_error(f"{job.label} {job.name}: {job.state.value} ({job.detail}), not {expected[job.id].value}")
+    return exit_codes.FAILED if wrong else 0
+
+
+def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
+    """Show the terminal UI and keep the cluster busy, until the user quits."""
+    more = encore()
+    with cluster.client() as client, _terminal():
+        _submit_all(cluster, client, STRETCH)
+        tui = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cli", "tui"],
+            # State of its own, because the demo must not use or change the filters that the user has saved.
+            env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},
+        )
+        try:
+            while tui.poll() is None:
+                cluster.check([tui.pid])
+                if client.jobs(states=ACTIVE, limit=1).total < CROWD:
+                    part = next(more)
+                    with suppress(Refused):  # because the user may have drained all nodes
+                        client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
+                interrupts.nap(0.5)
+        finally:
+            _end(tui)
+    return tui.returncode
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(TUI_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
+    """Submit all jobs; return the expected end of each."""
+    expected: dict[int, JobState] = {}
+    for part in PARTS:
+        try:
+            submitted = client.submit(part.spec(cluster.workdir, stretch), as_user=part.user)
+        except Refused as refused:
+            if part.ends is not None:
+                raise
+            _tell(f"{part.user:<5} {part.name}: refused at once, as expected: {refused.problem.message}")
+            continue
+        if part.ends is None:
+            raise CommandError(f"{part.name} should have been refused", code=exit_codes.FAILED)
+        expected.update(dict.fromkeys(submitted.ids, part.ends))
+        _tell(f"{part.user:<5} {part.name}: {_asked(part)}, job {submitted.label}")
+    return expected
+
+
+def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
+    for job in jobs:
+        if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
+            with suppress(Refused):  # because the job is being cancelled already
+                client.cancel(job.id)
+
+
+def _asked(part: Part) -> str:
+    number, what = (part.gpus, "GPU") if part.gpus else (part.cpus, "CPU")
+    gpus = f"{number:g} {what}{'s' * (number > 1)}"
+    nodes = f" on {part.nodes} nodes" if part.nodes else ""
+    return gpus + nodes + (f" each, array {part.array}" if part.array else "")
+
+
+def _progress(jobs: list[JobView], seconds: float) -> str:
+    count = Counter(job.state for job in jobs)
+    used = sum(job.gpus for job in jobs if job.state is JobState.RUNNING)
+    told = ", ".join(f"{count[state]} {state.value.lower()}" for state in JobState if count[state])
+    return f"{seconds:3.0f} s  {used:4g} of {8 * len(NODES)} GPUs busy  {told}"
+
+
+def _tell(line: str) -> None:
+    write(printable(line, 500) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _terminal() -> Iterator[None]:
+    """Restore the terminal, however the terminal UI ended."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):
+            write(RESET)
+            sys.stdout.flush()
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

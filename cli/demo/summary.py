@@ -1,0 +1,68 @@
+"""The summary of the demo's jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.output.formats import Column, Table, terminal_width, write
+from wire.api.jobs import JobView
+from wire.names import JobState
+from wire.text import duration
+
+
+@dataclass(frozen=True)
+class Line:
+    """The jobs of one user, or of all."""
+
+    user: str
+    jobs: Sequence[JobView]
+
+    def count(self, state: JobState) -> str:
+        """The number of jobs in this state, as text."""
+        return str(sum(job.state is state for job in self.jobs))
+
+    @property
+    def waited(self) -> str:
+        """Mean seconds from submit to start, over the jobs that started."""
+        waits = [job.started_at - job.submitted_at for job in self.jobs if job.started_at is not None]
+        return f"{sum(waits) / len(waits):.1f}s" if waits else "-"
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times the hours for which jobs held them."""
+        return sum(
+            job.gpus * (job.ended_at - job.started_at) / 3_600
+            for job in self.jobs
+            if job.started_at is not None and job.ended_at is not None
+        )
+
+
+def table() -> Table[Line]:
+    """One line per user, and one for all users."""
+    return Table(
+        [
+            Column("USER", lambda line: line.user),
+            Column("JOBS", lambda line: str(len(line.jobs)), right=True),
+            Column("COMPLETED", lambda line: line.count(JobState.COMPLETED), right=True),
+            Column("FAILED", lambda line: line.count(JobState.FAILED), keep=2, right=True),
+            Column("CANCELLED", lambda line: line.count(JobState.CANCELLED), keep=3, right=True),
+            Column("MEAN WAIT", lambda line: line.waited, keep=5, right=True),
+            Column("GPU-HOURS", lambda line: f"{line.gpu_hours:.3f}", keep=4, right=True),
+        ],
+        name=lambda line: line.user,
+        kind=Line,
+    )
+
+
+def show(jobs: Sequence[JobView], seconds: float) -> None:
+    """Print the summary on stdout."""
+    by_user = defaultdict(list)
+    for job in jobs:
+        by_user[job.user].append(job)
+    lines = [Line(user, by_user[user]) for user in sorted(by_user)] + [Line("all", jobs)]
+    write("\n")
+    for line in table().lines(lines, terminal_width()):
+        write(line + "\n")
+    write(f"\n{len(jobs)} jobs in {duration(seconds)}.\n")

@@ -1,0 +1,55 @@
+"""Exit codes, and the exception with which a command ends and explains why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire.names import JobState
+
+if TYPE_CHECKING:  # because cli.main imports this module: 20 ms for classes that --help does not need
+    from wire.api.jobs import JobView
+    from wire.api.problem import Problem
+
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+NOT_ALLOWED = 4
+NEVER_FITS = 5
+TIMEOUT = 6
+UNREACHABLE = 7
+OVER_QUOTA = 8
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+_BY_PROBLEM = {
+    "invalid": USAGE,
+    "too_large": USAGE,
+    "not_found": NOT_FOUND,
+    "not_allowed": NOT_ALLOWED,
+    "never_fits": NEVER_FITS,
+    "over_quota": OVER_QUOTA,
+}
+
+
+class CommandError(Exception):
+    """Ends a command: one sentence says what is wrong, another what to do about it."""
+
+    def __init__(self, message: str, hint: str = "", code: int = USAGE) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+def of_problem(problem: Problem) -> int:
+    """The exit code for a problem that the controller reports."""
+    return _BY_PROBLEM.get(problem.code, FAILED)
+
+
+def of_job(job: JobView) -> int:
+    """The exit code of an ended job; 128 + N after signal N, as a shell reports it."""
+    if job.state is JobState.COMPLETED:
+        return 0
+    if job.exit_code:
+        return job.exit_code
+    return 128 + job.signal if job.signal else FAILED

@@ -1,0 +1,1 @@
+"""Selecting jobs, waiting for them, logs and terminals; shared by several commands."""

@@ -1,0 +1,100 @@
+"""Connects the terminal with a command in a job's allocation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from cli.exit_codes import FAILED, CommandError
+from wire.api.jobs import ShellGiven, ShellRequest, ShellSaid
+from wire.http.client import Client, JobName, Refused, Unreachable
+
+_READ = 1 << 15
+
+
+def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
+    """Run the command until it ends; return its exit code, 128 + N after signal N."""
+    client = Client()
+    rows, columns = _size()
+    term = os.environ.get("TERM", "dumb")
+    shell = client.open_shell(job, ShellRequest(command, terminal, rows, columns, term, node))
+    with _raw(terminal):
+        if terminal:
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGWINCH}
+            )  # for the one thread that waits for it
+            threading.Thread(target=_fit, args=(shell,), daemon=True).start()
+        threading.Thread(target=_type, args=(shell,), daemon=True).start()
+        return _code(_show(client.read_shell(shell)))
+
+
+def wanted(terminal: bool | None) -> bool:
+    """Whether the command gets a terminal: as given, otherwise if stdin and stdout are terminals."""
+    if terminal is None:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    return terminal
+
+
+def _show(said: Iterator[ShellSaid]) -> ShellSaid:
+    for each in said:
+        if each.end:
+            return each
+        sink = sys.stderr.buffer if each.stream == "stderr" else sys.stdout.buffer
+        sink.write(b64decode(each.data))
+        sink.flush()
+    return ShellSaid(end=True, error="the connection was lost before the command ended")
+
+
+def _code(end: ShellSaid) -> int:
+    if end.error:
+        raise CommandError(end.error, "'corral job show' lists the nodes of the job.", FAILED)
+    return 128 + end.signal if end.signal else end.code or 0
+
+
+def _type(shell: str) -> None:
+    """Send stdin to the command."""
+    client = Client()
+    with suppress(Refused, Unreachable):  # because the command has ended; the other thread has its exit code
+        while data := os.read(0, _READ):
+            client.write_shell(shell, ShellGiven(b64encode(data).decode()))
+        client.write_shell(shell, ShellGiven(end=True))
+
+
+def _fit(shell: str) -> None:
+    """Send the size of the window whenever it changes."""
+    client = Client()
+    with suppress(Refused, Unreachable):
+        while True:
+            signal.sigwait({signal.SIGWINCH})
+            rows, columns = _size()
+            client.write_shell(shell, ShellGiven(rows=rows, columns=columns))
+
+
+def _size() -> tuple[int, int]:
+    try:
+        columns, rows = os.get_terminal_size()
+    except OSError:
+        return 24, 80
+    return rows, columns
+
+
+@contextmanager
+def _raw(terminal: bool) -> Iterator[None]:
+    """Put the terminal into raw mode, so that every key goes to the command, and restore it at the end."""
+    if not terminal or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSADRAIN)  # because keys typed before are for the command, too
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)

@@ -1,0 +1,24 @@
+"""Carries out an action on many things, one request each; a refusal does not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from cli.output.stderr import print_refusal
+from wire.http.transport import Refused
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+
+
+def for_each(items: Iterable[Item], act: Callable[[Item], Done]) -> tuple[list[Done], list[int]]:
+    """The results of `act`, and the exit codes of refusals, which are printed."""
+    done: list[Done] = []
+    refusals: list[int] = []
+    for item in items:
+        try:
+            done.append(act(item))
+        except Refused as refused:
+            refusals.append(print_refusal(refused.problem))
+    return done, refusals

@@ -1,0 +1,113 @@
+"""Copies the output of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from cli.jobs.wait import RetryLimit
+from wire.http.client import Client, JobName, Refused, Unreachable
+
+PER_LINE = 256
+"""First guess at the bytes of a line, to read only the end of a log."""
+
+MOST = 16 * 1024 * 1024
+"""The most bytes to read for the last lines, because a progress bar can be one very long line."""
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One stream of an attempt on one node. Without a node: the first; attempt 0: the last."""
+
+    job: JobName
+    stream: str = "stdout"
+    node: str = ""
+    attempt: int = 0
+
+    def read(self, client: Client, *, offset: int = 0, follow: bool = False) -> Iterator[bytes]:
+        """The bytes of the log, piece by piece."""
+        return client.logs(
+            self.job,
+            stream=self.stream,
+            follow=follow,
+            offset=offset,
+            node=self.node,
+            attempt=self.attempt,
+        )
+
+
+class ByteSink(Protocol):
+    """An object to which bytes are written."""
+
+    def write(self, data: bytes, /) -> object: ...
+    def flush(self) -> None: ...
+
+
+def copy(
+    client: Client,
+    source: LogSource,
+    sink: ByteSink,
+    *,
+    follow: bool = False,
+    offset: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Write a log to `sink` from byte `offset` on. While following, reconnect after a lost connection."""
+    retries = RetryLimit(quiet=quiet)
+    while True:
+        try:
+            for piece in source.read(client, offset=offset, follow=follow):
+                sink.write(piece)
+                sink.flush()
+                offset += len(piece)
+                retries.connected()
+            return
+        except (Unreachable, Refused) as lost:
+            # node_away too, because a restarted controller may not have its nodes yet.
+            if not follow or (isinstance(lost, Refused) and lost.problem.code != "node_away"):
+                raise
+            retries.disconnected(lost)
+
+
+def last_lines(client: Client, source: LogSource, count: int) -> bytes:
+    """The last lines of a log, read from its end."""
+    reach = max(count, 1) * PER_LINE
+    while True:
+        data = b"".join(source.read(client, offset=-reach))
+        if data.count(b"\n") > count or len(data) < reach or reach > MOST:
+            return tail(data, count)
+        reach *= 8
+
+
+def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tuple[bytes, int]:
+    """The last lines and the offset after them; the whole log is read, because only that gives the offset."""
+    kept, place = b"", 0
+    for piece in source.read(client):
+        kept = tail(kept + piece, count)[-MOST:]
+        place += len(piece)
+    return kept, place
+
+
+def show(client: Client, source: LogSource, sink: ByteSink, *, follow: bool, lines: int | None) -> None:
+    """Write a log, or its last lines, to `sink`; with `follow` also new output until the attempt ends."""
+    place = 0
+    if lines is not None:
+        if follow:
+            text, place = last_lines_and_offset(client, source, lines)
+        else:
+            text = last_lines(client, source, lines)
+        sink.write(text)
+        sink.flush()
+    if follow or lines is None:
+        copy(client, source, sink, follow=follow, offset=place)
+
+
+def tail(text: bytes, count: int) -> bytes:
+    """The last lines of a text; an unfinished line counts as one."""
+    end = len(text) - text.endswith(b"\n")
+    for _ in range(count):
+        end = text.rfind(b"\n", 0, end)
+        if end < 0:
+            return text
+    return text[end + 1 :]

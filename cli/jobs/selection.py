@@ -1,0 +1,140 @@
+"""Selects the jobs of a command: 7, 7_3, 7_[0-9], 1-3, last, all, --mine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from cli.completion import jobs as known_jobs
+from cli.exit_codes import NOT_FOUND, CommandError
+from wire.api.jobs import JobView
+from wire.http.client import Client
+from wire.job.selection import (
+    AllJobs,
+    ArrayElements,
+    InvalidSelection,
+    JobLabel,
+    JobRange,
+    NewestJob,
+    parse_selection,
+)
+from wire.names import SHOWN_STATES, JobState
+
+ACTIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
+PAGE = 1000
+
+Jobs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="JOB",
+        help="Jobs: 7, 7_3, 7_[0-9], 1-3, last or all.",
+        autocompletion=known_jobs,
+        show_default=False,
+    ),
+]
+Job = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Job: 7, 7_3 or last.", autocompletion=known_jobs, show_default=False),
+]
+Mine = Annotated[bool, typer.Option("--mine", help="Only my jobs. Without job ids: all my active jobs.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask if 'all' or a range selects jobs of other users.")
+]
+
+
+def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
+    """The selected jobs, each once; ranges select ended jobs, too, if `ended`."""
+    chosen = list(words) or (["all"] if mine else [])
+    if not chosen:
+        raise CommandError("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
+    me = client.health().user if mine else ""
+    found = [job for word in chosen for job in _meant(client, word, me, () if ended else ACTIVE)]
+    return list({job.id: job for job in found if not me or job.user == me}.values())
+
+
+def select_one(client: Client, word: str) -> JobView:
+    """The one job that the word names. Raises CommandError if it names several."""
+    meant = _understood(word)
+    if isinstance(meant, NewestJob):
+        return _last(client)
+    if isinstance(meant, JobLabel):
+        return client.job(word).job
+    raise CommandError(f"{word!r} is not one job", "Write an id (7), an element of an array (7_3), or last.")
+
+
+def pages(
+    client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
+) -> Iterator[JobView]:
+    """All jobs by id, page by page."""
+    place: int | None = after
+    while place is not None:
+        page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)
+        yield from page.jobs
+        place = page.next
+
+
+def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -> Iterable[JobView]:
+    match _understood(word):
+        case AllJobs():
+            return pages(client, ACTIVE, user)
+        case JobRange(low, high):
+            return _range(client, low, high, user, states)
+        case ArrayElements(array, indices):
+            return _elements(client, array, indices)
+        case JobLabel() as label if label.is_id:
+            job = client.job(word).job
+            # An array has the id of its first element, which is 7_0.
+            return _array(client, job.id) if job.array == job.id else [job]
+    return [select_one(client, word)]
+
+
+def _understood(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
+    try:
+        return parse_selection(word)
+    except InvalidSelection as unreadable:
+        raise CommandError(str(unreadable), unreadable.hint) from None
+
+
+def _range(client: Client, low: int, high: int, user: str, states: tuple[JobState, ...]) -> Iterator[JobView]:
+    for job in pages(client, states, user, after=max(low - 1, 0)):
+        if job.id > high:
+            return
+        yield job
+
+
+def _elements(client: Client, array: int, indices: tuple[int, ...]) -> list[JobView]:
+    known = {job.index: job for job in _array(client, array)}
+    missing = [index for index in indices if index not in known]
+    if missing:
+        raise CommandError(
+            f"there is no job {array}_{missing[0]}", "'corral queue --all' lists jobs.", NOT_FOUND
+        )
+    return [known[index] for index in indices]
+
+
+def _array(client: Client, array: int) -> Iterator[JobView]:
+    for job in pages(client, after=max(array - 1, 0)):
+        if job.array != array:
+            return
+        yield job
+
+
+def _last(client: Client) -> JobView:
+    """The newest job of this user, found by doubling and halving, because the API lists only upwards."""
+    me = client.health().user
+
+    def first_after(place: int) -> JobView | None:
+        return next(iter(client.jobs(user=me, after=place, limit=1).jobs), None)
+
+    newest = first_after(0)
+    if newest is None:
+        raise CommandError("you have no job yet", "Submit one: corral submit -- hostname", NOT_FOUND)
+    step = 1
+    while (job := first_after(newest.id + step - 1)) is not None:
+        newest, step = job, step * 2
+    while step > 1:
+        step //= 2
+        newest = first_after(newest.id + step - 1) or newest
+    return newest

@@ -1,0 +1,127 @@
+"""Waits for jobs, across restarts of the controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from cli import exit_codes
+from cli.exit_codes import CommandError
+from cli.jobs.selection import pages
+from cli.output.stderr import print_note
+from wire.api.jobs import JobView
+from wire.http.client import Client, Refused, Unreachable
+
+PATIENCE_S = 60.0
+"""Seconds without a controller after which a wait gives up; the jobs keep running."""
+
+PAUSE_S = 0.5
+FEW = 20
+
+
+def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
+    """Wait until all jobs have ended; return them by id. Raises CommandError at the deadline."""
+    ended: dict[int, JobView] = {}
+    for job in changes(ids, deadline):
+        if job.state.terminal:
+            ended[job.id] = job
+        if len(ended) == len(ids):
+            break
+    return [ended[job] for job in sorted(ended)]
+
+
+def wait_until_started(job: int) -> None:
+    """Wait until the job has started or ended."""
+    for view in changes([job]):
+        if view.attempt or view.state.terminal:
+            return
+
+
+def first_failure(jobs: Iterable[JobView]) -> int:
+    """The first exit code that is not 0."""
+    return next((code for code in map(exit_codes.of_job, jobs) if code), 0)
+
+
+class RetryLimit:
+    """Limits how long a lost connection is tried again."""
+
+    def __init__(self, deadline: float | None = None, *, quiet: bool = False) -> None:
+        self._deadline = deadline
+        self._quiet = quiet
+        self._since: float | None = None
+
+    def connected(self) -> None:
+        """Note that the controller has answered."""
+        self._since = None
+        self._check()
+
+    def disconnected(self, error: Unreachable | Refused) -> None:
+        """Note a lost connection: sleep a little, or raise the error after PATIENCE_S seconds."""
+        self._check()
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+            if not self._quiet:
+                print_note(f"corral: {error}; trying again for {PATIENCE_S:.0f} s")
+        if now - self._since > PATIENCE_S:
+            raise error
+        time.sleep(PAUSE_S)
+
+    def _check(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise CommandError(
+                "the time to wait is over; the jobs keep running", code=exit_codes.TIMEOUT
+            ) from None
+
+
+def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
+    """Each of these jobs as it is now, and again whenever it changes."""
+    retries = RetryLimit(deadline)
+    while True:
+        client = Client()
+        try:
+            with _ending_at(deadline, client):
+                for job in _changes(client, ids):
+                    retries.connected()
+                    if job is not None:
+                        yield job
+            time.sleep(PAUSE_S)  # because the stream has ended: the controller stops
+        except Unreachable as lost:
+            retries.disconnected(lost)
+        finally:
+            client.close()
+
+
+def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
+    """The jobs now, then their changes; None for a heartbeat."""
+    # The position first, because the stream then has every later change; one may come twice.
+    seq = client.health().seq
+    unseen = set(ids)
+    if len(ids) > FEW:
+        for job in pages(client, after=min(ids) - 1):
+            if job.id in unseen:
+                unseen.discard(job.id)
+                yield job
+            if not unseen or job.id > max(unseen):
+                break
+    # One by one, because the list lacks jobs that ended long ago.
+    yield from (client.job(job).job for job in sorted(unseen))
+    for batch in client.stream(seq):
+        yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]
+
+
+@contextmanager
+def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
+    """Close the client's connections at the deadline, so that no read takes longer."""
+    if deadline is None:
+        yield
+        return
+    alarm = threading.Timer(max(0.0, deadline - time.monotonic()), client.close)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()

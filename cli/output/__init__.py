@@ -1,0 +1,1 @@
+"""Formats, tables and details that commands print."""

@@ -1,0 +1,15 @@
+"""Asks for confirmation before a change that is hard to undo."""
+
+from __future__ import annotations
+
+import sys
+
+from cli.exit_codes import CommandError
+
+
+def confirmed(question: str) -> bool:
+    """Whether the user answers yes. Raises CommandError without a terminal."""
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} There is no terminal to ask", "Add --yes to skip the question.")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -1,0 +1,87 @@
+"""CSV for programs: fields of the API by name, raw numbers, and times in ISO 8601 with zone."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from wire.codec import encode
+from wire.text import printable
+
+LONGEST = 4_096
+"""Characters of one value."""
+
+_TIMES = ("at", "since", "until", "was", "becomes", "again")
+"""Fields that are seconds since 1970, like all whose names end in `_at` or `_since`."""
+
+Getter = Callable[[Any], Any]
+
+
+def headings(kind: type[Any]) -> list[str]:
+    """The headings for a class of rows, in the order of its fields; `held.gpus` is a nested field."""
+    return [name for name, _ in _fields(kind)]
+
+
+def values(kind: type[Any], row: Any) -> list[str]:
+    """The values of a row, in the order of the headings."""
+    return [_text(name.rpartition(".")[2], get(row)) for name, get in _fields(kind)]
+
+
+def _fields(kind: type[Any], above: str = "", get: Getter = lambda row: row) -> Iterator[tuple[str, Getter]]:
+    hints = typing.get_type_hints(kind)
+    for each in dataclasses.fields(kind):
+        inner = _without_none(hints[each.name])
+        value = _reader(get, each.name)
+        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+            yield from _fields(inner, f"{above}{each.name}.", value)
+        else:
+            yield f"{above}{each.name}", value
+
+
+def _reader(get: Getter, name: str) -> Getter:
+    def value(row: Any) -> Any:
+        whole = get(row)
+        return None if whole is None else getattr(whole, name)
+
+    return value
+
+
+def _without_none(hint: Any) -> Any:
+    arguments = [each for each in typing.get_args(hint) if each is not type(None)]
+    optional = type(None) in typing.get_args(hint) and len(arguments) == 1
+    return arguments[0] if optional else hint
+
+
+def _text(name: str, value: Any) -> str:
+    """Numbers unchanged, booleans as true and false, lists joined by ';', other values as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        timely = name in _TIMES or name.endswith(("_at", "_since"))
+        return moment(value) if timely and value > 0 else f"{value!r}"
+    if isinstance(value, str):
+        return printable(value, LONGEST)
+    if isinstance(value, Mapping) and all(_is_plain(each) for each in value.values()):
+        return printable(";".join(f"{key}={_text('', each)}" for key, each in value.items()), LONGEST)
+    if isinstance(value, tuple | list) and all(_is_plain(each) for each in value):
+        return printable(";".join(_text(name, each) for each in value), LONGEST)
+    parts = [encode(each) for each in value] if isinstance(value, tuple | list) else encode(value)
+    return printable(json.dumps(parts, separators=(",", ":")), LONGEST)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, enum.Enum | bool | int | float | str)
+
+
+def moment(at: float) -> str:
+    """A time as 2026-11-19T04:47:58.250Z."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

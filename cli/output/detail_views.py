@@ -1,0 +1,347 @@
+"""Jobs and nodes in full, as headings and values."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+
+from cli.output.table_columns import clock, cores, elapsed, exit_text
+from cli.spec.job_options import OPTIONS
+from wire.agent.frames import Checkpoint, NumaFacts
+from wire.api.forecasts import Explanation
+from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
+from wire.api.nodes import NodeView
+from wire.api.reasons import Why
+from wire.api.reports import Foreseen
+from wire.job.gangs import MemberFailure
+from wire.job.spec import JobSpec, gpus_text, qos_class
+from wire.job.start_conditions import DEFAULT_RESTART, Restart, RestartWhen
+from wire.names import WHOLE_GPU, JobState, Reason, priority_name
+from wire.text import counted, duration, memory, printable
+
+Facts = list[tuple[str, str]]
+SHOWN_VICTIMS = 8
+SHOWN = 400
+"""Characters of a command that are shown; -o json has the whole command."""
+
+
+def of_job(detail: JobDetail) -> Facts:
+    """A job: its state, the reason for it, its nodes, and its request."""
+    job = detail.job
+    facts = [
+        ("job", f"{job.label}  {job.name}"),
+        ("user", job.user),
+        ("state", job.state.value + (f" ({job.detail})" if job.detail else "")),
+        ("why", of_why(detail.why) if not job.state.terminal else ""),
+        ("starts", f"'corral explain {job.label}' tells when, and what would start it now" * _waits(job)),
+        ("exit", exit_text(job) if job.state.terminal else ""),
+        ("submitted", clock(job.submitted_at)),
+        ("started", clock(job.started_at) if job.started_at else ""),
+        ("ended", clock(job.ended_at) if job.ended_at else ""),
+        ("ran" if job.started_at else "waited", elapsed(job)),
+        ("foretold", "\n".join(_foreseen(each, job) for each in detail.foreseen)),
+        ("predicted", of_prediction(detail.predicted_s, job, detail.planned_s)),
+        ("attempt", str(job.attempt or "")),
+        ("restarts", str(job.restarts or "")),
+        ("preempted", "\n".join(map(_preempted, detail.preemptions))),
+        ("moves", "\n".join(map(_moved, detail.moves))),
+        ("checkpoint", _checkpoint(detail.checkpoint)),
+        ("profile", job.profile),
+        ("placement", of_quality(job)),
+        ("holds", "\n".join(map(_held, job.held))),
+        ("gpu use", _gpu_use(job)),
+        ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
+    ]
+    # Without the name and the profile, because the lines above already have those of the running job.
+    return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
+
+
+_FORETOLD = {"promise": "promised as the first that waits", "latest": "at the latest", "likely": "likely"}
+
+
+def _foreseen(each: Foreseen, job: JobView) -> str:
+    told = (
+        f"{clock(each.start)} {_FORETOLD.get(each.kind, printable(each.kind))}, said at {clock(each.made_at)}"
+    )
+    if job.started_at is None:
+        return told
+    off = job.started_at - each.start
+    return f"{told}; it was {duration(abs(off))} {'later' if off > 0 else 'earlier'}"
+
+
+def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
+    """The predicted run time with the time limit; for a running job also the run time used in plans."""
+    if predicted_s is None:
+        return ""
+    limit = "no limit" if job.time_limit_s is None else f"{duration(job.time_limit_s)} at most"
+    outlived = planned_s is not None and planned_s > predicted_s
+    counted_on = f"; it runs longer, plans count on {duration(planned_s)}" if outlived else ""
+    return f"{duration(predicted_s)}, as its like did ({limit}){counted_on}"
+
+
+def _waits(job: JobView) -> bool:
+    return job.state is JobState.QUEUED and job.reason is not Reason.HELD
+
+
+def of_spec(spec: JobSpec) -> Facts:
+    """What a job requests: lines that join several fields, then each option that has a title of its own."""
+    command = shlex.join(spec.command)
+    models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
+    return [
+        ("name", spec.name),
+        ("command", command if len(command) <= SHOWN else command[:SHOWN] + "…"),
+        ("directory", spec.workdir or ""),
+        ("project", spec.project),
+        ("queue", spec.queue),
+        ("priority", priority_name(spec.priority)),
+        ("relaxes", of_relax(spec)),
+        ("gpus", gpus_text(spec.gpus) + models),
+        ("of each gpu", str(spec.gpu or "")),
+        ("nodes lie in", str(spec.topology or "")),
+        ("nodes", str(spec.nodes) if spec.nodes else "as few as the GPUs need"),
+        ("gang", _gang(spec)),
+        ("tasks", f"{spec.tasks_per_node} per node" * (spec.tasks_per_node > 1)),
+        ("cpus", _amount(spec, "cpu_milli", cores, spec.cpu_limit_milli)),
+        ("memory", _amount(spec, "memory_mib", memory, spec.memory_limit_mib)),
+        ("scratch", f"{memory(spec.scratch_mib)} per node" if spec.scratch_mib else ""),
+        ("service", qos_class(spec) if qos_class(spec) != "guaranteed" else ""),
+        ("only nodes", _lines(_pairs(spec.selector), *spec.affinity)),
+        ("runs", _lines(*spec.company)),
+        ("licences", _lines(*(f"{count} of {name}" for name, count in spec.licences.items()))),
+        ("environment", _pairs(spec.env)),
+        ("logs", "stdout and stderr in one" if spec.merge_output else "stdout and stderr apart"),
+        ("runs once", "on the first node" if spec.batch else ""),
+        ("begin", clock(spec.begin_at) if spec.begin_at else ""),
+        ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
+        ("after", of_after(spec)),
+        ("gives up", f"after {duration(spec.start_within_s)} without a place" if spec.start_within_s else ""),
+        ("restart", of_restart(spec.restart)),
+        ("node lost", _node_lost(spec)),
+        ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
+        ("grace", duration(spec.grace_s)),
+        ("saves", _saves(spec)),
+        ("preemptible", _preemptible(spec)),
+        (
+            "warned",
+            f"{duration(spec.warn_s)} before the limit, by {spec.warn_signal}" * bool(spec.warn_signal),
+        ),
+        ("held", "yes" if spec.hold else ""),
+        *((option.title, _lines(*option.texts(spec))) for option in OPTIONS.values() if option.title),
+    ]
+
+
+def _amount(spec: JobSpec, field: str, told: Callable[[int], str], limit: int | None) -> str:
+    """CPU or memory per node, and the source of a default."""
+    value, source = getattr(spec, field), spec.by_default.get(field, "")
+    if not value:
+        return "the default of the cluster"
+    default = f" (default: {printable(source)})" if source else ""
+    return f"{told(value)} per node{_at_most(limit, told)}{default}"
+
+
+def _node_lost(spec: JobSpec) -> str:
+    if spec.on_node_lost is None:
+        return ""
+    lease = f", which is {duration(spec.lease_s)}" * (spec.lease_s is not None)
+    return spec.on_node_lost.value + lease
+
+
+def of_after(spec: JobSpec) -> str:
+    """The dependencies of a job."""
+    if not spec.after:
+        return ""
+    listed = ", ".join(f"{each.until.value} {printable(each.path or each.job)}" for each in spec.after)
+    some = "" if spec.after_count is None else f"{spec.after_count} of "
+    patience = f"; for {duration(spec.after_within_s)} at most" if spec.after_within_s else ""
+    return some + listed + patience
+
+
+def of_relax(spec: JobSpec) -> str:
+    """The requirements that a job drops after a wait."""
+    return f"{', '.join(spec.relax)} after {duration(spec.relax_after_s)} in the queue" if spec.relax else ""
+
+
+def of_restart(restart: Restart) -> str:
+    """The restart policy in words; empty for the default policy."""
+    if restart == DEFAULT_RESTART:
+        return ""
+    if restart.when is RestartWhen.NEVER:
+        return "never"
+    times = "any number of times" if restart.limit is None else counted(restart.limit, "time")
+    codes = f", only after exit code {', '.join(map(str, restart.codes))}" if restart.codes else ""
+    first, most = duration(restart.delay_s), duration(restart.delay_most_s)
+    wait = f"{first} to {most}" if restart.delay_most_s > restart.delay_s else first
+    return f"{restart.when.value}, {times}, after {wait}{codes}"
+
+
+def _at_most(limit: int | None, told: Callable[[int], str]) -> str:
+    return "" if limit is None else f", {told(limit)} at most"
+
+
+def of_node(node: NodeView) -> Facts:
+    """A node without its GPUs."""
+    return [
+        ("node", node.name),
+        ("state", node.state.value + (f" ({node.why})" if node.why else "")),
+        ("since", clock(node.since) if node.since else ""),
+        ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
+        ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
+        ("scratch", f"{memory(node.scratch_free_mib)} of {memory(node.scratch_mib)} free"),
+        ("numa nodes", "\n".join(map(_numa, node.numa)) or str(node.numa_nodes)),
+        ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
+        ("labels", _pairs(node.labels)),
+        ("taints", _lines(*node.taints)),
+        ("jobs", ", ".join(node.job_labels or map(str, node.jobs))),
+        ("agent", node.version),
+        *((f"jobs: {topic}", printable(text)) for topic, text in node.handling.items()),
+    ]
+
+
+def _numa(numa: NumaFacts) -> str:
+    parts = [f"{numa.node}: CPUs {numa.cpus}"]
+    if numa.memory_mib:
+        parts.append(memory(numa.memory_mib))
+    if numa.distances:
+        parts.append(f"distances {' '.join(map(str, numa.distances))}")
+    return ", ".join(parts)
+
+
+def of_quality(job: JobView) -> str:
+    """Quality of a placement: 100 for one node, 30 for one NUMA node, 20 for NVLink; 50 for several nodes."""
+    if job.quality is None:
+        return ""
+    if len(job.held) > 1:
+        return f"{job.quality}: {len(job.held)} nodes"
+    told = {150: "one node", 130: "one node, not all linked", 120: "one node, several NUMA nodes"}
+    if not any(held.gpus for held in job.held):
+        return f"{job.quality}: one node"
+    told[150], told[100] = "one NUMA node, linked", "one node, several NUMA nodes, not all linked"
+    return f"{job.quality}: {told.get(job.quality, 'one node')}"
+
+
+def line_of(job: JobView) -> str:
+    """A job and its state in one line."""
+    told = job.detail or job.reason.value.replace("_", " ")
+    return f"job {job.label}: {job.state.value}" + (f", {told}" if told else "")
+
+
+def of_why(why: Why) -> str:
+    """The reason, the position in the queue, and the nodes that each filter rejected."""
+    lines = [why.sentence, *map(printable, why.notes)]
+    if why.position is not None:
+        lines.append(f"position {why.position} in the queue")
+    if why.receipt:
+        lines.append(f"{sum(each.points for each in why.receipt):.3f} points:")
+        lines += [
+            f"  {each.points:10.3f} = {each.factor:.4f} × {each.weight:g} {each.name.replace('_', ' ')}"
+            + (f" ({each.note})" if each.note else "")
+            for each in why.receipt
+        ]
+    lines += [
+        f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _saves(spec: JobSpec) -> str:
+    """How the job saves its state before it is stopped."""
+    ways = [
+        shlex.join(spec.checkpoint_command),
+        spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",
+    ]
+    told = " and ".join(filter(None, ways))
+    return f"{told}, within {duration(spec.checkpoint_s)}" if told else ""
+
+
+def _checkpoint(saved: Checkpoint | None) -> str:
+    if saved is None:
+        return ""
+    return f"{saved.path}  {memory(-(-saved.size // (1 << 20)))}, {clock(saved.at)}"
+
+
+def _preempted(each: Preempted) -> str:
+    return f"{clock(each.at)} by {each.by}, attempt {each.attempt}: {each.gpu_hours:.1f} GPU-hours lost"
+
+
+def _moved(each: Moved) -> str:
+    came = "under way" if each.done_at is None else f"runs there since {clock(each.done_at)}"
+    outcome = f"undone: {each.undone}" if each.undone else came
+    way = f"{','.join(each.origin)} to {','.join(each.to)}"
+    return f"{clock(each.at)} {way}, attempt {each.attempt}: {outcome}"
+
+
+def _gang(spec: JobSpec) -> str:
+    """The fewest nodes of a gang, and the effect of a failed member."""
+    gang, told = spec.gang, []
+    if gang.min_nodes is not None:
+        wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
+        told.append(f"starts on {gang.min_nodes} or more{wait}")
+    if gang.elastic:
+        told.append("elastic")
+    if gang.mixed_models:
+        told.append("GPU models may differ")
+    if gang.on_failure is not MemberFailure.FAIL:
+        told.append({MemberFailure.CONTINUE: "continues", MemberFailure.RESTART: "restarts"}[gang.on_failure])
+        told[-1] += " when one fails"
+    return "; ".join(told)
+
+
+def _preemptible(spec: JobSpec) -> str:
+    """Whether and when the job may be preempted; empty if at any time."""
+    if not spec.preemptible:
+        return "no"
+    return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""
+
+
+def of_ahead(why: Why) -> str:
+    """The first jobs ahead in the queue, and the number of others."""
+    lines = [f"job {each.label} ({printable(each.user)}): {printable(each.wants)}" for each in why.ahead]
+    more = (why.position or 1) - 1 - len(why.ahead)
+    return "\n".join(lines + ([f"and {more} more"] if more > 0 and lines else []))
+
+
+def of_preemption(answer: Explanation) -> str:
+    """The running jobs that will be preempted for a waiting job, or why none is."""
+    victims = answer.victims
+    if not answer.makes_room or not victims:
+        return f"nobody now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
+    lost = sum(each.gpu_hours for each in victims)
+    names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
+    more = f" and {len(victims) - SHOWN_VICTIMS} more" if len(victims) > SHOWN_VICTIMS else ""
+    at = victims[0].at
+    when = f" at {clock(at)}" if at is not None else " in its turn"
+    return (
+        f"job{'s' * (len(victims) > 1)} {names}{more}{when}, so that it can start: {lost:.1f} GPU-hours lost"
+    )
+
+
+def _gpu_use(job: JobView) -> str:
+    """GPU-hours of ended attempts, and the GPU load of the last attempt."""
+    running = job.state is JobState.RUNNING
+    parts = []
+    if job.gpu_hours:
+        parts.append(f"{job.gpu_hours:.2f} GPU-hours{' in earlier attempts' if running else ''}")
+    if job.use is not None:
+        busy = f"{job.use.mean:.0f}% busy on average, {job.use.p95}% at the 95th percentile"
+        parts.append(f"{'so far ' if running else ''}{busy}")
+        parts.append(f"{memory(job.use.peak_mib)} at most, {job.use.wh:.1f} Wh")
+    return ", ".join(parts)
+
+
+def _held(held: Held) -> str:
+    whole = [gpu.number for gpu in held.gpus if gpu.milli == WHOLE_GPU]
+    parts = [
+        f"{gpus_text(gpu.milli / WHOLE_GPU)} of {gpu.number}" for gpu in held.gpus if gpu.milli < WHOLE_GPU
+    ]
+    gpus = f"GPU {', '.join(whole + parts)}; " if held.gpus else ""
+    scratch = f", {memory(held.scratch_mib)} of scratch" if held.scratch_mib else ""
+    return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}{scratch}"
+
+
+def _lines(*given: object) -> str:
+    return "\n".join(printable(text, SHOWN) for each in given for text in str(each).splitlines() if text)
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    # because a newline in a value would look like another variable
+    return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())

@@ -1,0 +1,219 @@
+"""Writes answers to stdout: tables that fit the terminal, JSON of the API, CSV, or names."""
+
+from __future__ import annotations
+
+import csv
+import enum
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, Generic, TypeVar
+
+import typer
+
+from cli.output import csv_rows
+from cli.output.stderr import coloured
+from wire.codec import encode
+from wire.text import printable
+
+Row = TypeVar("Row")
+GAP = "  "
+
+
+class Format(enum.StrEnum):
+    """Format of an answer."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+    NAME = "name"
+
+
+Output = Annotated[
+    Format,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        help="Format of the answer: table, wide, json, csv or name. Default: table.",
+        show_default=False,
+    ),
+]
+
+JobFormat = Annotated[
+    Format,
+    typer.Option(
+        "-o",
+        "--format",
+        metavar="FORMAT",
+        help="Format of the answer: table, wide, json, csv or name. Default: table.",
+        show_default=False,
+    ),
+]
+"""The same option for commands whose --output is a file of the job."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column. `keep` is its rank on a narrow terminal: 0 always stays, the highest is dropped first.
+
+    It is at least `room` cells wide, and may shrink to `least` cells if that is given.
+    """
+
+    title: str
+    text: Callable[[Row], str]
+    keep: int = 0
+    least: int = 0
+    room: int = 0
+    right: bool = False
+    wide: bool = False
+    colour: Callable[[Row], str] | None = None
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """The columns of one kind of row, and the function that names a row."""
+
+    columns: Sequence[Column[Row]]
+    name: Callable[[Row], str]
+    kind: type[Row] | None = None
+    """The class of a row, whose fields are the columns of CSV; if None, CSV has the columns of the table."""
+
+    def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
+        """Write the rows; `body` is the API's answer with all of them, for JSON."""
+        if form is Format.JSON:
+            write_json(list(rows) if body is None else body)
+        elif form is Format.NAME:
+            write("".join(f"{printable(self.name(row))}\n" for row in rows))
+        elif form is Format.CSV:
+            out = csv.writer(sys.stdout, lineterminator="\n")
+            kind = self.kind
+            if kind is None:
+                titles = [column.title.lower() for column in self.columns]
+                lines = [[printable(column.text(row), 4_096) for column in self.columns] for row in rows]
+            else:
+                titles, lines = csv_rows.headings(kind), [csv_rows.values(kind, row) for row in rows]
+            out.writerows([titles, *lines] if heading else lines)
+        else:
+            shown = self.lines(rows, terminal_width(), wide=form is Format.WIDE, colour=coloured(sys.stdout))
+            write("".join(line + "\n" for line in islice(shown, 0 if heading else 1, None)))
+
+    def lines(
+        self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False
+    ) -> Iterable[str]:
+        """The table as lines of at most `width` cells; None means no limit."""
+        columns = [column for column in self.columns if wide or not column.wide]
+        cells = [[column.title for column in columns]]
+        cells += [[printable(column.text(row)) for column in columns] for row in rows]
+        widths = [
+            max(column.room, *map(cell_width, texts))
+            for column, texts in zip(columns, zip(*cells, strict=True), strict=True)
+        ]
+        shown = _fit(columns, widths, width)
+        for number, line in enumerate(cells):
+            parts = []
+            for place, room in shown:
+                column = columns[place]
+                text = fit(line[place], room, right=column.right)
+                if colour and number and column.colour:
+                    text = _paint(text, column.colour(rows[number - 1]))
+                parts.append(text)
+            yield GAP.join(parts).rstrip()
+
+
+def write(text: str) -> None:
+    """Write data to stdout."""
+    sys.stdout.write(text)
+
+
+def write_json(body: Any, *, indented: bool = True) -> None:
+    """Write JSON: one line for programs, indented on a terminal; ASCII, so that it is inert there."""
+    data = _data(body)
+    indent = 2 if indented and sys.stdout.isatty() else None
+    separators = None if indent else (",", ":")
+    write(json.dumps(data, indent=indent, separators=separators) + "\n")
+
+
+def _data(body: Any) -> Any:
+    """The body as plain JSON data."""
+    if isinstance(body, list | tuple):
+        return [_data(part) for part in body]
+    if isinstance(body, Mapping):
+        return {str(name): _data(part) for name, part in body.items()}
+    return encode(body)
+
+
+def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
+    """Write one thing: as headings and values for people, as the body of the API for programs."""
+    if form is Format.JSON:
+        write_json(body)
+    elif form is Format.NAME:
+        write(f"{printable(name)}\n")
+    elif form is Format.CSV:
+        Table((), lambda _: name, kind=type(body)).show(form, [body])
+    else:
+        write_facts(facts)
+
+
+def write_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Write headings and values, one per line; further lines of a value are indented."""
+    known = [(name, value) for name, value in facts if value]
+    room = max((len(name) for name, _ in known), default=0)
+    for name, value in known:
+        first, *more = value.split("\n")
+        write(f"{name:<{room}}  {printable(first, 2_000)}\n")
+        write("".join(f"{'':<{room}}  {printable(line, 2_000)}\n" for line in more))
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal in cells; None if stdout is no terminal."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def cell_width(text: str) -> int:
+    """The width of the text in cells of a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(mark) else 2 if unicodedata.east_asian_width(mark) in "WF" else 1
+        for mark in text
+    )
+
+
+def fit(text: str, room: int, *, right: bool = False) -> str:
+    """The text in exactly `room` cells: padded, or cut with an ellipsis."""
+    taken = cell_width(text)
+    if taken > room:
+        while taken > max(room - 1, 0):
+            taken -= cell_width(text[-1])
+            text = text[:-1]
+        text, taken = text + "…", taken + 1
+    padding = " " * (room - taken)
+    return padding + text if right else text + padding
+
+
+def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
+    """The columns to show, with their widths: first shrink the widest that may shrink, then drop columns."""
+    shown = list(range(len(columns)))
+    while True:
+        rooms = {place: widths[place] for place in shown}
+        over = sum(rooms.values()) + len(GAP) * (len(shown) - 1) - (width or sys.maxsize)
+        while over > 0 and (elastic := [p for p in shown if 0 < columns[p].least < rooms[p]]):
+            rooms[max(elastic, key=rooms.__getitem__)] -= 1
+            over -= 1
+        expendable = max(shown, key=lambda place: columns[place].keep)
+        if over <= 0 or columns[expendable].keep == 0:
+            return list(rooms.items())
+        shown.remove(expendable)
+
+
+def _paint(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text

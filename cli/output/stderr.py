@@ -1,0 +1,44 @@
+"""Messages to the user, on stderr, so that stdout has only data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from cli import exit_codes
+from wire.text import printable
+
+if TYPE_CHECKING:  # see cli.exits
+    from wire.api.problem import Problem
+
+
+def print_error(message: str, hint: str = "", code: int = 0) -> int:
+    """Print an error with a hint; return the exit code."""
+    lines = [f"corral: {_safe(message)}"] + [f"  {_safe(line)}" for line in hint.splitlines()]
+    print("\n".join(lines), file=sys.stderr)
+    return code
+
+
+def print_refusal(problem: Problem) -> int:
+    """Print a problem that the controller reports; return the exit code."""
+    if problem.where == "Authorization":
+        hint = "Set CORRAL_TOKEN to what stands in the controller's <state_dir>/token."
+        return print_error(problem.message, hint, exit_codes.of_problem(problem))
+    where = f"{problem.where}: " if problem.where and problem.where not in problem.message else ""
+    return print_error(where + problem.message, problem.hint, exit_codes.of_problem(problem))
+
+
+def print_note(message: str) -> None:
+    """Print a note on stderr."""
+    print(_safe(message), file=sys.stderr)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether to write colours to this stream."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _safe(text: str) -> str:
+    # because names and paths in a message may have control characters, which must not reach the terminal
+    return "\n".join(printable(line, 2_000) for line in text.splitlines())

@@ -1,0 +1,265 @@
+"""The columns of the tables of jobs, nodes, GPUs and events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cli.output.formats import Column, Table
+from wire.agent.frames import GpuProcess
+from wire.api.cluster import EventView
+from wire.api.jobs import JobView
+from wire.api.nodes import GpuView, NodeView
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU, GpuHealth, JobState, NodeState, priority_name
+from wire.text import duration, memory
+
+GREEN, YELLOW, RED, CYAN, MAGENTA, FAINT = "32", "33", "31", "36", "35", "2"
+
+_JOB_COLOURS = {
+    JobState.QUEUED: YELLOW,
+    JobState.SCHEDULED: CYAN,
+    JobState.RUNNING: GREEN,
+    JobState.PREEMPTED: MAGENTA,
+    JobState.COMPLETED: "",
+    JobState.FAILED: RED,
+    JobState.CANCELLED: FAINT,
+}
+_NODE_COLOURS = {
+    NodeState.UP: GREEN,
+    NodeState.DRAINED: YELLOW,
+    NodeState.SUSPECT: YELLOW,
+    NodeState.DOWN: RED,
+}
+
+
+def clock(at: float | None, now: float | None = None) -> str:
+    """The time of day, with the date if it is not today; "-" for None."""
+    if at is None:
+        return "-"
+    moment = datetime.fromtimestamp(at, UTC).astimezone()
+    today = datetime.fromtimestamp(time.time() if now is None else now, UTC).astimezone().date()
+    return f"{moment:%H:%M:%S}" if moment.date() == today else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def elapsed(job: JobView, now: float | None = None) -> str:
+    """The time that the job has waited, or has run if it has started."""
+    moment = time.time() if now is None else now
+    if job.started_at is not None:
+        return duration((job.ended_at or moment) - job.started_at)
+    return duration((job.ended_at or moment) - job.submitted_at)
+
+
+def nodes_or_reason(job: JobView) -> str:
+    """The nodes of the job, or the reason why it has none."""
+    if job.held and not job.state.terminal:
+        nodes = ",".join(
+            f"{part.node} (silent)" if part.node in job.silent else part.node for part in job.held
+        )
+        return (
+            f"{nodes} (idle {duration(max(0.0, time.time() - job.idle_since))})" if job.idle_since else nodes
+        )
+    return job.detail or job.reason.value.replace("_", " ")
+
+
+def cores(milli: int) -> str:
+    """CPU cores as text: 4, or 0.5."""
+    return f"{milli / 1000:g}"
+
+
+def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobView]:
+    """Jobs, with times as of `now`; with `profiles` also their scheduler profiles."""
+    profile = Column[JobView]("PROFILE", lambda job: job.profile, keep=8, least=6)
+    return Table(
+        [
+            Column("JOB", lambda job: job.label),
+            Column("NAME", lambda job: job.name, keep=1, least=8),
+            Column("USER", lambda job: job.user, keep=3, least=6),
+            Column("PROJECT", lambda job: job.project, keep=9, least=6, wide=True),
+            Column("QUEUE", lambda job: job.queue, keep=8, least=6, wide=True),
+            *([profile] if profiles else []),
+            Column("STATE", lambda job: job.state.value, colour=lambda job: _JOB_COLOURS[job.state]),
+            Column("PRIORITY", lambda job: priority_name(job.priority), keep=7),
+            Column("GPUS", lambda job: gpus_text(job.gpus), keep=2, right=True),
+            Column("CPUS", lambda job: cores(job.cpu_milli), keep=10, right=True, wide=True),
+            Column("MEMORY", lambda job: memory(job.memory_mib), keep=10, right=True, wide=True),
+            Column("TIME", lambda job: elapsed(job, now), keep=4, right=True),
+            Column("LIMIT", lambda job: duration(job.time_limit_s), keep=8, right=True),
+            Column("ATTEMPT", lambda job: str(job.attempt), keep=11, right=True, wide=True),
+            Column("SUBMITTED", lambda job: clock(job.submitted_at, now), keep=9, wide=True),
+            Column("EXIT", exit_text, keep=9, right=True, wide=True),
+            Column("NODES/REASON", nodes_or_reason, keep=5, least=12),
+        ],
+        name=lambda job: job.label,
+        kind=JobView,
+    )
+
+
+def exit_text(job: JobView) -> str:
+    """The exit code, or the signal, as text."""
+    if job.signal:
+        return f"signal {job.signal}"
+    return "-" if job.exit_code is None else str(job.exit_code)
+
+
+def node_table() -> Table[NodeView]:
+    """Nodes, with used and total resources."""
+    return Table(
+        [
+            Column("NODE", lambda node: node.name, least=16),
+            Column("STATE", lambda node: node.state.value, colour=lambda node: _NODE_COLOURS[node.state]),
+            Column("GPUS", _gpus_used, keep=1, right=True),
+            Column("MODEL", _models, keep=3, least=6),
+            Column("CPUS", _cores_used, keep=4, right=True),
+            Column("MEMORY", _memory_used, keep=5, right=True),
+            Column("JOBS", lambda node: str(len(node.jobs)), keep=2, right=True),
+            Column("NUMA", lambda node: str(node.numa_nodes), keep=9, right=True, wide=True),
+            Column("VERSION", lambda node: node.version, keep=9, wide=True),
+            Column("LABELS", _labels, keep=8, least=8, wide=True),
+            Column("TAINTS", lambda node: ",".join(node.taints), keep=8, least=8, wide=True),
+            Column("WHY", lambda node: node.why, keep=6, least=8),
+        ],
+        name=lambda node: node.name,
+        kind=NodeView,
+    )
+
+
+def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
+    """The GPUs of one node, or of several."""
+    return Table(
+        [
+            *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),
+            Column("GPU", lambda gpu: gpu.number, right=True),
+            Column("MODEL", lambda gpu: gpu.model, keep=3, least=6),
+            Column("NUMA", lambda gpu: str(gpu.numa), keep=5, right=True),
+            Column(
+                "HEALTH",
+                lambda gpu: gpu.health.value if gpu.heard else "unknown",
+                colour=lambda gpu: "" if _well(gpu) else RED,
+                keep=1,
+            ),
+            Column("FREE", lambda gpu: _read(gpu, gpus_text(gpu.free_milli / WHOLE_GPU)), right=True),
+            Column("BUSY", lambda gpu: _read(gpu, f"{gpu.utilisation}%"), keep=4, right=True),
+            Column(
+                "MEMORY",
+                lambda gpu: f"{_read(gpu, memory(gpu.memory_used_mib))}/{memory(gpu.memory_mib)}",
+                keep=6,
+                right=True,
+            ),
+            Column("POWER", lambda gpu: _read(gpu, f"{gpu.power_w}W"), keep=7, right=True),
+            Column("TEMP", lambda gpu: _read(gpu, f"{gpu.temperature_c}°C"), keep=8, right=True),
+            Column("CLOCK", lambda gpu: _read(gpu, f"{gpu.clock_mhz}MHz"), keep=10, right=True, wide=True),
+            Column("SLOWED BY", lambda gpu: ", ".join(gpu.throttle) or "-", keep=11, wide=True),
+            Column("ECC", ecc, keep=10, right=True, wide=True),
+            Column("NVLINK", nvlink, keep=10, right=True, wide=True),
+            Column("IDLE", idle, keep=9, right=True, wide=True),
+            Column("PCI", lambda gpu: gpu.pci_bus or "-", keep=12, wide=True),
+            Column("MIG", lambda gpu: gpu.mig or "-", keep=12, wide=True),
+            Column("JOBS", lambda gpu: ",".join(gpu.job_labels or map(str, gpu.jobs)), keep=2, least=6),
+            Column("OFF-QUEUE", off_queue, keep=8, least=9, wide=not nodes),
+            Column("WHY", lambda gpu: gpu.why, keep=9, least=8),
+        ],
+        name=lambda gpu: gpu.uuid,
+        kind=GpuView,
+    )
+
+
+def _read(gpu: GpuView, text: str) -> str:
+    """The text of a reading; "-" if the node is silent."""
+    return text if gpu.heard else "-"
+
+
+def ecc(gpu: GpuView) -> str:
+    """Corrected and uncorrected memory errors since the driver was loaded."""
+    return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
+
+
+def idle(gpu: GpuView) -> str:
+    """How long the allocated GPU has been idle."""
+    return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
+
+
+def nvlink(gpu: GpuView) -> str:
+    """NVLink links that are up, and all links."""
+    return f"{gpu.links_up}/{gpu.links_there}" if gpu.links_there else "-"
+
+
+def off_queue(gpu: GpuView) -> str:
+    """Users of processes on the GPU that no job started."""
+    return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
+
+
+@dataclass(frozen=True)
+class ProcessOnGpu:
+    """A process and the GPU it is on."""
+
+    gpu: GpuView
+    process: GpuProcess
+
+
+def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
+    """Every process on these GPUs."""
+    return [ProcessOnGpu(gpu, process) for gpu in gpus for process in gpu.processes]
+
+
+def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
+    """Processes on GPUs, of jobs and off the queue."""
+    return Table(
+        [
+            *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),
+            Column("GPU", lambda each: each.gpu.number, right=True),
+            Column("PID", lambda each: str(each.process.pid), right=True),
+            Column("USER", lambda each: each.process.user, least=6),
+            Column("MEMORY", lambda each: memory(each.process.memory_mib), right=True),
+            Column(
+                "JOB",
+                lambda each: "off-queue" if each.process.job is None else str(each.process.job),
+                colour=lambda each: YELLOW if each.process.job is None else "",
+            ),
+            Column("COMMAND", lambda each: each.process.command, least=12),
+        ],
+        name=lambda each: str(each.process.pid),
+        kind=ProcessOnGpu,
+    )
+
+
+def event_table(now: float | None = None) -> Table[EventView]:
+    """Events, with a sentence each."""
+    return Table(
+        [
+            Column("SEQ", lambda event: str(event.seq), keep=9, right=True, wide=True),
+            Column("TIME", lambda event: clock(event.at, now), room=8),
+            Column("KIND", lambda event: event.kind, keep=1, room=17),
+            Column("WHAT HAPPENED", lambda event: event.text, least=20),
+        ],
+        name=lambda event: str(event.seq),
+        kind=EventView,
+    )
+
+
+def _well(gpu: GpuView) -> bool:
+    return gpu.health is GpuHealth.OK
+
+
+def _gpus_used(node: NodeView) -> str:
+    """GPUs in use and all GPUs; an unhealthy GPU is in use only if a job has it."""
+    used = sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus if gpu.jobs or _well(gpu)) / WHOLE_GPU
+    return f"{gpus_text(round(used, 3))}/{len(node.gpus)}"
+
+
+def _cores_used(node: NodeView) -> str:
+    return f"{cores(node.cpu_milli - node.cpu_free_milli)}/{cores(node.cpu_milli)}"
+
+
+def _memory_used(node: NodeView) -> str:
+    return f"{memory(node.memory_mib - node.memory_free_mib)}/{memory(node.memory_mib)}"
+
+
+def _models(node: NodeView) -> str:
+    return ",".join(dict.fromkeys(gpu.model for gpu in node.gpus)) or "-"
+
+
+def _labels(node: NodeView) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))

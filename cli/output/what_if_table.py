@@ -1,0 +1,118 @@
+"""Prints the answer to what-if: new start times, and jobs that would be preempted."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from cli.output.formats import Column, Format, Table
+from cli.output.stderr import print_note
+from cli.output.table_columns import RED, YELLOW
+from cli.spec.spec_to_flags import flags_of
+from wire.api.forecasts import Shift, WhatIfAnswer
+from wire.api.what_if_words import counts, delay, extent, hours, moment
+from wire.text import duration
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show which jobs would start sooner or later, and change nothing.")
+]
+"""The option of commands that change the cluster; it asks what-if."""
+
+SHOWN = 10
+"""The most jobs that are shown of each kind; -o json has more."""
+
+
+def show(answer: WhatIfAnswer, output: Format) -> int:
+    """Print the answer; return 5 if part of the change would be refused, otherwise 0."""
+    few = output in (Format.TABLE, Format.WIDE)
+    _table(answer).show(output, _worst_and_best(answer, SHOWN) if few else answer.shifts, answer)
+    if few:
+        sys.stdout.flush()
+        for refused in answer.refused:
+            print_note(f"This would be refused: {refused}")
+        if answer.why is not None:
+            print_note(f"It would wait: {answer.why.sentence}.")
+        for easing in answer.easings:
+            how = (
+                f"corral {shlex.join(easing.command)}"
+                if easing.command
+                else shlex.join(flags_of(easing.changes))
+            )
+            print_note(f"It would start at once {easing.sentence}: {how}")
+        for ousted in answer.preempted[:SHOWN]:
+            lost = f"{ousted.gpu_hours:.1f} GPU-hours lost"
+            print_note(
+                f"Job {ousted.label} ({ousted.name}, {ousted.user}) is preempted for {ousted.by}: {lost}."
+            )
+        if len(answer.preempted) > SHOWN:
+            print_note(f"{len(answer.preempted) - SHOWN} more jobs would be preempted.")
+        if answer.passed_over:
+            tables = ", ".join(f"[{name}]" for name in answer.passed_over)
+            print_note(f"Not considered, although they differ from the configuration in effect: {tables}.")
+        _sum_up(answer)
+    return 5 if answer.refused else 0
+
+
+def summarise(answer: WhatIfAnswer) -> None:
+    """Print as notes: refusals, jobs that would start at another time, and their number."""
+    for refused in answer.refused:
+        print_note(f"This would be refused: {refused}")
+    shown = _worst_and_best(answer, SHOWN // 2)
+    for line in _table(answer).lines(shown, None) if shown else ():
+        print_note(line)
+    _sum_up(answer)
+
+
+def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
+    """The new jobs, then the `each` most delayed jobs, then the `each` jobs that gain most."""
+    new = [shift for shift in answer.shifts if shift.new]
+    moved = [shift for shift in answer.shifts if not shift.new]
+    later = [shift for shift in moved if delay(answer, shift) > 0]
+    sooner = [shift for shift in moved if delay(answer, shift) <= 0]
+    later.sort(key=lambda shift: -delay(answer, shift))
+    sooner.sort(key=lambda shift: delay(answer, shift))
+    return [*new[: 2 * each], *later[:each], *sooner[:each]]
+
+
+def _sum_up(answer: WhatIfAnswer) -> None:
+    later, sooner = counts(answer)
+    waited = hours(answer)
+    told = f"{later} would start later, {sooner} sooner, {answer.unchanged} as now"
+    print_note(f"{told}{f' ({waited})' if waited else ''}.")
+    if not answer.whole:
+        print_note("Starts after a job without a time limit are unknown.")
+    if limits := extent(answer):
+        print_note(f"{limits[0].upper()}{limits[1:]}.")
+    if answer.covers_until is not None:
+        print_note("Add --within 10s, or more, to look further ahead.")
+
+
+def _table(answer: WhatIfAnswer) -> Table[Shift]:
+    return Table(
+        [
+            Column("JOB", lambda shift: "(new)" if shift.new else shift.label, right=True),
+            Column("NAME", lambda shift: shift.name, keep=1, least=8),
+            Column("USER", lambda shift: shift.user, keep=2),
+            Column("STARTS", lambda shift: "-" if shift.new else moment(answer, shift.was)),
+            Column("THEN", lambda shift: moment(answer, shift.becomes)),
+            Column(
+                "DELAY",
+                lambda shift: _told(answer, shift),
+                colour=lambda shift: RED if delay(answer, shift) > 0 else YELLOW,
+            ),
+            Column("ON", lambda shift: ",".join(shift.nodes), keep=3, least=6),
+        ],
+        lambda shift: shift.label,
+        kind=Shift,
+    )
+
+
+def _told(answer: WhatIfAnswer, shift: Shift) -> str:
+    seconds = delay(answer, shift)
+    if shift.new or abs(seconds) == float("inf"):
+        return "-"
+    least = ">" if shift.was is None or shift.becomes is None else ""
+    return f"{least}{'+' if seconds > 0 else '-'}{duration(abs(seconds))}"

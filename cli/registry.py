@@ -1,0 +1,136 @@
+"""The table of commands. A module is imported when its command runs, so that start-up stays fast."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as command_of
+
+from cli.spec.fast_options import use_fast_readers
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "submit": ("cli.commands.submit", "Queue a job: a command, a script, or an array of them."),
+    "run": ("cli.commands.run", "Submit a job, show its output live, and exit with its code."),
+    "queue": ("cli.commands.queue", "List waiting and running jobs."),
+    "job": (
+        "cli.commands.job",
+        "Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.",
+    ),
+    "logs": ("cli.commands.logs", "Show the output of a job: short for 'corral job logs'."),
+    "cancel": ("cli.commands.cancel", "Cancel jobs: short for 'corral job cancel'."),
+    "exec": ("cli.commands.exec", "Run a command inside a running job, within its limits."),
+    "attach": ("cli.commands.attach", "Open a shell inside a running job."),
+    "ps": ("cli.commands.queue", "List waiting and running jobs: short for 'corral queue'."),
+    "why": ("cli.commands.explain", "Show why a job waits: short for 'corral explain'."),
+    "explain": ("cli.commands.explain", "Show why a job waits, and when it starts at the latest."),
+    "what-if": ("cli.commands.what_if", "Show which jobs a change would start sooner or later."),
+    "nodes": ("cli.commands.nodes.nodes", "Show nodes and their GPUs; add, drain and remove nodes."),
+    "gpus": ("cli.commands.nodes.gpus", "Show all GPUs: health, load, processes and jobs."),
+    "profiles": (
+        "cli.commands.policy.profiles",
+        "Show scheduler profiles: their jobs, nodes and policy.",
+    ),
+    "quota": ("cli.commands.policy.quota", "Show, set and unset quotas of users, projects and queues."),
+    "shares": (
+        "cli.commands.policy.shares",
+        "Show fair shares: weights, limits and past usage; change them.",
+    ),
+    "licences": ("cli.commands.policy.licences", "Show licences: how many exist, and which jobs hold them."),
+    "reserve": (
+        "cli.commands.policy.reserve",
+        "Reserve nodes for a time: for users, projects or maintenance.",
+    ),
+    "rebalance": (
+        "cli.commands.policy.rebalance",
+        "Show which running jobs could be moved, and why; move them.",
+    ),
+    "usage": ("cli.commands.reports.usage", "Show GPU-hours, GPU load and energy."),
+    "report": ("cli.commands.reports.report", "Show how accurate estimates have been."),
+    "events": ("cli.commands.reports.events", "Show past events; follow new events."),
+    "sim": ("cli.commands.sim.sim", "Run the scheduler in virtual time, on job logs and other clusters."),
+    "tui": ("cli.commands.service.tui", "Open the terminal UI."),
+    "demo": ("cli.demo.demo", "Run a demo cluster of four simulated 8-GPU hosts."),
+    "admin": ("cli.commands.service.admin", "Verify, back up, restore and compact the store."),
+    "controller": ("cli.commands.service.controller", "Run the controller in the foreground."),
+    "config": (
+        "cli.commands.service.config",
+        "Check, compare and apply configuration files; name controllers.",
+    ),
+    "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
+}
+
+
+class RootGroup(TyperGroup):
+    """The root group: lists all commands, imports only the one that is called."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            module, summary = COMMANDS[cmd_name]
+            command = use_fast_readers(command_of(importlib.import_module(module).app))
+            command.short_help = summary
+            self.commands[cmd_name] = command
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}.{nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help gives each command its first sentence, wrapped and not cut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _first_sentence(self.commands[name].help or "")) for name in self.list_commands(ctx)]
+            )
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.?]) ", paragraph, maxsplit=1)[0]
+
+
+def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """ " Did you mean 'X'?" for the known word that is closest; empty if none is close."""
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def application(help_text: str = "", **settings: Any) -> typer.Typer:
+    """A Typer with the settings of this program: plain help, no completion options."""
+    if help_text:
+        settings["help"] = help_text  # otherwise the docstring of the callback is the help
+    return typer.Typer(
+        cls=CommandGroup,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=SETTINGS,
+        **settings,
+    )
+
+
+def examples(*lines: str) -> str:
+    """Examples for the end of a command's help. The \\b keeps their line breaks."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}

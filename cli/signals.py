@@ -1,0 +1,64 @@
+"""Signals that are handled only at points where a command can stop safely."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+_HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalReceived(Exception):
+    """A signal has asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class DeferredSignals:
+    """While entered, SIGINT, SIGTERM and SIGHUP raise SignalReceived only in `heard` and `nap`."""
+
+    def __init__(self) -> None:
+        self._pending = 0
+        self._listening = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> DeferredSignals:
+        for number in _HEEDED:
+            if signal.getsignal(number) != signal.SIG_IGN:  # ignored already, for example by nohup
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, a signal raises SignalReceived at once, also one that came before."""
+        self._listening = True
+        try:
+            if self._pending:
+                number, self._pending = self._pending, 0
+                raise SignalReceived(number)
+            yield
+        finally:
+            self._listening = False
+
+    def nap(self, seconds: float) -> None:
+        """Sleep for this many seconds; a signal raises SignalReceived."""
+        with self.heard():
+            time.sleep(seconds)
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self._listening:
+            self._listening = False
+            raise SignalReceived(number)
+        self._pending = number

@@ -1,0 +1,1 @@
+"""From flags, job scripts and sbatch directives to a JobSpec, and back."""

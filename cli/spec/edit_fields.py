@@ -1,0 +1,39 @@
+"""The changes that `corral job set` sends: the fields of the options that were given, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cli.exit_codes import CommandError
+from cli.registry import nearest
+from cli.spec.job_options import BY_FLAG, OPTIONS, JobOption
+from cli.spec.spec_builder import flag_of, spec_from
+from cli.spec.submit_options import SubmitOptions, from_flags
+from wire.api.problem import Problem
+from wire.codec import encode
+
+
+def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
+    """The new value of each field to change, as JSON; None for a field that gets its default again."""
+    given = from_flags(asked)
+    spec = encode(spec_from(("true",), "", given, {}))
+    changes: dict[str, Any] = {field: spec[field] for name in given for field in _fields(OPTIONS[name])}
+    for word in filter(None, (part.strip() for part in clear.split(","))):
+        flag = "--" + word.removeprefix("--")
+        if flag not in BY_FLAG:
+            raise CommandError(f"--clear: {word!r} is not an option of a job.{nearest(flag, BY_FLAG)}")
+        changes.update(dict.fromkeys(_fields(BY_FLAG[flag])))
+    if not changes:
+        raise CommandError("there is nothing to change", "Say what: corral job set 7 --priority high")
+    return changes
+
+
+def with_flag_names(problem: Problem) -> Problem:
+    """The same problem, with the flag in place of the field of the API."""
+    return replace(problem, where=flag_of(problem.where))
+
+
+def _fields(option: JobOption) -> tuple[str, ...]:
+    # The number per node says how many nodes there are, too.
+    return ("gpus", "nodes") if option.name == "gpus_per_node" else (option.field,)

@@ -1,0 +1,179 @@
+"""Reads job scripts: their text, and their #CORRAL and #SBATCH lines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.exit_codes import NOT_FOUND, CommandError
+from cli.output.stderr import print_note
+from cli.registry import nearest
+from cli.spec import sbatch_directives
+from cli.spec.job_options import BY_FLAG, OPTIONS
+from cli.spec.submit_options import Given, Layer, merged
+
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The most bytes of one argument of a program on Linux, without its closing NUL."""
+
+_DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:\s+(.*))?")
+_HASH = "\0"
+"""Stands for a '#' inside a word; no script has it."""
+
+_SHELLS = {"sh", "bash", "dash", "ksh", "mksh", "zsh"}
+_PYTHON = re.compile(r"python[\d.]*")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script as a command that needs no shared file system, with the options in its lines."""
+
+    command: tuple[str, ...]
+    asked: Layer
+    name: str
+
+
+def read(path: str, arguments: list[str]) -> Script:
+    """Read a script. Raises CommandError, which names each line that cannot be used."""
+    text = _text(path)
+    name = Path(path).name
+    interpreter = _interpreter(text, path)
+    program = _program(interpreter)
+    if program in _SHELLS:
+        command = (*interpreter, "-c", text, name, *arguments)
+    elif _PYTHON.fullmatch(program):
+        command = (*interpreter, "-c", text, *arguments)
+    else:
+        raise CommandError(
+            f"{path} line 1: a script for {program!r} cannot be sent as text, only shell and Python can",
+            "Put it on a shared file system, and submit the command: corral submit -- /shared/path/script",
+        )
+    return Script(command, _directives(text, path), name)
+
+
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise CommandError(
+            f"there is no script {path!r}",
+            f"To run a command instead of a script, write it behind '--': corral submit -- {path} …",
+            NOT_FOUND,
+        ) from None
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", "Give a script that you may read.") from None
+    if len(data) > MAX_ARGUMENT_BYTES:
+        raise CommandError(
+            f"{path} has {len(data):,} bytes; a script is sent as text and may have {MAX_ARGUMENT_BYTES:,}",
+            "Put the large part on a shared file system, and call it from a short script.",
+        )
+    if not data.strip():
+        raise CommandError(f"{path} is empty", "Write the commands to run into it.")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise CommandError(
+            f"{path} is a program or data, not a text script",
+            f"To run it as a command, write it behind '--': corral submit -- {path}",
+        )
+    if "\r\n" in text:
+        raise CommandError(f"{path} has DOS line ends", f"Convert it: sed -i 's/\\r$//' {shlex.quote(path)}")
+    return text
+
+
+def _interpreter(text: str, path: str) -> list[str]:
+    first = text.split("\n", 1)[0]
+    if not first.startswith("#!"):
+        return ["/bin/bash"]
+    words = first[2:].split()
+    if not words or not words[0].startswith("/"):
+        raise CommandError(f"{path} line 1: {first!r} names no interpreter", "Write #!/bin/bash.")
+    return words
+
+
+def _program(interpreter: list[str]) -> str:
+    """The name of the interpreter: bash for /bin/bash -l and for /usr/bin/env -S bash -l."""
+    names = [Path(word).name for word in interpreter if not word.startswith("-") and "=" not in word]
+    return names[1] if names[0] == "env" and len(names) > 1 else names[0]
+
+
+def _directives(text: str, path: str) -> Layer:
+    found: dict[str, list[Given]] = {}
+    slurms: list[sbatch_directives.Option] = []
+    body = False
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _DIRECTIVE.fullmatch(line.rstrip())
+        if match is None:
+            body = body or bool(line.strip() and not line.lstrip().startswith("#"))
+            continue
+        kind, rest = match.groups()
+        where = f"{path} line {number}"
+        if body:
+            print_note(f"corral: {where}: ignored, because it comes after the first command: {line.strip()}")
+            continue
+        words = _words(rest or "", where)
+        if kind == "SBATCH":
+            slurms += sbatch_directives.options(words, where)
+        else:
+            _add(found, _own(words, where))
+    return _with_slurms(found, slurms, path)
+
+
+def _with_slurms(found: dict[str, list[Given]], slurms: list[sbatch_directives.Option], path: str) -> Layer:
+    """The options of both kinds of lines; #CORRAL is stronger. The error has all bad #SBATCH lines."""
+    translated = sbatch_directives.translate(slurms)
+    if translated.problems:
+        several = len(translated.problems) > 1
+        message = "\n  ".join(
+            [f"{path}: {len(translated.problems)} #SBATCH lines cannot be used:"] * several
+            + translated.problems
+        )
+        raise CommandError(
+            message, "Remove or change them; #CORRAL lines take the options of 'corral submit'."
+        )
+    for warning in translated.warnings:
+        print_note(f"corral: {warning}")
+    weaker: dict[str, list[Given]] = {}
+    _add(weaker, translated.pairs)
+    return merged(found, weaker)
+
+
+def _add(found: dict[str, list[Given]], pairs: list[tuple[str, Given]]) -> None:
+    for name, given in pairs:
+        found[name] = [*found.get(name, []), given] if OPTIONS[name].repeats else [given]
+
+
+def _words(text: str, where: str) -> list[str]:
+    """The words of a line. '#' begins a comment only at the start of a word, because images are host#name."""
+    kept = re.sub(r"(?<=[\w.])#(?=\w)", _HASH, text)
+    try:
+        return [word.replace(_HASH, "#") for word in shlex.split(kept, comments=True)]
+    except ValueError as error:
+        raise CommandError(f"{where}: {str(error).lower()}", "Close the quotation marks.") from None
+
+
+def _own(words: list[str], where: str) -> list[tuple[str, Given]]:
+    """The options of one #CORRAL line."""
+    found = []
+    left = list(words)
+    while left:
+        flag, equals, value = left.pop(0).partition("=")
+        option = BY_FLAG.get(flag)
+        if option is None:
+            raise CommandError(
+                f"{where}: {flag!r} is not an option of a job.{nearest(flag, list(BY_FLAG))}",
+                "'corral submit --help' lists the options.",
+            )
+        if option.is_switch:
+            if equals:
+                raise CommandError(f"{where}: {flag} takes no value", f"Write #CORRAL {flag}.")
+            value = "true"
+        elif not equals:
+            if not left:
+                raise CommandError(f"{where}: {flag} needs a value", f"Write #CORRAL {flag} …")
+            value = left.pop(0)
+        found.append((option.name, Given(value, f"{where}: {flag}")))
+    return found

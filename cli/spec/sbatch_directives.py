@@ -1,0 +1,457 @@
+"""Translates #SBATCH lines to options of Corral; a line without a counterpart is an error that names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cli.spec.submit_options import Given
+
+_SHORT = {
+    "-A": "--account",
+    "-a": "--array",
+    "-b": "--begin",
+    "-C": "--constraint",
+    "-c": "--cpus-per-task",
+    "-D": "--chdir",
+    "-d": "--dependency",
+    "-e": "--error",
+    "-F": "--nodefile",
+    "-G": "--gpus",
+    "-H": "--hold",
+    "-i": "--input",
+    "-J": "--job-name",
+    "-k": "--no-kill",
+    "-L": "--licenses",
+    "-M": "--clusters",
+    "-m": "--distribution",
+    "-N": "--nodes",
+    "-n": "--ntasks",
+    "-O": "--overcommit",
+    "-o": "--output",
+    "-p": "--partition",
+    "-Q": "--quiet",
+    "-q": "--qos",
+    "-s": "--oversubscribe",
+    "-t": "--time",
+    "-v": "--verbose",
+    "-W": "--wait",
+    "-w": "--nodelist",
+    "-x": "--exclude",
+}
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
+_GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
+_MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
+_HOSTS = re.compile(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*")
+_MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECASE)
+_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of one line, by its long name; `value` is None if the line has none."""
+
+    flag: str
+    value: str | None
+    where: str
+
+
+@dataclass
+class Translation:
+    """The options of all #SBATCH lines of a script, the errors, and warnings about ignored lines."""
+
+    pairs: list[tuple[str, Given]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def options(words: list[str], where: str) -> list[Option]:
+    """The options of one #SBATCH line."""
+    found = []
+    left = list(words)
+    while left:
+        flag, value = _split(left.pop(0))
+        flag = _SHORT.get(flag, flag)
+        takes = flag in _MEANING or flag in _TOGETHER or flag in _REFUSED or flag in _IGNORED
+        if value is None and takes and flag not in _BARE and left and not left[0].startswith("-"):
+            value = left.pop(0)
+        found.append(Option(flag, value, where))
+    return found
+
+
+def translate(found: list[Option]) -> Translation:
+    """All options of a script at once, because tasks, CPUs, GPUs and memory depend on each other.
+
+    1. Of an option that is written twice the last one counts, as in Slurm.
+    2. What makes no difference here becomes a warning; what has no counterpart becomes a problem.
+    3. Options that mean one thing by themselves are translated one by one.
+    4. Nodes, tasks, CPUs, GPUs and memory are worked out together: Slurm counts by task, Corral by node.
+
+    Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` is 16 CPUs and 32 GiB on each
+    of 2 nodes. The script runs once, on the first node.
+    """
+    made = Translation()
+    if not found:
+        return made
+    last = {option.flag: option for option in found}  # in the order of their first lines
+    sizes: dict[str, Option] = {}
+    for option in last.values():
+        if option.flag in _IGNORED:
+            made.warnings.append(
+                f"{option.where}: {option.flag} makes no difference: {_IGNORED[option.flag]}"
+            )
+        elif option.flag in _TOGETHER or option.flag in _MEANING:
+            if option.value is None and option.flag not in _BARE:
+                made.problems.append(f"{option.where}: {option.flag} needs a value: #SBATCH {option.flag}=…")
+            elif option.flag in _TOGETHER:
+                sizes[option.flag] = option
+            else:
+                _one(option, made, last)
+        else:
+            instead = _REFUSED.get(option.flag, "Remove the line, or write the wish as a #CORRAL line.")
+            made.problems.append(
+                f"{option.where}: Corral has no counterpart for #SBATCH {option.flag}. {instead}"
+            )
+    _Sizes(sizes, made).add()
+    made.pairs.append(("batch", Given("true", found[0].where)))
+    return made
+
+
+def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
+    try:
+        pairs = _MEANING[option.flag](option.value or "true")
+    except ValueError as error:
+        made.problems.append(f"{option.where}: {option.flag}: {error}")
+        return
+    except _Harmless as harmless:
+        made.warnings.append(f"{option.where}: {option.flag}: {harmless}")
+        pairs = harmless.pairs
+    if option.flag == "--nodelist" and "--nodes" not in others:
+        pairs = [*pairs, ("nodes", str(len(_hosts(option.value or ""))))]
+    made.pairs += [(name, Given(text, f"{option.where}: {option.flag}")) for name, text in pairs]
+
+
+class _Harmless(Exception):
+    """Part of a value is ignored with a warning; `pairs` has the options of the rest."""
+
+    def __init__(self, told: str, pairs: Pairs) -> None:
+        super().__init__(told)
+        self.pairs = pairs
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    if word.startswith("--"):
+        flag, equals, value = word.partition("=")
+        return flag, value if equals else None
+    if not word.startswith("-"):
+        return word, None
+    # Short ones carry their value in the same word: -c4.
+    return word[:2], word[2:] or None
+
+
+class _Sizes:
+    """Converts nodes, tasks, CPUs, GPUs and memory from Slurm's counts per task to Corral's per node."""
+
+    def __init__(self, given: dict[str, Option], made: Translation) -> None:
+        self._given = given
+        self._made = made
+
+    def add(self) -> None:
+        """Add the resulting options, or the errors."""
+        nodes, least = self._nodes()
+        tasks = self._number("--ntasks")
+        each = self._number("--ntasks-per-node")
+        if nodes is None and tasks and each:
+            nodes = -(-tasks // each)
+        per_node = each or (-(-tasks // (nodes or 1)) if tasks else 1)
+        if nodes is None and per_node > 1:
+            nodes = 1
+        gpus = self._gpus(nodes or 1, per_node)
+        self._say("nodes", nodes, "--nodes", "--ntasks", "--ntasks-per-node")
+        self._say("min_nodes", least, "--nodes")
+        if per_node > 1:
+            self._say("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks")
+        cpus = self._cpus(per_node, gpus)
+        self._memory(cpus or per_node, gpus)
+
+    def _nodes(self) -> tuple[int | None, int | None]:
+        """The number of nodes, and the fewest nodes; None if not given."""
+        option = self._given.get("--nodes")
+        if option is None:
+            return None, None
+        low, dash, high = (option.value or "").partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            self._wrong(option, f"{option.value!r} is not a number of nodes")
+            return None, None
+        return int(high or low), int(low) if dash and int(low) < int(high) else None
+
+    def _cpus(self, tasks: int, gpus: int) -> int | None:
+        each, of_gpu = self._number("--cpus-per-task"), self._number("--cpus-per-gpu")
+        if of_gpu and gpus and not each:
+            self._say("cpus", of_gpu * gpus, "--cpus-per-gpu")
+            return of_gpu * gpus
+        if each or tasks > 1:
+            self._say("cpus", tasks * (each or 1), "--cpus-per-task", "--ntasks-per-node", "--ntasks")
+            return tasks * (each or 1)
+        return None
+
+    def _gpus(self, nodes: int, tasks: int) -> int:
+        """Add the GPU options; return the number of GPUs per node."""
+        for flag in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus"):
+            option = self._given.get(flag)
+            if option is None:
+                continue
+            text = option.value or ""
+            if flag == "--gres":
+                kind, _, text = text.partition(":")
+                if kind != "gpu":
+                    self._wrong(option, f"{option.value!r} asks for something other than GPUs")
+                    return 0
+                text = text or "1"
+            match = _GPUS.fullmatch(text)
+            if match is None:
+                self._wrong(option, f"{text!r} is not a number of GPUs; write 2 or h100:2")
+                return 0
+            model, number = match[1], int(match[2])
+            if model:
+                self._say("gpu_model", model, flag)
+            if flag == "--gpus":
+                self._say("gpus", number, flag)
+                return max(1, number // nodes) if number else 0
+            number *= tasks if flag == "--gpus-per-task" else 1
+            self._say("gpus_per_node", number, flag)
+            return number
+        return 0
+
+    def _memory(self, cpus: int, gpus: int) -> None:
+        for flag, times in (("--mem", 1), ("--mem-per-cpu", cpus), ("--mem-per-gpu", gpus)):
+            option = self._given.get(flag)
+            if option is None:
+                continue
+            match = _MEMORY.fullmatch(option.value or "")
+            if match is None:
+                self._wrong(option, f"{option.value!r} is not an amount of memory; write 16G")
+                continue
+            mib = int(match[1]) * _MIB[match[2].upper()] * times
+            if not int(match[1]):
+                self._made.warnings.append(
+                    f"{option.where}: {flag}=0 (all memory of a node) is not known; "
+                    "the job gets the share of its GPUs or CPUs"
+                )
+            elif not times:
+                self._wrong(option, "the job asks for no GPUs")
+            else:
+                self._say("memory", f"{max(1, round(mib))}M", flag)
+
+    def _number(self, flag: str) -> int | None:
+        option = self._given.get(flag)
+        if option is None:
+            return None
+        text = option.value or ""
+        if not text.isdigit() or not int(text):
+            self._wrong(option, f"{text!r} is not a number")
+            return None
+        return int(text)
+
+    def _say(self, name: str, value: object, *flags: str) -> None:
+        if value is not None:
+            option = next(self._given[flag] for flag in flags if flag in self._given)
+            self._made.pairs.append((name, Given(str(value), f"{option.where}: {option.flag}")))
+
+    def _wrong(self, option: Option, told: str) -> None:
+        self._made.problems.append(f"{option.where}: {option.flag}: {told}")
+
+
+def _as(name: str) -> Callable[[str], Pairs]:
+    return lambda text: [(name, text)]
+
+
+def _time(text: str) -> Pairs:
+    """Slurm reads a bare number as minutes, and m:s without days."""
+    if text.upper() in ("UNLIMITED", "INFINITE", "0"):
+        return []
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time Corral can read")
+    days, first, second, third = match.groups()
+    if days is None and third is None:
+        return [("time", f"{int(first) * 60 + int(second or 0)}s")]
+    return [("time", f"{days or 0}-{first}:{second or '00'}:{third or '00'}")]
+
+
+def _export(text: str) -> Pairs:
+    pairs = [("env", "all" if name == "ALL" else name) for name in text.split(",") if name != "NIL"]
+    return [("env", "none")] if text == "NONE" else pairs
+
+
+def _begin(text: str) -> Pairs:
+    """Slurm counts in seconds where no unit stands, and spells units out."""
+    match = _FROM_NOW.fullmatch(text)
+    if match is None:
+        return [] if text == "now" else [("begin", text)]
+    number, unit = match.groups()
+    weeks = 7 if unit == "week" else 1
+    return [("begin", f"+{int(number) * weeks}{'d' if unit == 'week' else (unit or 'second')[0]}")]
+
+
+_AFTER = {"after": "after", "afterok": "after_ok", "afternotok": "after_not_ok", "afterany": "after_end"}
+
+
+def _dependency(text: str) -> Pairs:
+    if "," in text and "?" in text:
+        raise ValueError(f"{text!r} means all and any at once; write ',' or '?'")
+    found: Pairs = []
+    for part in re.split("[,?]", text):
+        kind, _, labels = part.partition(":")
+        if kind not in _AFTER or not labels:
+            raise ValueError(f"{part!r} has no counterpart; Corral knows {', '.join(_AFTER)}, each with jobs")
+        if "+" in labels:
+            raise ValueError(f"{part!r} asks for a delay after a start, which Corral does not know")
+        found += [(_AFTER[kind], label) for label in labels.split(":")]
+    return [*found, ("after_count", "1")] if "?" in text else found
+
+
+def _licences(text: str) -> Pairs:
+    if "|" in text:
+        raise ValueError(f"{text!r} means any of several; Corral holds all that are named")
+    return [("licence", part) for part in text.split(",")]
+
+
+def _signal(text: str) -> Pairs:
+    """`B:USR1@120`: two minutes before the limit. Corral tells all processes that have a handler."""
+    match = _SIGNAL.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a signal; write USR1@120")
+    return [("warn_signal", match[1]), ("warn_time", f"{match[2] or 60}s")]
+
+
+def _partition(text: str) -> Pairs:
+    first, comma, _ = text.partition(",")
+    if comma:
+        raise _Harmless(f"a job waits in one queue, here {first}", [("queue", first)])
+    return [("queue", text)]
+
+
+def _nice(text: str) -> Pairs:
+    if text.startswith("-"):
+        raise _Harmless("a higher priority is asked for by #CORRAL --priority HIGH", [])
+    return [("priority", "LOW")]
+
+
+def _constraint(text: str) -> Pairs:
+    """GPU models are Corral's own; other features of nodes are labels, whose names only the site knows."""
+    pairs: Pairs = []
+    for word in re.split("[&,]", text):
+        if _MODEL.fullmatch(word):
+            pairs.append(("gpu_model", word))
+        elif word not in ("gpu", "gpus"):
+            raise ValueError(
+                f"{word!r} is a feature of nodes, which are labels here: #CORRAL --select KEY=VALUE, "
+                "or --affinity 'KEY in A,B'; 'corral nodes show NODE' lists the labels"
+            )
+    return pairs
+
+
+def _hosts(text: str) -> list[str]:
+    """The names in n[1-3,7],m2."""
+    names: list[str] = []
+    for word in _HOSTS.findall(text):
+        head, bracket, rest = word.partition("[")
+        inside, _, tail = rest.partition("]")
+        for part in inside.split(",") if bracket else [""]:
+            low, dash, high = part.partition("-")
+            if dash and low.isdigit() and high.isdigit() and int(high) - int(low) < 10_000:
+                spelt = [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1)]
+            else:
+                spelt = [part]
+            names += [f"{head}{each}{tail}" for each in spelt]
+    return names
+
+
+def _image(text: str) -> Pairs:
+    return [("image", text.replace("#", "/", 1))]
+
+
+_MEANING: dict[str, Callable[[str], Pairs]] = {
+    "--account": _as("project"),
+    "--array": _as("array"),
+    "--begin": _begin,
+    "--chdir": _as("workdir"),
+    "--constraint": _constraint,
+    "--container-image": _image,
+    "--container-mounts": lambda text: [("mount", part) for part in text.split(",")],
+    "--container-workdir": _as("workdir"),
+    "--deadline": _as("deadline"),
+    "--dependency": _dependency,
+    "--error": _as("error"),
+    "--exclude": lambda text: [("affinity", f"node not in {','.join(_hosts(text))}")],
+    "--export": _export,
+    "--hold": _as("hold"),
+    "--job-name": _as("name"),
+    "--licenses": _licences,
+    "--nice": _nice,
+    "--no-requeue": lambda _: [("on_node_lost", "wait")],
+    "--nodelist": lambda text: [("affinity", f"node in {','.join(_hosts(text))}")],
+    "--open-mode": _as("open_mode"),
+    "--output": _as("output"),
+    "--partition": _partition,
+    "--requeue": lambda _: [("on_node_lost", "requeue-after-lease")],
+    "--signal": _signal,
+    "--time": _time,
+    "--tmp": lambda text: [("scratch", text + "M" if text.isdigit() else text)],
+}
+_TOGETHER = {
+    *("--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres"),
+    *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-node"),
+}
+_BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue"))
+"""Options that mean something without a value; only --nice may have one, behind '='."""
+_BIND = "a job has CPUs of its own near its GPUs ([jobs] bind)"
+_TASKS = "how tasks lie on the CPUs of a node is up to what starts them"
+_IGNORED = {
+    "--acctg-freq": "use is measured all the time",
+    "--comment": "Corral keeps no comment; --name and --label do something similar",
+    "--cores-per-socket": _TASKS,
+    "--cpu-bind": _BIND,
+    "--distribution": _TASKS,
+    "--exclusive": "the job has its CPUs, memory and GPUs for itself, but others may run on the same node",
+    "--get-user-env": "write --export=ALL to pass on your variables",
+    "--gpu-bind": _BIND,
+    "--hint": _TASKS,
+    "--kill-on-invalid-dep": "[scheduler.waiting] hopeless decides what becomes of such jobs",
+    "--mail-type": "Corral sends no mail; 'corral job wait' waits for the end",
+    "--mail-user": "Corral sends no mail; 'corral job wait' waits for the end",
+    "--mem-bind": _BIND,
+    "--no-kill": "--on-member-failure decides what becomes of the other nodes",
+    "--ntasks-per-core": _TASKS,
+    "--ntasks-per-socket": _TASKS,
+    "--overcommit": _TASKS,
+    "--oversubscribe": "nodes are shared by what jobs ask for",
+    "--parsable": "'corral submit' prints the job's id alone",
+    "--profile": "use is measured all the time",
+    "--propagate": "a node sets its own limits",
+    "--qos": "Corral has queues and priorities: #CORRAL --queue NAME, --priority CLASS",
+    "--quiet": "'corral submit' prints the job's id alone",
+    "--reservation": "a reservation is for users and projects, whose jobs get into it by themselves",
+    "--sockets-per-node": _TASKS,
+    "--switches": "--same LABEL keeps the nodes of a job together",
+    "--threads-per-core": _TASKS,
+    "--time-min": "the job gets all of its --time",
+    "--verbose": "'corral explain' tells why a job waits",
+    "--wait": "write it on the command line: corral submit --wait",
+    "--wckey": "--label is kept with the job",
+}
+_REFUSED = {
+    "--clusters": "Choose the controller by --url or CORRAL_URL.",
+    "--gpus-per-socket": "Write --gpus-per-node and #CORRAL --numa require.",
+    "--input": "Redirect it in the script: program < FILE.",
+    "--nodefile": "Write #CORRAL --affinity 'node in A,B'.",
+    "--ntasks-per-gpu": "Write --ntasks-per-node.",
+    "--priority": "Write #CORRAL --priority HIGH.",
+    "hetjob": "Submit a job for each kind of node; --after starts one when another has started.",
+    "packjob": "Submit a job for each kind of node; --after starts one when another has started.",
+}

@@ -1,0 +1,202 @@
+"""Builds the JobSpec of a new job from flags, environment, script and the submitting shell."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cli.exit_codes import CommandError
+from cli.spec import job_script
+from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS, JobOption, directory
+from cli.spec.submit_options import Given, Layer, SubmitOptions, from_environment, from_flags, merged
+from cli.spec.submitter_environment import Submitter, variables
+from cli.spec.time_options import AFTER_FLAGS, restart_of
+from wire.job.gangs import Gang
+from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.spec import JobSpec, gpus_text, spec_problems
+
+NO_SUBMITTER = Submitter()
+"""No shell: the job gets no umask and no environment from it."""
+
+
+def spec_of(
+    asked: SubmitOptions,
+    words: list[str],
+    *,
+    is_command: bool,
+    environment: Mapping[str, str] = os.environ,
+    submitter: Submitter = NO_SUBMITTER,
+) -> JobSpec:
+    """The job that a user asks for, checked as far as that needs no cluster. Raises CommandError.
+
+    Flags are stronger than the environment, and the environment is stronger than the script. With a
+    `submitter` the job also gets the umask and the activated environment of that shell.
+    """
+    layers = [from_flags(asked), from_environment(environment)]
+    if not words:
+        raise CommandError(
+            "there is nothing to run",
+            "Name a script, or write a command behind '--': corral submit --gpus 1 -- python train.py",
+        )
+    if is_command:
+        command, name = tuple(words), os.path.basename(words[0])
+    else:
+        read = job_script.read(words[0], words[1:])
+        command, name = read.command, read.name
+        layers.append(read.asked)
+    spec = spec_from(command, name, merged(*layers), environment, submitter)
+    _check(spec)
+    return spec
+
+
+def spec_from(
+    command: tuple[str, ...],
+    name: str,
+    given: Layer,
+    environment: Mapping[str, str],
+    submitter: Submitter = NO_SUBMITTER,
+) -> JobSpec:
+    """The job that these options ask for, unchecked.
+
+    1. Read each option of the table; options of one field are put together by COMBINED.
+    2. GPUs, nodes and the environment depend on other options, so they are worked out after the others.
+    3. Name, directory, umask and logs get the defaults of `corral submit` where no option sets them.
+    """
+    fields: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for option in OPTIONS.values():
+        if option.name not in given or option.name == "env":
+            continue
+        values = [_read(each, option) for each in given[option.name]]
+        if option.part:
+            parts.setdefault(option.field, {})[option.part] = values[-1]
+        elif option.field in JOINED:
+            fields[option.field] = [*fields.get(option.field, []), *values]
+        else:
+            fields[option.field] = values[-1]
+    for field, values_of_parts in parts.items():
+        if field != "gpus":
+            fields[field] = COMBINED[field](**values_of_parts)
+    for field, join in JOINED.items():
+        if field in fields:
+            fields[field] = join(fields[field])
+    fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **parts.get("gpus", {}))
+    # A container image has programs and a PATH of its own, which the host's environment would hide.
+    inherited = {} if fields.get("image") else submitter.activated
+    fields["env"] = variables(given.get("env", []), environment, inherited)
+    fields["name"] = fields.get("name") or name[:200]
+    if "workdir" not in fields:
+        fields["workdir"] = directory(os.curdir)
+    fields.setdefault("umask", submitter.umask)
+    one_log = fields.get("merge_output", True) and not fields.get("error") and submitter is not NO_SUBMITTER
+    fields["merge_output"] = one_log
+    return JobSpec(command=command, **fields)
+
+
+def _read(given: Given, option: JobOption) -> Any:
+    try:
+        return option.read(given.text)
+    except ValueError as error:
+        raise CommandError(
+            f"{given.source}: {error}", "'corral submit --help' shows how to write it."
+        ) from None
+
+
+def _gpu_requirements(**parts: Any) -> GpuWish | None:
+    said = {part: value for part, value in parts.items() if value}
+    return GpuWish(**said) if said else None
+
+
+COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}
+"""How the options of one field make its value; the keywords are the parts of the options."""
+
+
+def _only_topology(values: list[Topology]) -> Topology:
+    if len(values) > 1:
+        raise CommandError("--same, --different and --domains cannot be combined", "Leave all but one out.")
+    return values[0]
+
+
+JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
+    "after": lambda lists: tuple(each for one in lists for each in one),
+    "affinity": tuple,
+    "company": tuple,
+    "datasets": tuple,
+    "gpu_models": tuple,
+    "labels": dict,
+    "licences": dict,
+    "mounts": tuple,
+    "preferences": tuple,
+    "relax": lambda names: tuple(dict.fromkeys(names)),
+    "selector": dict,
+    "tolerations": tuple,
+    "topology": _only_topology,
+}
+"""How all values that options give a field make its value; of other fields the last value counts."""
+
+
+def _gpus_and_nodes(
+    nodes: int | None, total: float | None = None, each: int | None = None
+) -> tuple[float, int | None]:
+    """GPUs over all nodes, and the number of nodes; `total` and `each` may both be given if they agree."""
+    if each is None:
+        return total or 0, nodes
+    if nodes is None:
+        nodes = max(1, round((total or each) / each))
+    if total is not None and total != each * nodes:
+        raise CommandError(
+            f"--gpus {gpus_text(total)} and --gpus-per-node {each} do not agree for {nodes} nodes",
+            f"Leave one of them out: {nodes} nodes with {each} GPUs have {each * nodes}.",
+        )
+    return float(each * nodes), nodes
+
+
+def _check(spec: JobSpec) -> None:
+    found = [f"{flag_of(where, spec) or where}: {sentence}" for where, sentence in spec_problems(spec)]
+    texts = [
+        *spec.command,
+        *spec.checkpoint_command,
+        spec.checkpoint_dir or "",
+        spec.name,
+        spec.workdir or "",
+        *spec.env,
+        *spec.env.values(),
+    ]
+    if any(not _is_utf8(text) for text in texts):
+        found.append("the command, the name, the directory and the environment must be valid UTF-8")
+    longest = max(len(part.encode(errors="replace")) for part in spec.command)
+    if longest > job_script.MAX_ARGUMENT_BYTES:
+        found.append(f"an argument has {longest:,} bytes; Linux takes {job_script.MAX_ARGUMENT_BYTES:,}")
+    if found:
+        raise CommandError("; ".join(found), "'corral submit --help' shows what can be asked for.")
+
+
+def flag_of(where: str, spec: JobSpec | None = None) -> str:
+    """The flag that sets a field of the spec, named by its path; empty if no flag does.
+
+    The fields `after` and `topology` have several flags: with the spec it is the one that set them.
+    """
+    index = re.fullmatch(r"after\[(\d+)\].*", where)
+    if index is not None and spec is not None and int(index[1]) < len(spec.after):
+        return f"--{AFTER_FLAGS[spec.after[int(index[1])].until]}"
+    if spec is not None and spec.topology is not None and where.startswith("topology"):
+        return {1: "--same", None: "--different"}.get(spec.topology.domains, "--domains")
+    if where in FLAG_OF_FIELD:
+        return FLAG_OF_FIELD[where]
+    field, _, key = where.partition(".")
+    field = field.partition("[")[0]
+    if field == "env" and key:
+        return f"--env {key!r}"
+    if field == "command":
+        return "the command"
+    return FLAG_OF_FIELD.get(field, "")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,28 @@
+"""Changes to a job as the flags of `corral job set` that make them; used in suggestions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.spec.job_options import OPTIONS
+from wire.codec import decode
+from wire.job.spec import JobSpec
+
+
+def flags_of(changes: Mapping[str, Any]) -> list[str]:
+    """The words of the flags. A field without any flag to set it gets its default by --clear.
+
+    Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same.
+    """
+    spec = decode(JobSpec, {"command": ["true"], **changes})
+    words: list[str] = []
+    cleared: list[str] = []
+    for field in changes:
+        options = [option for option in OPTIONS.values() if option.field == field]
+        said = [(option, text) for option in options for text in option.texts(spec)]
+        for option, text in said:
+            words += [option.flag] if option.is_switch else [option.flag, text]
+        if not said:
+            cleared.append(options[0].flag.removeprefix("--"))
+    return [*words, *(["--clear", ",".join(cleared)] if cleared else [])]

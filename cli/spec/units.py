@@ -1,0 +1,131 @@
+"""Parses amounts such as 16G, 2h30m and 0.5. A ValueError says what would be right."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+
+from wire.job.spec import SIGNALS, signal_name
+from wire.names import PRIORITIES
+
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?) *([KMGTP])?(?:i?B)?", re.IGNORECASE)
+_KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
+_SPANS = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+def memory_mib(text: str) -> int:
+    """MiB for 16G, 512M or 1.5T, rounded up."""
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not an amount of memory; write 512M, 16G or 1T")
+    number, unit = match.groups()
+    if unit is None:
+        raise ValueError(f"{text!r} has no unit; write {number}M or {number}G")
+    return math.ceil(_amount(number) * _KIB[unit.upper()] / 1024)
+
+
+def seconds(text: str) -> float:
+    """Seconds for 2h30m, 90s, 01:30:00 or 1-12:00:00."""
+    word = text.strip().lower()
+    if _NUMBER.fullmatch(word):
+        raise ValueError(f"{text!r} has no unit; write {word}s, {word}m, {word}h or 01:30:00")
+    spans = _SPANS.findall(word)
+    units = [unit for _, unit in spans]
+    if spans and "".join(number + unit for number, unit in spans) == word:
+        if units != sorted(set(units), key="dhms".index):
+            raise ValueError(f"{text!r} names a unit twice or out of order; write 1d12h or 2h30m")
+        return sum(_amount(number) * _SECONDS[unit] for number, unit in spans)
+    return _clock(text, word)
+
+
+def _clock(text: str, word: str) -> float:
+    match = _CLOCK.fullmatch(word)
+    if match is None or len(word) > 30:
+        raise ValueError(f"{text!r} is not a time; write 2h30m, 90s, 01:30:00 or 1-12:00:00")
+    days, first, second, third = match.groups()
+    if days is None and third is None:
+        raise ValueError(f"{text!r} could be hours or minutes; write 1h30m, 90m or 01:30:00")
+    if any(part is not None and int(part) > 59 for part in (second, third)):
+        raise ValueError(f"{text!r} has more than 59 minutes or seconds; write 2h30m or 01:30:00")
+    if days is not None and int(first) > 23:
+        raise ValueError(f"{text!r} has more than 23 hours beside its days")
+    return int(days or 0) * 86_400 + int(first) * 3_600 + int(second or 0) * 60 + int(third or 0)
+
+
+def cores_milli(text: str) -> int:
+    """Thousandths of a core for 4 or 0.5."""
+    return math.ceil(_positive(text, "a number of cores", "write 4 or 0.5") * 1000)
+
+
+def gpus(text: str) -> float:
+    """A number of GPUs: 8, or a share of one, such as 0.25."""
+    return _number(text, "a number of GPUs", "write 8, or a share of one GPU such as 0.25")
+
+
+def count(text: str) -> int:
+    """A whole number above zero."""
+    number = _positive(text, "a whole number above zero", "write 2")
+    if number != int(number):
+        raise ValueError(f"{text!r} is not a whole number above zero; write 2")
+    return int(number)
+
+
+def priority(text: str) -> int:
+    """The number of a priority class such as HIGH, or a number from 0 to 100."""
+    word = text.strip().upper()
+    if word in PRIORITIES:
+        return PRIORITIES[word]
+    if re.fullmatch(r"\d{1,3}", word) and int(word) <= 100:
+        return int(word)
+    raise ValueError(f"{text!r} is not a priority; write {', '.join(PRIORITIES)}, or a number from 0 to 100")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """The key and the value of KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _positive(text: str, what: str, remedy: str) -> float:
+    number = _number(text, what, remedy)
+    if number <= 0:
+        raise ValueError(f"{text!r} is not {what}; {remedy}")
+    return number
+
+
+def _number(text: str, what: str, remedy: str) -> float:
+    word = text.strip()
+    if not _NUMBER.fullmatch(word):
+        raise ValueError(f"{text!r} is not {what}; {remedy}")
+    return float(word)
+
+
+def _amount(number: str) -> float:
+    if len(number) > 15:
+        raise ValueError(f"{number} is too large")
+    return float(number)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a command, split as a shell splits them, without expansion."""
+    try:
+        found = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {str(error).lower()}; close the quotation marks") from None
+    if not found:
+        raise ValueError("the command is empty; name a program")
+    return found
+
+
+def signal(text: str) -> str:
+    """The name of a signal, USR1 for USR1 or SIGUSR1."""
+    name = signal_name(text)
+    if not name:
+        raise ValueError(f"{text!r} is not a signal for a job; choose one of {', '.join(SIGNALS)}")
+    return name

@@ -1,0 +1,186 @@
+"""One action on many jobs in one request. A refusal for one job does not stop the others.
+
+Each job is an input of its own, whole or not at all; all of them land together, in as few commits as can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from controller.api.handlers.jobs.jobs import known_to, need_known
+from controller.api.server.access import CANCEL, HOLD, PREEMPT, RELEASE, REQUEUE, SET
+from controller.api.server.errors import Rejected, problem_of
+from controller.api.server.request import Call
+from controller.api.views.resources import job_view
+from controller.core.model import inputs
+from controller.core.model.inputs import Input, Refusal
+from controller.core.model.job import Job
+from controller.core.state.job_and_node_rows import load_job
+from wire.api.jobs import JobChange, JobRefused, JobsAnswer, JobsOrder
+from wire.job.selection import AllJobs, ArrayElements, InvalidSelection, JobRange, NewestJob, parse_selection
+from wire.names import JobState
+from wire.text import printable
+
+MOST = 10_000
+"""The most jobs of one order: the size of the largest array."""
+
+NEEDS = {
+    "cancel": CANCEL,
+    "hold": HOLD,
+    "release": RELEASE,
+    "preempt": PREEMPT,
+    "requeue": REQUEUE,
+    "set": SET,
+}
+"""The actions, and the need of each job."""
+
+Make = Callable[[Job], Input]
+
+
+async def carry_out(call: Call) -> JobsAnswer:
+    """Cancel, hold, release, preempt, requeue or change many jobs. Some may be refused."""
+    order: JobsOrder = call.body
+    if order.action not in NEEDS:
+        raise Rejected(Refusal("invalid", f"must be one of {', '.join(NEEDS)}", "action"))
+    need = NEEDS[order.action]
+    await call.permit(need)
+    await call.daemon.settled()
+    meant, refused = await _chosen(call, order)
+    make = await _action(call, order, meant)
+    able: list[Job] = []
+    for job in meant:
+        try:
+            await call.permit(need, job)
+            need_known(call, job)
+        except Rejected as rejected:
+            refused.append(_refused(job.label, rejected.refusal))
+        else:
+            able.append(job)
+    done = able
+    if not order.only_tell:
+        done = await _each(call, able, make, refused, cancels=order.action == "cancel")
+    engine = call.daemon.engine
+    return JobsAnswer(tuple(job_view(engine, job) for job in done), tuple(refused))
+
+
+async def _each(
+    call: Call, jobs: list[Job], make: Make, refused: list[JobRefused], *, cancels: bool
+) -> list[Job]:
+    """Hand in an input for each job. Returns the accepted jobs.
+
+    A job that lived and is cancelled now counts as done: the cancel of a job that it depends on, in this
+    order, has ended it already.
+    """
+    lived = {job.id for job in jobs if not job.state.terminal}
+    replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
+    done = []
+    for job, reply in zip(jobs, replies, strict=True):
+        known = call.daemon.state.jobs.get(job.id, job)
+        if isinstance(reply, Refusal) and cancels and job.id in lived and known.state is JobState.CANCELLED:
+            done.append(known)
+        elif isinstance(reply, Refusal):
+            refused.append(_refused(job.label, reply))
+        else:
+            done.append(job)
+    return done
+
+
+async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
+    """The function that makes the input for a job."""
+    user = call.caller.user
+    if order.action == "set":
+        # What the changes wait for is the same for all.
+        known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
+        return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
+    actions: dict[str, Make] = {
+        "cancel": lambda job: inputs.Cancel(job.id, user),
+        "hold": lambda job: inputs.Hold(job.id, user),
+        "release": lambda job: inputs.Release(job.id, user),
+        "requeue": lambda job: inputs.Requeue(job.id, user),
+        "preempt": lambda job: inputs.Preempt(job.id, user, order.stay_held),
+    }
+    return actions[order.action]
+
+
+async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
+    """The chosen jobs without duplicates, and refusals for words that name no job."""
+    words = order.jobs or (("all",) if order.mine else ())
+    if not words:
+        raise Rejected(Refusal("invalid", "no job is named", "jobs", "Name jobs, or set mine."))
+    if len(words) > MOST:
+        raise Rejected(Refusal("invalid", f"may have at most {MOST:,} entries", "jobs"))
+    found: dict[int, Job] = {}
+    refused = []
+    for word in words:
+        try:
+            meant = await _meant(call, word)
+        except Rejected as rejected:
+            refused.append(_refused(word, rejected.refusal))
+        else:
+            found.update((job.id, job) for job in meant if not order.mine or job.user == call.caller.user)
+    if len(found) > MOST:
+        message = f"these are {len(found):,} jobs, and at most {MOST:,} can be meant at once"
+        raise Rejected(Refusal("invalid", message, "jobs", "Name fewer: ranges such as 1-5000 may help."))
+    return list(found.values()), refused
+
+
+async def _meant(call: Call, word: str) -> list[Job]:
+    state = call.daemon.state
+    try:
+        meant = parse_selection(word)
+    except InvalidSelection as unreadable:
+        raise Rejected(Refusal("invalid", str(unreadable), "jobs", unreadable.hint)) from None
+    match meant:
+        case AllJobs():
+            return sorted(state.live(), key=lambda job: job.id)
+        case JobRange(low, high):
+            return sorted((job for job in state.live() if low <= job.id <= high), key=lambda job: job.id)
+        case ArrayElements(array, indices):
+            return await _elements(call, array, indices)
+        case NewestJob():
+            return [await _newest(call)]
+    job = await call.find(word)
+    return _living(call, job) if job.array == job.id and meant.is_id else [job]
+
+
+async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Job]:
+    """The elements of an array with these indices, ended ones included."""
+    known = {
+        index: call.daemon.state.jobs[job] for index, job in call.daemon.state.arrays.get(array, {}).items()
+    }
+    if any(index not in known for index in indices):
+        rows = await call.daemon.read(lambda: call.daemon.store.jobs_of_array(array))
+        known = {job.index or 0: job for job in map(load_job, rows)} | known
+    for index in indices:
+        if index not in known:
+            hint = "'corral queue --all' shows what there is."
+            raise Rejected(Refusal("not_found", f"there is no job {array}_{index}", "job", hint))
+    return [known[index] for index in indices]
+
+
+def _living(call: Call, first: Job) -> list[Job]:
+    """The elements of an array that have not ended. `first` is the id of its first element."""
+    state = call.daemon.state
+    elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
+    living = [job for job in elements if not job.state.terminal]
+    if not living:
+        raise Rejected(Refusal("conflict", f"every job of array {first.id} has ended already", "job"))
+    return living
+
+
+async def _newest(call: Call) -> Job:
+    """The newest job of the caller."""
+    user, store = call.caller.user, call.daemon.store
+    mine = [job.id for job in call.daemon.state.jobs.values() if job.user == user]
+    if mine:
+        return call.daemon.state.jobs[max(mine)]
+    rows = await call.daemon.read(lambda: store.jobs(None, user, None, 1))
+    if not rows:
+        hint = "Submit one: corral submit -- hostname"
+        raise Rejected(Refusal("not_found", "you have no job yet", "job", hint))
+    return load_job(rows[0])
+
+
+def _refused(job: str, refusal: Refusal) -> JobRefused:
+    return JobRefused(printable(job, 40), problem_of(refusal))

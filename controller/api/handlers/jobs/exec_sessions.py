@@ -1,0 +1,92 @@
+"""Routes of `corral exec`: commands in the allocation of a running job."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64decode
+from binascii import Error as NotBase64
+
+from aiohttp import web
+
+from controller.api.handlers.jobs.logs import node_of
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.core.model.inputs import Refusal
+from controller.nodes.exec_sessions import ExecSession
+from controller.nodes.link import NodeAway
+from wire.agent.frames import OpenShell, ShellOutput
+from wire.api.jobs import ShellGiven, ShellOpened, ShellRequest, ShellSaid
+from wire.codec import dumps, encode
+from wire.names import JobState
+
+
+async def open_one(call: Call) -> ShellOpened:
+    """Run a command in the allocation of a running job as the job's user; by default the login shell."""
+    job = await call.job()
+    asked: ShellRequest = call.body
+    name = node_of(job, asked.node)
+    if job.state is not JobState.RUNNING or job.members[name].ended_at is not None:
+        message = (
+            f"job {job.label} is not running{f' on {name}' if asked.node else ''}: it is {job.state.value}"
+        )
+        raise Rejected(Refusal("conflict", message, "job"))
+    link = call.daemon.agents.links.get(name)
+    if link is None:
+        raise NodeAway(f"node {name} is not in the configuration")
+    shell = link.session().open_shell(
+        OpenShell(0, job.id, job.attempt, asked.command, asked.tty, asked.rows, asked.columns, asked.term)
+    )
+    key = secrets.token_urlsafe(16)
+    shells = call.streams.shells
+    for old in [old for old, (_, each) in shells.items() if each.closed]:
+        del shells[old]
+    shells[key] = (call.caller.user, shell)
+    return ShellOpened(key)
+
+
+async def read(call: Call) -> web.StreamResponse:
+    """The output of the command and its end, as lines of JSON. Closing the answer ends the command."""
+    shell = _find(call)
+    if shell.read:
+        raise Rejected(Refusal("conflict", "somebody reads this already", "shell"))
+    response = web.StreamResponse(
+        headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
+    )
+    answers = shell.answers()
+    await response.prepare(call.request)
+    try:
+        async for said in answers:
+            told = (
+                ShellSaid(said.stream, said.data)
+                if isinstance(said, ShellOutput)
+                else ShellSaid("", "", True, said.code, said.signal, said.error)
+            )
+            await response.write((dumps(encode(told)) + "\n").encode())
+    except NodeAway as away:
+        await response.write((dumps(encode(ShellSaid(end=True, error=str(away)))) + "\n").encode())
+    finally:
+        await answers.aclose()  # type: ignore[attr-defined]
+    await response.write_eof()
+    return response
+
+
+async def write(call: Call) -> ShellOpened:
+    """Send the command input, the end of its input, or the size of the terminal."""
+    shell, given = _find(call), call.body
+    assert isinstance(given, ShellGiven)
+    try:
+        data = b64decode(given.data, validate=True)
+    except NotBase64:
+        raise Rejected(Refusal("invalid", "is not base64", "data")) from None
+    if given.rows and given.columns:
+        shell.resize(given.rows, given.columns)
+    if data or given.end:
+        shell.write(data, end=given.end)
+    return ShellOpened(call.path["shell"])
+
+
+def _find(call: Call) -> ExecSession:
+    user, shell = call.streams.shells.get(call.path["shell"], ("", None))
+    if shell is None or user != call.caller.user or shell.closed:
+        raise Rejected(Refusal("not_found", "there is no such shell; it has ended", "shell"))
+    return shell

@@ -1,0 +1,95 @@
+"""Routes of explain and what-if. The replica computes the forecasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from controller.api.handlers.service.known_names import need_node, need_share, need_tenant
+from controller.api.server.access import operator
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.api.views.resources import job_view
+from controller.core.fairshare.share_tree import share_problem
+from controller.core.model.inputs import Refusal
+from controller.questions.engine_copy import QuestionRefused
+from controller.questions.explanation import explain_waiting
+from controller.questions.what_if import what_if as tried
+from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.names import JobState
+
+T = TypeVar("T")
+
+DISCONNECT_CHECK_S = 0.2
+"""Seconds between two checks whether the client still waits."""
+
+
+async def explain(call: Call) -> Explanation:
+    """Why a job is in its state, and when it starts at the latest."""
+    job = await call.job()
+    engine, busy = call.daemon.engine, ""
+    if job.state is JobState.QUEUED:
+        try:
+            told = await _ask(call, explain_waiting, job_view(engine, job))
+        except Rejected as rejected:
+            if rejected.refusal.code != "busy":
+                raise
+            told, busy = None, rejected.refusal.message
+        if told is not None:
+            return told
+    # The reason alone takes little time, so it is told even if nothing could be foreseen.
+    why, predicted_s = engine.explain(job, call.daemon.now()), engine.predicted(job)
+    complete = job.state is not JobState.QUEUED
+    return Explanation(job_view(engine, job), why, predicted_s=predicted_s, complete=complete, unknown=busy)
+
+
+async def what_if(call: Call) -> WhatIfAnswer:
+    """Which jobs would start later or sooner with these changes. Nothing is changed."""
+    asked: WhatIf = call.body
+    if asked.config is not None:
+        await call.permit(operator("ask about another configuration"))
+    await call.daemon.settled()
+    for name in (*asked.drain, *asked.resume):
+        need_node(call, name)
+    for share in asked.shares:
+        if share_problem(share.share, share.weight, share.soft, share.hard) is None:
+            await need_share(call, share.share)
+    for quota in asked.quotas:
+        await need_tenant(call, quota.scope, quota.name)
+    answer = await _ask(call, tried, asked, call.caller.user, call.query["part"] == "first", call.asker)
+    if answer is None:
+        raise Rejected(
+            Refusal(
+                "busy",
+                "there was not enough time to work out an answer",
+                hint="Ask with more time: --within 10s. [questions] in scheduler.toml sets what is allowed.",
+            )
+        )
+    return answer
+
+
+async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
+    """The answer of the replica. Stops when the client disconnects."""
+    daemon = call.daemon
+    asking = asyncio.ensure_future(
+        daemon.questions.ask(
+            call.caller.user, work, *arguments, now=daemon.now, within_s=call.query.get("within")
+        )
+    )
+    try:
+        while not asking.done():
+            await asyncio.wait([asking], timeout=DISCONNECT_CHECK_S)
+            transport = call.request.transport
+            if transport is None or transport.is_closing():
+                break
+        if not asking.done():
+            raise Rejected(Refusal("timeout", "the client has gone"))
+        return asking.result()
+    except QuestionRefused as refused:
+        raise Rejected(refused.refusal) from None
+    finally:
+        asking.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await asking

@@ -1,0 +1,225 @@
+"""Routes of jobs: submit, list, show, change, cancel, hold, release, preempt, requeue, signal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from controller.api.handlers.jobs.dependency_outcomes import outcomes
+from controller.api.handlers.service.known_names import need_user
+from controller.api.server.access import READ_SPEC
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.api.views.resources import job_view, moved_view, public_spec
+from controller.core.commands.job_edits import apply_changes
+from controller.core.model import inputs
+from controller.core.model.inputs import Input, Refusal
+from controller.core.model.job import Job
+from controller.core.state.job_and_node_rows import load_job
+from controller.nodes.link import NodeAway
+from wire.agent.frames import Signal
+from wire.api.jobs import (
+    JobChange,
+    JobDetail,
+    JobList,
+    JobView,
+    PreemptAction,
+    Preempted,
+    SignalRequest,
+    SubmitRequest,
+    Submitted,
+)
+from wire.api.reports import Foreseen
+from wire.job.spec import SIGNALS, JobSpec, signal_name, spec_problems
+from wire.names import JobState
+
+
+async def submit(call: Call) -> Submitted:
+    """Queue a job or an array. It is on disk before this answers."""
+    request: SubmitRequest = call.body
+    caller = call.caller
+    if len(request.key) > 200 or not request.key.isprintable():
+        raise Rejected(Refusal("invalid", "must be printable and at most 200 characters", "key"))
+    user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
+    if user != caller.user:
+        await need_user(call, user, "as_user")
+    before = await _submitted_before(call, user, request.key)
+    if before:
+        return Submitted(before, str(before[0]))
+    known = await outcomes(call, request.spec.after) if _readable(request.spec) else {}
+    reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known, call.asker))
+    if isinstance(reply, Refusal):
+        raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
+    return Submitted(reply.jobs, str(reply.jobs[0]))
+
+
+async def preview(call: Call) -> JobSpec:
+    """The job as a submit would queue it, or why it would be refused. Nothing is queued."""
+    request: SubmitRequest = call.body
+    user = (
+        call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
+    )
+    known = await outcomes(call, request.spec.after) if _readable(request.spec) else {}
+    given = inputs.Submit(request.spec, user, "", known, call.asker)
+    reply = call.daemon.engine.preview(given, call.daemon.now())
+    if isinstance(reply, Refusal):
+        raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
+    return reply
+
+
+async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
+    """The jobs of an earlier submit with this key that are no longer in memory."""
+    state, store = call.daemon.state, call.daemon.store
+    if not key or not state.forgot or (user, key) in state.keys:
+        return ()
+    return await call.daemon.read(lambda: store.numbers_of_key(user, key))
+
+
+def _readable(spec: JobSpec) -> bool:
+    """Refuse dependencies on something that is not a label. The engine checks everything else."""
+    return bool(spec.after) and not any(where.startswith("after") for where, _ in spec_problems(spec))
+
+
+async def listing(call: Call) -> JobList:
+    """Jobs by id: live and recently ended ones; with history=1 all jobs in the store."""
+    states = frozenset(map(JobState, call.query["state"]))
+    user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
+    profile = call.query["profile"]
+
+    def wanted(job: Job) -> bool:
+        return (
+            (not states or job.state in states)
+            and (not user or job.user == user)
+            and (not profile or job.profile == profile)
+        )
+
+    if call.query["history"]:
+        return await _history(call, wanted, states, user, after, limit)
+    await call.daemon.settled()
+    found = [job for job in call.daemon.state.jobs.values() if wanted(job)]
+    total = len(found)
+    if after:
+        found = [job for job in found if job.id > after]
+    found.sort(key=lambda job: job.id)
+    following = found[limit - 1].id if len(found) > limit else None
+    views = tuple(
+        job_view(call.daemon.engine, job, call.daemon.agents.running_usage.of(job)) for job in found[:limit]
+    )
+    return JobList(views, call.daemon.seq, total, following)
+
+
+async def _history(
+    call: Call,
+    wanted: Callable[[Job], bool],
+    states: frozenset[JobState],
+    user: str,
+    after: int,
+    limit: int,
+) -> JobList:
+    """Jobs from the store, newest first. For a job in memory, its present state."""
+    names = [state.value for state in states] or None
+    rows = await call.daemon.read(lambda: call.daemon.store.jobs(names, user or None, after or None, limit))
+    await call.daemon.settled()
+    known = call.daemon.state.jobs
+    jobs = [known.get(row.id) or load_job(row) for row in rows]
+    views = tuple(
+        job_view(call.daemon.engine, job, call.daemon.agents.running_usage.of(job))
+        for job in jobs
+        if wanted(job)
+    )
+    following = rows[-1].id if len(rows) == limit else None
+    return JobList(views, call.daemon.seq, call.daemon.state.next_job - 1, following)
+
+
+async def show(call: Call) -> JobDetail:
+    """One job: its request, its state, and why it waits."""
+    may_read = await call.may(READ_SPEC, await call.job())
+    job = await call.job()  # again, because meanwhile the state may have run ahead of the disk
+    engine = call.daemon.engine
+    spec = job.spec if may_read else public_spec(job.spec)
+    why = engine.explain(job, call.daemon.now())
+    history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
+    predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
+    moves = tuple(moved_view(job, each) for each in job.moves)
+    foreseen = tuple(Foreseen(each.kind, each.made_at, each.start) for each in job.foreseen)
+    view = job_view(engine, job, call.daemon.agents.running_usage.of(job))
+    return JobDetail(
+        view, spec, why, job.checkpoint, history, predicted, planned, foreseen=foreseen, moves=moves
+    )
+
+
+async def cancel(call: Call) -> JobView:
+    """Cancel a job in any state."""
+    return await _change(call, inputs.Cancel)
+
+
+async def change(call: Call) -> JobView:
+    """Change the request of a job. The checks are those of a submit."""
+    asked: JobChange = call.body
+    job = await call.job()
+    need_known(call, job)
+    known = await known_to(call, job, asked)
+    await call.ask(inputs.Edit(job.id, call.caller.user, asked.changes, known, call.asker))
+    return job_view(call.daemon.engine, job)
+
+
+async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
+    """How the new dependencies ended that are no longer in memory."""
+    spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
+    return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
+
+
+async def signal(call: Call) -> JobView:
+    """Send a signal to the processes of a running job that handle it. It is not journaled."""
+    job = await call.job()
+    asked: SignalRequest = call.body
+    name = signal_name(asked.signal)
+    if not name:
+        raise Rejected(Refusal("invalid", f"must be one of {', '.join(SIGNALS)}", "signal"))
+    if job.state is not JobState.RUNNING:
+        raise Rejected(Refusal("conflict", f"job {job.label} is not running: it is {job.state.value}", "job"))
+    links = call.daemon.agents.links
+    for member in job.running:
+        node = call.daemon.state.nodes.get(member.allocation.node)
+        if node is None or not node.up or node.name not in links:
+            raise NodeAway(f"node {member.allocation.node} is away")
+    for member in job.running:
+        links[member.allocation.node].send(Signal(job.id, job.attempt, name))
+    return job_view(call.daemon.engine, job)
+
+
+async def hold(call: Call) -> JobView:
+    """Hold a queued job, so that it does not start."""
+    return await _change(call, inputs.Hold)
+
+
+async def release(call: Call) -> JobView:
+    """Release a held job."""
+    return await _change(call, inputs.Release)
+
+
+async def preempt(call: Call) -> JobView:
+    """End the attempt of a running job, and queue the job again at its old position."""
+    action: PreemptAction = call.body
+    job = await call.job()
+    need_known(call, job)
+    await call.ask(inputs.Preempt(job.id, call.caller.user, action.hold))
+    return job_view(call.daemon.engine, job)
+
+
+async def requeue(call: Call) -> JobView:
+    """End the attempt of a running job, and queue the job again at its old position."""
+    return await _change(call, inputs.Requeue)
+
+
+async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
+    job = await call.job()
+    need_known(call, job)
+    await call.ask(make(job.id, call.caller.user))
+    return job_view(call.daemon.engine, job)
+
+
+def need_known(call: Call, job: Job) -> None:
+    """Refuse an action on a job that is no longer in memory, because it has ended."""
+    if job.id not in call.daemon.state.jobs:
+        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))

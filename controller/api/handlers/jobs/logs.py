@@ -1,0 +1,113 @@
+"""Reads a job's output from the node that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+
+from aiohttp import web
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.core.model.inputs import Refusal
+from controller.core.model.job import Job
+from controller.nodes.link import NodeAway
+from wire.names import JobState
+
+_PAGE = 1_000
+"""Journal entries that are read at a time."""
+
+FIRST_PIECE_S = 1.0
+"""Seconds in which an error can still become a status. After that the answer begins."""
+
+
+async def read(call: Call) -> web.StreamResponse:
+    """The output of a job from `offset` on (negative: from the end); follow=1: until the job ends."""
+    job = await call.job()
+    attempt = call.query["attempt"] or job.attempt
+    nodes = await _nodes_of(call, job, attempt)
+    if not nodes:
+        raise Rejected(_nothing_written(call, job, attempt))
+    name = _chosen(job, nodes, call.query["node"])
+    link = call.daemon.agents.links.get(name)
+    if link is None:
+        raise NodeAway(f"node {name} is not in the configuration")
+    query = call.query
+    pieces = link.session().read_log(job.id, attempt, query["stream"], query["offset"], query["follow"])
+    first = asyncio.ensure_future(_next(pieces))
+    try:
+        done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
+        if done:
+            first.result()  # not there, or nobody to ask: still time to say so
+        return await _send(call.request, first, pieces)
+    finally:
+        first.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await first
+        await pieces.aclose()
+
+
+def node_of(job: Job, asked: str) -> str:
+    """The requested node of a job, else its first."""
+    nodes = list(job.members)
+    if not nodes:
+        raise Rejected(
+            Refusal("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
+        )
+    return _chosen(job, nodes, asked)
+
+
+async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
+    """The nodes of an attempt: the present ones, or those of its placement in the journal."""
+    if attempt == job.attempt and job.members:
+        return list(job.members)
+    after, more = 0, attempt > 0
+    while more:
+        entries = await call.daemon.read(partial(call.daemon.store.journal, after, _PAGE, job.id))
+        for entry in entries:
+            facts = json.loads(entry.body) if entry.kind == "JobPlaced" else {}
+            if facts.get("attempt") == attempt:
+                return [each["node"] for each in facts["allocations"]]
+        more = len(entries) == _PAGE
+        after = entries[-1].seq if entries else after
+    return []
+
+
+def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
+    """Why there is no log of an attempt that was never placed."""
+    if attempt > 0:
+        made = "none" if not job.attempt else "1" if job.attempt == 1 else f"1 to {job.attempt}"
+        return Refusal("not_found", f"job {job.label} has no attempt {attempt}; there is {made}", "attempt")
+    why = call.daemon.engine.explain(job, call.daemon.now()).sentence
+    if job.state is not JobState.QUEUED:
+        message = f"job {job.label} has written nothing: it never started and is {job.state.value} ({why})"
+        return Refusal("conflict", message, "job")
+    message = f"job {job.label} has written nothing yet: it has not started, it is QUEUED ({why})"
+    return Refusal("conflict", message, "job", f"'corral explain {job.label}' tells when it starts.")
+
+
+def _chosen(job: Job, nodes: list[str], asked: str) -> str:
+    if asked and asked not in nodes:
+        message = f"job {job.label} has no part on {asked!r}"
+        raise Rejected(Refusal("not_found", message, "node", f"It is on {', '.join(nodes)}."))
+    return asked or nodes[0]
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+async def _send(
+    request: web.BaseRequest, first: asyncio.Future[bytes | None], pieces: AsyncIterator[bytes]
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+    await response.prepare(request)
+    piece = await first
+    while piece is not None:
+        await response.write(piece)
+        piece = await _next(pieces)
+    await response.write_eof()
+    return response

@@ -1,0 +1,1 @@
+"""Routes for nodes and for hosts that join by SSH."""

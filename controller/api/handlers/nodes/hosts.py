@@ -1,0 +1,114 @@
+"""Routes of hosts by SSH: check, add, trust keys, remove, declare lost."""
+
+from __future__ import annotations
+
+from controller.api.handlers.nodes.nodes import view
+from controller.api.server.access import host_refusal
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.core.model import inputs
+from controller.core.model.inputs import Refusal
+from controller.nodes.ssh.known_hosts import is_public_key, without_comment
+from wire.api.nodes import HostKey, NodeRequest, NodeView, Preflight
+from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
+
+
+async def preflight(call: Call) -> Preflight:
+    """Check whether a host can join. Changes nothing on it except the files of the agent."""
+    request: NodeRequest = call.body
+    host = request.host or await _host_of(call, request.name)
+    _check(request.name, host, request.host_key)
+    _permit_host(call, request.name, host)
+    return await call.daemon.hosts.preflight(request.name, host, request.host_key)
+
+
+async def add(call: Call) -> NodeView:
+    """Add a node, or change how its host is reached. Attempts on it go on."""
+    request: NodeRequest = call.body
+    if request.host is None:
+        raise Rejected(Refusal("invalid", "is missing", "host"))
+    _check(request.name, request.host, request.host_key)
+    await call.daemon.settled()
+    _permit_host(call, request.name, request.host)
+    _not_configured(call, request.name)
+    if request.host_key:
+        await call.ask(inputs.PinKey(request.name, without_comment(request.host_key), call.caller.user))
+    reply = await call.daemon.add_node(request.name, request.host, call.caller.user)
+    if isinstance(reply, Refusal):
+        raise Rejected(reply)
+    return view(call, call.daemon.state.nodes.by_name[request.name])
+
+
+async def trust(call: Call) -> NodeView:
+    """Pin the host key of a node."""
+    node = await call.node()
+    body: HostKey = call.body
+    host = await _host_of(call, node.name)
+    _check(node.name, host, body.host_key)
+    await call.ask(inputs.PinKey(node.name, without_comment(body.host_key), call.caller.user))
+    await call.daemon.agents.close_link(node.name)
+    call.daemon.agents.open(call.daemon.hosts.link(node.name, host))
+    return view(call, node)
+
+
+async def remove(call: Call) -> NodeView:
+    """Remove a node without jobs."""
+    node = await call.node()
+    _not_configured(call, node.name)
+    before = view(call, node)
+    reply = await call.daemon.remove_node(node.name, call.caller.user)
+    if isinstance(reply, Refusal):
+        raise Rejected(reply)
+    return before
+
+
+async def lost(call: Call) -> NodeView:
+    """Declare a node lost: its jobs end, or are queued again."""
+    node = await call.node()
+    await call.ask(inputs.DeclareLost(node.name, call.caller.user))
+    return view(call, node)
+
+
+async def _host_of(call: Call, name: str) -> HostSpec:
+    """The host of an existing node."""
+    await call.daemon.settled()
+    node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
+    host = configured.host if configured is not None else node.host if node is not None else None
+    if host is not None:
+        return host
+    if configured is not None:
+        raise Rejected(Refusal("conflict", f"node {name} is on the controller's own machine", "node"))
+    raise Rejected(
+        Refusal("not_found", f"there is no node {name!r}", "node", "'corral nodes' shows what there is.")
+    )
+
+
+def _permit_host(call: Call, name: str, host: HostSpec) -> None:
+    """Refuse a host whose program, key or directories the caller may not choose."""
+    node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
+    present = configured.host if configured is not None else node.host if node is not None else None
+    refused = host_refusal(call.caller, host, present)
+    if refused is not None:
+        raise Rejected(refused)
+
+
+def _not_configured(call: Call, name: str) -> None:
+    if name in call.daemon.config.nodes:
+        raise Rejected(
+            Refusal(
+                "conflict",
+                f"node {name} is in scheduler.toml",
+                hint="Change it there; 'corral config apply' then reads the file again.",
+            )
+        )
+
+
+def _check(name: str, host: HostSpec, host_key: str) -> None:
+    try:
+        checked_node_name(name)
+    except ValueError as error:
+        raise Rejected(Refusal("invalid", str(error), "name")) from None
+    for where, message in host_problems(host):
+        raise Rejected(Refusal("invalid", message, f"host.{where}"))
+    if host_key and not is_public_key(host_key):
+        raise Rejected(Refusal("invalid", "is not a public key as OpenSSH writes it", "host_key"))

@@ -1,0 +1,93 @@
+"""Routes of nodes and GPUs: list, show, drain, resume, label, taint, cordon."""
+
+from __future__ import annotations
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.api.views.resources import node_view
+from controller.core.cluster.nodes import Node
+from controller.core.model import inputs
+from controller.core.model.inputs import Refusal
+from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
+
+
+async def listing(call: Call) -> NodeList:
+    """All nodes by name, with their GPUs and the jobs that hold them."""
+    await call.daemon.settled()
+    return NodeList(tuple(view(call, node) for node in call.daemon.state.nodes), call.daemon.seq)
+
+
+async def show(call: Call) -> NodeView:
+    """One node."""
+    return view(call, await call.node())
+
+
+async def gpus(call: Call) -> GpuList:
+    """All GPUs of all nodes, with health, readings and processes."""
+    await call.daemon.settled()
+    views = [view(call, node) for node in call.daemon.state.nodes]
+    return GpuList(tuple(gpu for view in views for gpu in view.gpus), call.daemon.seq)
+
+
+async def drain(call: Call) -> NodeView:
+    """Drain a node: it gets no new jobs, and running jobs go on."""
+    action: NodeAction = call.body
+    if len(action.why) > 500:
+        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
+    node = await call.node()
+    await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
+    return view(call, node)
+
+
+async def resume(call: Call) -> NodeView:
+    """Resume a drained node."""
+    node = await call.node()
+    await call.ask(inputs.Resume(node.name, call.caller.user))
+    return view(call, node)
+
+
+async def mark(call: Call) -> NodeView:
+    """Set or remove labels and taints. Jobs that do not tolerate a NoExecute taint are evicted."""
+    marks: NodeMarks = call.body
+    node = await call.node()
+    await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
+    return view(call, node)
+
+
+async def cordon_gpu(call: Call) -> NodeView:
+    """Cordon one GPU: it gets no new jobs until it is resumed."""
+    action: NodeAction = call.body
+    if len(action.why) > 500:
+        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
+    node = await call.node()
+    gpu = gpu_index(node, call.path["gpu"])
+    await call.ask(inputs.CordonGpu(node.name, gpu, call.caller.user, action.why))
+    return view(call, node)
+
+
+async def resume_gpu(call: Call) -> NodeView:
+    """Resume a GPU, which must pass a check first."""
+    node = await call.node()
+    await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
+    return view(call, node)
+
+
+def gpu_index(node: Node, number: str) -> int:
+    """The index of the GPU with this number; Rejected, with the numbers that exist, if there is none."""
+    found = next((gpu.index for gpu in node.facts.gpus if gpu.number == number), None)
+    if found is None:
+        there = ", ".join(gpu.number for gpu in node.facts.gpus) or "none"
+        message = f"node {node.name} has no GPU {number}"
+        raise Rejected(Refusal("not_found", message, "gpu", f"Its GPUs are {there}."))
+    return found
+
+
+def view(call: Call, node: Node) -> NodeView:
+    daemon, name = call.daemon, node.name
+    return node_view(
+        daemon.state,
+        node,
+        daemon.agents.readings.get(name, {}),
+        daemon.agents.processes.get(name, ()),
+        daemon.agents.idle_gpus.since.get(name, {}),
+    )

@@ -1,0 +1,1 @@
+"""Routes for shares, quotas, licences, reservations, profiles and rebalancing."""

@@ -1,0 +1,67 @@
+"""Routes of profiles: list and show."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.config import nearest
+from controller.core.framework.profiles import Profile
+from controller.core.model.inputs import Refusal
+from controller.core.state.state import State
+from wire.api.tenants import ProfileList, ProfileView
+from wire.names import JobState
+from wire.text import printable
+
+POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
+"""What of [scheduler] a profile may say otherwise. A strategy is told by what it stands for."""
+
+
+async def listing(call: Call) -> ProfileList:
+    """All profiles, in the order in which they are matched with jobs."""
+    await call.daemon.settled()
+    profiles = call.daemon.state.profiles
+    return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)
+
+
+async def show(call: Call) -> ProfileView:
+    """One profile."""
+    await call.daemon.settled()
+    name, profiles = call.path["profile"], call.daemon.state.profiles
+    found = next((each for each in profiles if each.name == name), None)
+    if found is None:
+        names = [each.name for each in profiles]
+        hint = nearest(name, names) if names else "This cluster has none: [scheduler] is for everybody."
+        raise Rejected(Refusal("not_found", f"there is no profile {printable(name)!r}", "profile", hint))
+    return _view(call, found)
+
+
+def _view(call: Call, profile: Profile) -> ProfileView:
+    state, config = call.daemon.state, call.daemon.config.of_profile(profile.name)
+    columns = state.nodes.columns
+    mine = profile.rows(columns)
+    states = Counter(job.state for job in state.live() if job.profile == profile.name)
+    return ProfileView(
+        profile.name,
+        profile.queues,
+        profile.projects,
+        profile.users,
+        tuple(map(str, profile.nodes)),
+        tuple(node.name for node in state.nodes.rows if mine[node.row]),
+        int(columns.gpu_count[mine].sum()),
+        _shared(state, profile),
+        states[JobState.QUEUED],
+        states[JobState.SCHEDULED] + states[JobState.RUNNING],
+        config.scheduler.model_dump(mode="json", include=set(POLICY), exclude_none=True),
+        config.preemption.model_dump(mode="json"),
+        call.daemon.engine.pipeline.breaker.failing,
+    )
+
+
+def _shared(state: State, profile: Profile) -> tuple[str, ...]:
+    """The profiles with which this one shares nodes."""
+    columns = state.nodes.columns
+    mine = profile.rows(columns)
+    others = (each for each in state.profiles if each.name != profile.name)
+    return tuple(each.name for each in others if (each.rows(columns) & mine).any())

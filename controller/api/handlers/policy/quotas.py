@@ -1,0 +1,58 @@
+"""Routes of quotas: list limits and use, set, unset."""
+
+from __future__ import annotations
+
+from controller.api.handlers.service.known_names import need_tenant
+from controller.api.server.request import Call
+from controller.core.model import inputs
+from controller.core.quota.quotas import GPU_HOUR
+from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, MEMORY, QUEUED, RUNNING, TenantKey
+from wire.api.tenants import QuotaChange, QuotaList, QuotaView
+from wire.cluster.quota import ANY_NAME, Limits
+from wire.names import WHOLE_GPU
+
+
+async def listing(call: Call) -> QuotaList:
+    """Limits and use of every user, project and queue with a quota or with jobs."""
+    await call.daemon.settled()
+    state = call.daemon.state
+    used = [key for key, account in state.accounts.by_key.items() if any(account.used) or account.spent]
+    named = state.quotas.names()
+    keys = [*named, *sorted(set(used) - set(named))]
+    views = tuple(_view(call, key) for key in keys)
+    return QuotaList(views, state.accounts.window_s, call.daemon.seq)
+
+
+async def change(call: Call) -> QuotaView:
+    """Set limits of a user, project or queue. Limits that are not named stay."""
+    asked: QuotaChange = call.body
+    scope, name = call.path["scope"], call.path["name"]
+    await call.daemon.settled()
+    await need_tenant(call, scope, name)
+    await call.ask(inputs.SetQuota(scope, name, asked.quota, call.caller.user))
+    return _view(call, (scope, name))
+
+
+async def unset(call: Call) -> QuotaView:
+    """Remove the limits that were set, so that the configuration applies again."""
+    scope, name = call.path["scope"], call.path["name"]
+    await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
+    return _view(call, (scope, name))
+
+
+def _view(call: Call, key: TenantKey) -> QuotaView:
+    state, now = call.daemon.state, call.daemon.now()
+    scope, name = key
+    account = state.accounts.by_key.get(key)
+    amounts = [0] * 6
+    if account is not None and name != ANY_NAME:
+        amounts = [account.amount(place, now, state.accounts.window_s) for place in range(6)]
+    used = Limits(
+        amounts[CPU],
+        amounts[MEMORY],
+        amounts[GPU] / WHOLE_GPU,
+        amounts[RUNNING],
+        amounts[QUEUED],
+        round(amounts[GPU_TIME] / GPU_HOUR, 3),
+    )
+    return QuotaView(scope, name, state.quotas.quota(key), used, key in state.quotas.edits)

@@ -1,0 +1,57 @@
+"""Routes of reservations: list, show, make, cancel."""
+
+from __future__ import annotations
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.core.model import inputs
+from controller.core.model.inputs import Refusal
+from controller.core.reservations.reservations import Reservation
+from controller.core.state.state import State
+from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
+
+
+async def listing(call: Call) -> ReservationList:
+    """Current and future reservations, the next first."""
+    await call.daemon.settled()
+    state = call.daemon.state
+    found = sorted(state.reservations, key=lambda each: (each.starts_at, each.spec.name))
+    return ReservationList(tuple(_view(state, each) for each in found), call.daemon.seq)
+
+
+async def show(call: Call) -> ReservationView:
+    """One reservation."""
+    return _view(call.daemon.state, await _named(call))
+
+
+async def reserve(call: Call) -> ReservationView:
+    """Reserve nodes for a time. Returns the reservation with its nodes."""
+    asked: ReserveRequest = call.body
+    await call.ask(inputs.Reserve(asked.reservation, call.caller.user, asked.anyway))
+    state = call.daemon.state
+    return _view(state, state.reservations.by_name[asked.reservation.name])
+
+
+async def cancel(call: Call) -> ReservationView:
+    """Cancel a reservation. Returns it as it was."""
+    found = await _named(call)
+    view = _view(call.daemon.state, found)
+    await call.ask(inputs.CancelReservation(found.spec.name, call.caller.user))
+    return view
+
+
+async def _named(call: Call) -> Reservation:
+    await call.daemon.settled()
+    name = call.path["reservation"]
+    found = call.daemon.state.reservations.by_name.get(name)
+    if found is None:
+        message, hint = f"there is no reservation {name!r}", "'corral reserve list' shows what there is."
+        raise Rejected(Refusal("not_found", message, "reservation", hint))
+    return found
+
+
+def _view(state: State, each: Reservation) -> ReservationView:
+    held = {job for name in each.nodes if (node := state.nodes.get(name)) is not None for job in node.held}
+    return ReservationView(
+        each.spec, each.nodes, each.starts_at, each.ends_at, each.began, each.by, tuple(sorted(held))
+    )

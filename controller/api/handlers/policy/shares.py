@@ -1,0 +1,49 @@
+"""Routes of shares: list weights, limits and use, and set them."""
+
+from __future__ import annotations
+
+from controller.api.handlers.service.known_names import need_share
+from controller.api.server.request import Call
+from controller.core.explain.blockers import share_free_at
+from controller.core.fairshare.share_tree import SharePath, share_problem
+from controller.core.model import inputs
+from controller.core.model.job import NEVER
+from controller.core.state.state import State
+from wire.api.tenants import ShareList, ShareView, ShareWeight
+
+
+async def listing(call: Call) -> ShareList:
+    """All shares, from the top of the tree down."""
+    await call.daemon.settled()
+    state, now = call.daemon.state, call.daemon.now()
+    paths = sorted(path for path in state.shares.accounts if path)
+    return ShareList(tuple(_view(state, path, now) for path in paths), now)
+
+
+async def weigh(call: Call) -> ShareList:
+    """Set the weight or limits of an organisation, project or user."""
+    asked: ShareWeight = call.body
+    if share_problem(asked.share, asked.weight, asked.soft, asked.hard) is None:
+        await need_share(call, asked.share)
+    await call.ask(inputs.SetShare(asked.share, asked.weight, call.caller.user, asked.soft, asked.hard))
+    return await listing(call)
+
+
+def _view(state: State, path: SharePath, now: float) -> ShareView:
+    shares, account = state.shares, state.shares.accounts[path]
+    name, stopped = shares.name(path), shares.at_hard_limit(path, now)
+    until = NEVER if stopped is None else share_free_at(state, stopped, now)
+    return ShareView(
+        path,
+        name,
+        account.weight,
+        account.weight / shares.accounts[path[:-1]].weights,
+        shares.used(path, now),
+        account.usage.rate,
+        shares.factor(path, state.capacity, now),
+        shares.over_soft_limit(path, now),
+        shares.soft.get(name),
+        shares.hard.get(name),
+        stopped.name if stopped is not None else "",
+        until if until < NEVER else None,
+    )

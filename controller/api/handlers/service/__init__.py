@@ -1,0 +1,1 @@
+"""Routes for the controller itself: cluster, events, metrics, reports, configuration, store."""

@@ -1,0 +1,52 @@
+"""Routes of the cluster summary and of the controller's health."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from weakref import WeakKeyDictionary
+
+from controller.api.server.request import Call
+from controller.api.views.resources import cluster_view
+from controller.daemon import Daemon
+from controller.store.errors import StoreUnavailable
+from wire import VERSION
+from wire.api.cluster import ClusterView, Health
+from wire.names import JobState
+
+_counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDictionary()
+
+
+async def show(call: Call) -> ClusterView:
+    """The numbers of jobs, nodes and GPUs by state."""
+    daemon = call.daemon
+    await daemon.settled()
+    return cluster_view(
+        daemon.state,
+        name=daemon.config.cluster.name,
+        version=VERSION,
+        now=daemon.now(),
+        seq=daemon.seq,
+        jobs=_jobs_by_state(daemon),
+        started_at=daemon.started_at,
+    )
+
+
+def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
+    """The number of jobs by state. Computed once per commit, because many clients poll it."""
+    seq, counts = _counted.get(daemon, (-1, {}))
+    if seq != daemon.seq:
+        states = Counter(job.state for job in daemon.state.jobs.values())
+        counts = {state.value: states[state] for state in JobState}
+        _counted[daemon] = (daemon.seq, counts)
+    return counts
+
+
+async def health(call: Call) -> Health:
+    """The health of the controller, and the name and role of the caller."""
+    daemon, caller = call.daemon, call.caller
+    with suppress(StoreUnavailable):  # that is what is asked for
+        await daemon.settled()
+    uptime_s = daemon.now() - daemon.started_at
+    return Health(daemon.store_problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)

@@ -1,0 +1,99 @@
+"""Routes of the configuration: show, compare, apply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.api.server.access import Need, Role, admin, refusal
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.config import ConfigRefused, digest
+from controller.core.model.inputs import Refusal
+from controller.reload import ConfigNotWritable, ReloadPlan
+from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.text import printable
+
+SEND = admin("send a configuration, because it may name a prolog, which runs as root on every node")
+
+
+async def show(call: Call) -> ConfigView:
+    """The digest of the configuration in effect, since when, and who applied it."""
+    await call.daemon.settled()
+    reload, applied = call.reload, call.daemon.state.config
+    named, known = digest(call.daemon.config), reload.previous is not None
+    if applied is None or applied.digest != named:
+        return ConfigView(str(reload.file or ""), named, previous=known)
+    return ConfigView(str(reload.file or ""), named, applied.at, applied.by, known)
+
+
+async def apply(call: Call) -> ConfigAnswer:
+    """Apply another configuration, or with `dry_run` only say what it would change."""
+    asked: ConfigRequest = call.body
+    text = _text(call, asked)
+    named = digest(call.daemon.config)
+    if asked.expect and asked.expect != named:
+        raise Rejected(
+            Refusal(
+                "conflict",
+                f"another configuration, {named}, was applied meanwhile",
+                "expect",
+                "'corral config diff' shows what differs from it.",
+            )
+        )
+    reload = call.reload
+    try:
+        if asked.dry_run:
+            plan = reload.plan(text)
+            shown = asked.text is None and call.caller.role is Role.ADMIN
+            return _answer(call, named, plan, text=plan.read.source.text if shown else "")
+        if text is not None:
+            _need(SEND, call)
+        plan, notes = await reload.apply(text, call.caller.user)
+    except ConfigRefused as refused:
+        problems = tuple(_as_named(str(each), call, asked) for each in refused.problems)
+        return ConfigAnswer(str(reload.file or ""), named, problems=problems)
+    except ConfigNotWritable as unwritable:
+        raise Rejected(Refusal("conflict", unwritable.message, "text", unwritable.hint)) from None
+    return _answer(call, named, plan, applied=True, notes=notes)
+
+
+def _need(need: Need, call: Call) -> None:
+    refused = refusal(need, call.caller)
+    if refused is not None:
+        hint = "Operators may apply the controller's own file: 'corral config apply' without FILE."
+        raise Rejected(replace(refused, hint=hint))
+
+
+def _text(call: Call, asked: ConfigRequest) -> str | None:
+    """The text to read; None for the controller's own file."""
+    if not asked.previous:
+        return asked.text
+    if asked.text is not None:
+        raise Rejected(Refusal("invalid", "excludes a text", "previous"))
+    _need(SEND, call)
+    previous = call.reload.previous
+    if previous is None:
+        message = "there is no previous configuration: this controller has had only one"
+        raise Rejected(Refusal("not_found", message, "previous"))
+    return previous
+
+
+def _answer(
+    call: Call,
+    named: str,
+    plan: ReloadPlan,
+    *,
+    applied: bool = False,
+    notes: tuple[str, ...] = (),
+    text: str = "",
+) -> ConfigAnswer:
+    file = str(call.reload.file or "")
+    return ConfigAnswer(file, named, plan.changes, (), applied, notes, text)
+
+
+def _as_named(problem: str, call: Call, asked: ConfigRequest) -> str:
+    """The problem with the file name that the caller uses."""
+    own = str(call.reload.file or "scheduler.toml")
+    if asked.text is None or not problem.startswith(own):
+        return problem
+    return printable(asked.name, 300) + problem[len(own) :]

@@ -1,0 +1,65 @@
+"""The route of events: pages of the journal with sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from controller.api.server.request import Call
+from controller.api.views.event_sentences import jobs_of, labelled, sentence
+from controller.core.model.rows import JournalEntry
+from controller.core.state.job_and_node_rows import load_job
+from controller.core.state.state import State
+from controller.daemon import Daemon
+from wire.api.cluster import EventList, EventView
+
+
+async def listing(call: Call) -> EventList:
+    """A page of the journal after entry `after`, of one job or of all."""
+    after, limit, job = call.query["after"], call.query["limit"], call.query["job"]
+    store = call.daemon.store
+    entries = await call.daemon.read(lambda: store.journal(after, limit, job))
+    views = await event_views(call.daemon, entries)
+    return EventList(views, entries[-1].seq if entries else after, store.begins)
+
+
+async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
+    """Entries with their sentences, which name jobs by label."""
+    bodies = [json.loads(entry.body) for entry in entries]
+    for facts in bodies:
+        name_gpu(daemon.state, facts)
+    labels = await _labels(daemon, {job for facts in bodies for job in jobs_of(facts)})
+    return tuple(_view(entry, facts, labels) for entry, facts in zip(entries, bodies, strict=True))
+
+
+def name_gpu(state: State, facts: dict[str, Any]) -> None:
+    """Add the name of the GPU, such as gpu03:2, to facts about one GPU."""
+    node = state.nodes.get(str(facts.get("node")))
+    index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
+    if facts.get("uuid") in index:
+        facts["gpu"] = f"{facts['node']}:{index[facts['uuid']]}"
+
+
+async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
+    """The label of each job, from memory or from the store."""
+    known = {job: there.label for job in ids if (there := daemon.state.jobs.get(job)) is not None}
+    missing = [job for job in ids if job not in known]
+    if missing:
+        rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
+        # Only the row of an array's element has to be read whole: its index is in the body.
+        known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
+    return known
+
+
+def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str]) -> EventView:
+    """The event without fields that may contain secrets, because every user may read events."""
+    text = sentence(entry.kind, labelled(facts, labels))
+    for name in ("at", "job", "node", "key", "policy"):
+        facts.pop(name, None)
+    spec = facts.get("spec")
+    if spec is not None:
+        spec.pop("env", None)
+        spec["command"] = spec["command"][:1]
+    label = "" if entry.job is None else labels.get(entry.job, str(entry.job))
+    return EventView(entry.seq, entry.at, entry.kind, text, entry.job, entry.node, facts, label)

@@ -1,0 +1,139 @@
+"""Refuses unknown names of users, projects, queues and nodes.
+
+Known is what scheduler.toml names, and what has been seen: a user or project that has had a job. A user is
+known too with an account on this host. Where no job needs an account (every node runs jobs as itself), every
+user name is known: it is only a label then. Where no [queues] are declared, every name is a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+from collections.abc import Iterable
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.config import Config, nearest
+from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.model.inputs import Refusal
+from controller.core.state.state import State
+from wire.cluster.quota import ANY_NAME
+from wire.text import printable
+
+DEFAULT_PROJECT = "default"
+
+
+async def need_user(call: Call, user: str, where: str) -> None:
+    """Refuse a user who is not known."""
+    if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
+        return
+    raise Rejected(
+        Refusal(
+            "not_found",
+            f"there is no user {printable(user)!r}: no account here, none in scheduler.toml, no job so far",
+            where,
+            nearest(user, _users(call)) or "Make the account first.",
+        )
+    )
+
+
+async def need_share(call: Call, share: str) -> None:
+    """Refuse the share of an organisation, project or user that is not known."""
+    project, bar, user = share.partition("/")
+    known = {*_projects(call), *call.daemon.config.fair_share.organisations}
+    if project not in known:
+        message = (
+            f"there is no organisation or project {printable(project)!r}: "
+            "scheduler.toml does not name it, and it has had no job"
+        )
+        hint = f"{nearest(project, known)} Or declare it: [projects.{printable(project)}]."
+        raise Rejected(Refusal("not_found", message, "share", hint))
+    if bar:
+        await need_user(call, user, "share")
+
+
+async def need_tenant(call: Call, scope: str, name: str) -> None:
+    """Refuse the quota of an unknown user or queue, or project where [projects] are declared."""
+    config = call.daemon.config
+    if name == ANY_NAME:
+        return
+    if scope == "user":
+        await need_user(call, name, "name")
+    elif scope == "queue" and config.queues:
+        _need(name, {*config.queues, DEFAULT_QUEUE}, "queue")
+    elif scope == "project" and config.projects:
+        _need(name, _projects(call), "project")
+
+
+def need_node(call: Call, name: str) -> None:
+    """Refuse a node that is not known; `gpu01:3` is GPU 3 of gpu01."""
+    node = name.rpartition(":")[0] or name
+    if call.daemon.state.nodes.get(node) is None:
+        hint = "'corral nodes' shows what there is."
+        raise Rejected(Refusal("not_found", f"there is no node {printable(node)!r}", "node", hint))
+
+
+def _need(name: str, known: Iterable[str], kind: str) -> None:
+    names = set(known)
+    if name not in names:
+        hint = f"{nearest(name, names)} Or declare it in scheduler.toml: [{kind}s.{printable(name)}]."
+        raise Rejected(Refusal("not_found", f"there is no {kind} {printable(name)!r}", "name", hint))
+
+
+def _needs_accounts(call: Call) -> bool:
+    """Does any node switch to the user of a job?"""
+    daemon = call.daemon
+    local = os.geteuid() == 0 and any(
+        each.host is None and not each.run_as_self for each in daemon.config.nodes.values()
+    )
+    hosts = [each.host for each in daemon.config.nodes.values()] + [node.host for node in daemon.state.nodes]
+    return local or any(host is not None and not host.run_as_self for host in hosts)
+
+
+def _has_account(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _users(call: Call) -> set[str]:
+    """The users that scheduler.toml names, and those who have had a job."""
+    config = call.daemon.config
+    return {
+        *config.access.operators,
+        *config.access.limits.users,
+        *(config.quota.options.get("users") or {}),
+        *(user for queue in config.queues.values() for user in queue.users),
+        *(user for profile in config.profiles.values() for user in profile.users),
+        *(user for project in config.projects.values() for user in project.members),
+        *(user for _, user in _seen(call.daemon.state, config)),
+    }
+
+
+def _projects(call: Call) -> set[str]:
+    """The projects that scheduler.toml names, and those that have had a job."""
+    config = call.daemon.config
+    fair = config.fair_share
+    named = (*fair.weights, *fair.soft_limits, *fair.hard_limits)
+    return {
+        DEFAULT_PROJECT,
+        *config.projects,
+        *config.access.limits.projects,
+        *(config.quota.options.get("projects") or {}),
+        *(project for projects in fair.organisations.values() for project in projects),
+        *(name.partition("/")[0] for name in named),
+        *(project for queue in config.queues.values() for project in queue.projects),
+        *(project for profile in config.profiles.values() for project in profile.projects),
+        *(project for project, _ in _seen(call.daemon.state, config)),
+    }
+
+
+def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
+    """The (project, user) pairs that have had a job. Their shares stay after the jobs are deleted."""
+    organisations = config.fair_share.organisations
+    for path in state.shares.accounts:
+        if len(path) >= 2 and not (len(path) == 2 and path[0] in organisations):
+            yield path[-2], path[-1]

@@ -1,0 +1,201 @@
+"""GET /metrics: metrics of the controller and of plugins, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from aiohttp import web
+
+from controller.api.server.request import Call
+from controller.core.cluster.nodes import Node
+from controller.core.engine import Engine
+from controller.core.explain.why_pending import reason_of
+from controller.core.pipeline.hooks import Sample
+from controller.watchers.counters import BOUNDS, ControllerCounters, Histogram
+from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
+
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+_LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
+
+
+async def show(call: Call) -> web.Response:
+    """Metrics about jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins."""
+    await call.daemon.settled()
+    daemon = call.daemon
+    lines = [
+        *_families(_cluster(daemon.engine)),
+        *_families(_estimates(daemon.engine)),
+        *_families(_plugins(daemon.engine, daemon.now())),
+        *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
+        *_histogram(
+            "corral_cycle_seconds",
+            "Seconds that a scheduling pass over the queue took.",
+            daemon.counters.cycles,
+        ),
+        *_histogram(
+            "corral_commit_seconds", "Seconds that a commit to the store took.", daemon.counters.commits
+        ),
+    ]
+    body = "".join(f"{line}\n" for line in lines)
+    return web.Response(body=body.encode("utf-8", "replace"), headers={"Content-Type": CONTENT})
+
+
+def _cluster(engine: Engine) -> Iterator[Sample]:
+    state = engine.state
+    states: Counter[JobState] = Counter()
+    reasons: Counter[str] = Counter()
+    for job in state.live():
+        states[job.state] += 1
+        if job.state is JobState.QUEUED:
+            reasons[reason_of(state, job).value] += 1
+    for each in _LIVE:
+        yield Sample(
+            "corral_jobs", states[each], {"state": each.value}, "Jobs that have not ended, by state."
+        )
+    for reason, count in sorted(reasons.items()):
+        yield Sample(
+            "corral_queued_jobs", count, {"reason": reason}, "Queued jobs, by the reason why they wait."
+        )
+    nodes = Counter(node.state for node in state.nodes)
+    for kind in NodeState:
+        yield Sample("corral_nodes", nodes[kind], {"state": kind.value}, "Nodes, by state.")
+    gpus: Counter[str] = Counter()
+    for node in state.nodes:
+        gpus.update(_gpus(node))
+    for what, count in sorted(gpus.items()):
+        yield Sample(
+            "corral_gpus",
+            count,
+            {"state": what},
+            "GPUs, by state: free, shared, used, on a node that is away, or out of use for their health.",
+        )
+
+
+def _estimates(engine: Engine) -> Iterator[Sample]:
+    """Sums. A monitoring system computes means over its own windows from them."""
+    known = engine.state.estimates
+    for user, run in sorted(known.scores.items()):
+        figures = run.jobs, run.bias_s, run.error_s, run.outlived
+        yield from _errors("run", {"user": user}, "Run times of ended jobs that had been predicted", figures)
+    for kind, start in sorted(known.starts.items()):
+        figures = start.count, start.bias_s, start.error_s, start.late
+        yield from _errors("start", {"kind": kind}, "Starts of jobs that had been estimated", figures)
+
+
+def _errors(
+    what: str, labels: Mapping[str, str], about: str, figures: tuple[int, float, float, int]
+) -> Iterator[Sample]:
+    count, bias, error, late = figures
+    name = f"corral_{what}_estimate"
+    yield Sample(f"{name}s_total", count, labels, f"{about}: number.", "counter")
+    yield Sample(f"{name}_bias_seconds", bias, labels, f"{about}: sum of actual minus estimated time.")
+    yield Sample(
+        f"{name}_error_seconds_total", error, labels, f"{about}: sum of the absolute errors.", "counter"
+    )
+    yield Sample(
+        f"{name}s_late_total", late, labels, f"{about}: number that came later than estimated.", "counter"
+    )
+
+
+def _gpus(node: Node) -> Iterator[str]:
+    """The state of each GPU of a node."""
+    used: Counter[str] = Counter()
+    for allocation in node.held.values():
+        used.update({hold.uuid: hold.milli for hold in allocation.gpus})
+    for gpu in node.facts.gpus:
+        health = node.health_of(gpu)
+        if not node.up:
+            yield "away"
+        elif health is not GpuHealth.OK:
+            yield health.value
+        else:
+            milli = used[gpu.uuid]
+            yield "used" if milli >= WHOLE_GPU else "shared" if milli else "free"
+
+
+def _counts(counters: ControllerCounters, seq: int, started_at: float) -> Iterator[Sample]:
+    yield Sample(
+        "corral_start_time_seconds",
+        started_at,
+        about="Time at which the controller started, in seconds since 1970.",
+    )
+    yield Sample("corral_journal_seq", seq, about="Sequence number of the last journal entry.")
+    yield Sample(
+        "corral_journal_entries_total",
+        counters.entries,
+        {},
+        "Journal entries written since the controller started.",
+        "counter",
+    )
+    for (method, path, status), count in sorted(counters.requests.items()):
+        labels = {"method": method, "path": path, "status": str(status)}
+        yield Sample(
+            "corral_requests_total",
+            count,
+            labels,
+            "Requests to the API, by method, path and status.",
+            "counter",
+        )
+
+
+def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
+    """The metrics of plugins, and how often each plugin failed."""
+    for plugin in engine.pipeline.metrics:
+        yield from plugin.collect(engine.state, now)
+    for (kind, name), times in sorted(engine.pipeline.breaker.times().items()):
+        labels = {"kind": kind, "plugin": name}
+        yield Sample(
+            "corral_plugin_failures_total",
+            times,
+            labels,
+            "Scheduling passes in which a plugin failed.",
+            "counter",
+        )
+
+
+def _families(samples: Iterable[Sample]) -> Iterator[str]:
+    """The samples as text, grouped by name. Of two samples with the same name and labels the first counts."""
+    families: dict[str, dict[str, Sample]] = {}
+    for sample in samples:
+        families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)
+    for name, family in families.items():
+        first = next(iter(family.values()))
+        yield from _head(name, first.about, first.kind)
+        for labels, sample in family.items():
+            yield f"{name}{labels} {_number(sample.value)}"
+
+
+def _histogram(name: str, about: str, histogram: Histogram) -> Iterator[str]:
+    yield from _head(name, about, "histogram")
+    below = 0
+    for bound, count in zip((*map(_number, BOUNDS), "+Inf"), histogram.counts, strict=True):
+        below += count
+        yield f'{name}_bucket{{le="{bound}"}} {below}'
+    yield f"{name}_sum {_number(histogram.total_s)}"
+    yield f"{name}_count {below}"
+
+
+def _head(name: str, about: str, kind: str) -> Iterator[str]:
+    if about:
+        yield f"# HELP {name} {_escaped(about)}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    quoted = (
+        f'{key}="{_escaped(str(value)).replace(chr(34), chr(92) + chr(34))}"' for key, value in labels.items()
+    )
+    return f"{{{','.join(quoted)}}}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))

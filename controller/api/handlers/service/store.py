@@ -1,0 +1,51 @@
+"""Routes of the store: verify it in a separate process, and compact it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from aiohttp import web
+
+from controller.api.server.access import admin
+from controller.api.server.request import Call
+from wire.api.store import Compacted, CompactRequest
+
+VERIFY = admin("verify the store")
+COMPACT = admin("delete old jobs and entries")
+
+
+async def verify(call: Call) -> web.StreamResponse:
+    """Verify the whole store. Answers with a JSON line for each step."""
+    async with call.daemon.verifications.turn(call.caller.user):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "controller.store",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{call.daemon.config.store_url}\n".encode())
+            process.stdin.close()
+            response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+            await response.prepare(call.request)
+            while line := await process.stdout.readline():
+                await response.write(line)
+            await response.write_eof()
+            return response
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def compact(call: Call) -> Compacted:
+    """Delete old jobs and journal entries now, by the limits of [retention]."""
+    asked: CompactRequest = call.body
+    daemon = call.daemon
+    limits = daemon.config.retention
+    for name in ("jobs_days", "journal_days"):
+        if getattr(asked, name) is not None:
+            limits = limits.model_copy(update={name: getattr(asked, name)})
+    deleted = await daemon.retention.enforce(limits, daemon.now())
+    return Compacted(deleted.jobs, deleted.entries, daemon.store.begins)

@@ -1,0 +1,87 @@
+"""Routes of usage: GPU-hours and utilisation by user, project, queue or job, and off-queue use."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.core.model.inputs import Refusal
+from controller.core.state.usage_records import usage_rows
+from controller.store.usage import UsageSum
+from wire.api.reports import StintList, StintView, UsageList, UsageView
+
+BY = ("user", "project", "queue", "job")
+USUAL_S = 7 * 86_400
+"""Seconds of the window if `since` is not given: a week."""
+
+
+async def show(call: Call) -> UsageList:
+    """GPU-hours, utilisation, memory and energy, largest first."""
+    since, until = _window(call)
+    by = call.query["by"][0] if call.query["by"] else "user"
+    daemon = call.daemon
+    async with daemon.reports.turn(call.caller.user):
+        await daemon.settled()
+        state = daemon.state
+        # Up to now, because use so far is counted from the start to now. Where the window ends before that,
+        # the report takes the part that lies in it.
+        now = until if call.query["until"] is None else daemon.now()
+        running = [
+            row
+            for job in (state.jobs[number] for _, number in state.releases)
+            for row in usage_rows(job, now, daemon.agents.running_usage.of(job))
+        ]
+        ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running)
+        sums, total = await daemon.reports.run(ask)
+    return UsageList(tuple(map(_view, sums)), since, until, total)
+
+
+def _view(each: UsageSum) -> UsageView:
+    measured = each.measured_s > 0
+    return UsageView(
+        each.name,
+        each.jobs,
+        round(each.gpu_s / 3_600, 4),
+        round(100 * each.busy_s / each.measured_s, 1) if measured else None,
+        each.p95 if measured else None,
+        each.peak_mib,
+        round(each.wh, 2),
+        round(each.cpu_s / 3_600, 4),
+    )
+
+
+def _window(call: Call) -> tuple[float, float]:
+    since, until = call.query["since"], call.query["until"]
+    until = call.daemon.now() if until is None else float(until)
+    since = max(0.0, until - USUAL_S) if since is None else float(since)
+    if since >= until:
+        raise Rejected(Refusal("invalid", "must be before until", "since"))
+    return since, until
+
+
+async def off_queue(call: Call) -> StintList:
+    """Users who used GPUs without a job, since when and until when."""
+    since, until = _window(call)
+    await call.daemon.settled()
+    state = call.daemon.state
+    known = {gpu.uuid: gpu for node in state.nodes for gpu in node.facts.gpus}
+    views = []
+    for stint in state.offqueue.within(since, until):
+        hours = stint.gpu_hours(since, until)
+        views.append(
+            StintView(
+                stint.user,
+                stint.node,
+                known[stint.uuid].index if stint.uuid in known else -1,
+                stint.uuid,
+                stint.pid,
+                stint.command,
+                stint.since,
+                stint.until,
+                round(hours, 4),
+                round(hours * stint.rate, 4),
+                known[stint.uuid].number if stint.uuid in known else "",
+            )
+        )
+    return StintList(tuple(views), since, until)

@@ -1,0 +1,1 @@
+"""The HTTP server: listeners, identity, routes, errors, OpenAPI and the event stream."""

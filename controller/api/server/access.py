@@ -1,0 +1,159 @@
+"""Decides which caller may do what. docs/access.md is generated from this module and the routes.
+
+1. A route names what it needs (`Need`). A route cannot be built without one.
+2. `controller/api/server/app.py` asks `refusal()` before it reads the body of a request.
+3. For a need that concerns one job, the owner of that job decides too (`Owner`).
+
+A caller who may only see a job never changes it. A job of root or of the controller's user runs with their
+rights, so an operator who could edit it, or open a shell in it, would have their rights. It needs an admin.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+
+from controller.core.model.inputs import Refusal
+from wire.cluster.hosts import HostSpec
+
+
+class Role(enum.Enum):
+    """The roles, from least to most rights."""
+
+    VIEWER = "viewer"
+    USER = "user"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A user name and its role."""
+
+    user: str
+    role: Role
+
+    @property
+    def operates(self) -> bool:
+        """Is this an operator or an admin?"""
+        return self.role in (Role.OPERATOR, Role.ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The user of a job. `privileged`: root or the controller's user."""
+
+    user: str
+    privileged: bool = False
+
+
+class Who(enum.Enum):
+    """The callers that a need allows, before a job's owner is considered."""
+
+    ANYONE = "every role"
+    SUBMITTER = "users, operators and admins"
+    OWNER = "the job's user, operators and admins"
+    OPERATOR = "operators and admins"
+    ADMIN = "admins"
+    OPENER = "the caller that opened the shell"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a route requires of its caller. `doing` completes 'only operators may …'."""
+
+    who: Who
+    doing: str = ""
+    of_job: bool = False
+    """Does it concern the job that the path names?"""
+
+
+def _owner(doing: str) -> Need:
+    return Need(Who.OWNER, doing, of_job=True)
+
+
+def operator(doing: str) -> Need:
+    """A need that operators and admins meet."""
+    return Need(Who.OPERATOR, doing)
+
+
+def admin(doing: str) -> Need:
+    """A need that only admins meet."""
+    return Need(Who.ADMIN, doing)
+
+
+ANYONE = Need(Who.ANYONE)
+SUBMIT = Need(Who.SUBMITTER, "submit")
+CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
+"""Many jobs in one request: each of them is then asked about by itself."""
+CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")
+SET = _owner("change")
+REQUEUE = _owner("requeue")
+SIGNAL = _owner("send signals to")
+EXEC = _owner("run commands in")
+READ_OUTPUT = _owner("read the output of")
+READ_SPEC = _owner("read the environment of")
+PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
+USE_SHELL = Need(Who.OPENER)
+"""Checked by the handler, which knows the shells. Other callers are told that there is no such shell."""
+
+OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
+ADMINS = "Admins are root and the controller's own user."
+
+HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
+"""Of a host: what decides which program runs as the SSH user, with which key, and where root writes."""
+
+
+def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
+    """Why the caller may not do it; None if the caller may. `owner` and `job` (its label) for one job."""
+    if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
+        return None
+    if need.who is Who.ADMIN:
+        return Refusal("not_allowed", f"only admins may {need.doing}", hint=ADMINS)
+    if need.who is Who.SUBMITTER:
+        if caller.role is Role.VIEWER:
+            return Refusal(
+                "not_allowed", f"only operators may {need.doing} here", hint="[access] others is 'view'."
+            )
+        return None
+    what = f"{need.doing} job {job}" if job else f"{need.doing} jobs" if need.of_job else need.doing
+    if need.who is Who.OPERATOR and not caller.operates:
+        return Refusal("not_allowed", f"only operators may {what}", hint=OPERATORS)
+    if owner is None:
+        return None
+    if not caller.operates and (caller.role is Role.VIEWER or caller.user != owner.user):
+        return Refusal("not_allowed", f"only {owner.user} and operators may {what}", "job")
+    if owner.privileged and caller.user != owner.user:
+        message = f"only {owner.user} and admins may {what}: it runs with the rights of {owner.user}"
+        return Refusal("not_allowed", message, "job", ADMINS)
+    return None
+
+
+def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> Refusal | None:
+    """Why the caller may not reach a host like this; `present` is the node's host as it is now, if any.
+
+    What an admin has set may stay as it is while the SSH address stays too: a key or a program chosen for
+    one host is not for another. To change it, or to set it for a new node, takes an admin.
+    """
+    if caller.role is Role.ADMIN:
+        return None
+    if present is not None and present.ssh != asked.ssh:
+        present = None
+    usual = {each.name: each.default for each in fields(HostSpec)}
+    for name in HOST_FIELDS:
+        allowed = usual[name] if present is None else getattr(present, name)
+        if getattr(asked, name) != allowed:
+            hint = f"Leave {name} out, or set it in scheduler.toml. {ADMINS}"
+            return Refusal("not_allowed", f"only admins may set {name} of a host", f"host.{name}", hint)
+    return None
+
+
+def submit_refusal(caller: Caller, user: str, privileged: bool) -> Refusal | None:
+    """Why the caller may not submit as this user; `privileged`: root or the controller's user."""
+    if user == caller.user:
+        return None
+    if not caller.operates:
+        return Refusal("not_allowed", "only operators may submit as another user", "as_user", OPERATORS)
+    if privileged and caller.role is not Role.ADMIN:
+        return Refusal("not_allowed", f"only admins may submit as {user}", "as_user", ADMINS)
+    return None

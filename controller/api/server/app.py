@@ -1,0 +1,177 @@
+"""The API server: opens the sockets, finds the route of a request, and writes the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any, cast
+
+from aiohttp import web
+from multidict import MultiMapping
+from pydantic import TypeAdapter, ValidationError
+
+from controller.api.server.access import Caller
+from controller.api.server.errors import Rejected, body_problem, error_response
+from controller.api.server.event_stream import EventStreams
+from controller.api.server.identity import Identity, read_token
+from controller.api.server.listeners import UnixSocket, open_tcp
+from controller.api.server.protocol import Connection, ConnectionLimit, Connections, connection_limit
+from controller.api.server.request import Call, Route
+from controller.api.server.routes import find
+from controller.core.model.inputs import Refusal
+from controller.daemon import Daemon
+from controller.reload import ConfigReload
+
+BODY_S = 10.0
+"""Seconds in which a request's body must arrive."""
+
+ROUTE = web.RequestKey("route", tuple[str, str])
+"""Under this a request remembers which it took."""
+
+GRACE_S = 1.0
+"""Seconds that open requests may take to finish when the server closes."""
+
+
+async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
+    """Start the API server. Raises OSError with a sentence if an address cannot be used."""
+    server = Server(daemon, reload or ConfigReload(daemon))
+    try:
+        await server.open()
+    except OSError:
+        await server.close()
+        raise
+    return server
+
+
+class Server:
+    """The API server of one daemon."""
+
+    def __init__(self, daemon: Daemon, reload: ConfigReload) -> None:
+        config = daemon.config
+        self._daemon = daemon
+        self._reload = reload
+        self._listen = config.api.listen
+        token = read_token(config.state_dir / "token") if self._listen else ""
+        self._identity = Identity(lambda: daemon.config, token)
+        self._streams = EventStreams(daemon)
+        self._connections = Connections(
+            self._answer, ConnectionLimit(self._identity, connection_limit(config.api.max_connections))
+        )
+        self._max_body = config.api.max_body
+        self._listeners: list[asyncio.Server] = []
+        self._unix: UnixSocket | None = None
+        self.url = f"unix://{config.socket}"
+        self.tcp_url = ""
+
+    async def open(self) -> None:
+        """Start listening."""
+        loop = asyncio.get_running_loop()
+        if self._listen:
+            line = open_tcp(self._listen)
+            host, port = line.getsockname()[:2]
+            self.tcp_url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            self._listeners.append(await loop.create_server(self._connections, sock=line))
+        self._unix = UnixSocket(self._daemon.config.socket)
+        self._listeners.append(await loop.create_unix_server(self._connections, sock=self._unix.line))
+
+    async def close(self) -> None:
+        """Stop listening, wait for open requests, and remove the socket."""
+        if self._unix is not None:
+            self._unix.remove()
+        for listener in self._listeners:
+            listener.close()
+        self._streams.close()
+        self._connections.pre_shutdown()
+        await self._connections.shutdown(GRACE_S)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await self._carry_out(request)
+        except Exception as error:
+            if request.writer.output_size:
+                raise  # half an answer is out: handle_error breaks the connection
+            response = error_response(error)
+            if not request.content.is_eof():
+                response.force_close()
+        # Only known words: who makes up methods and paths must not make up figures.
+        method, path = request.get(ROUTE, ("other", "other"))
+        self._daemon.counters.requests[method, path, response.status] += 1
+        return response
+
+    async def _carry_out(self, request: web.BaseRequest) -> web.StreamResponse:
+        caller = await self._caller(request)
+        route, path = find(request.method, request.rel_url.raw_path)
+        request[ROUTE] = route.method, route.path
+        call = Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path)
+        await call.permit(route.needs)
+        if route.needs.of_job:
+            await call.permit(route.needs, await call.job())
+        if route.query or request.rel_url.raw_query_string:
+            call.query = _query(route, request.query)
+        if route.body is not None:
+            call.body = _understand(route.body, await self._body(request))
+        answer = await route.handle(call)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        return web.Response(
+            body=_adapter(answer.__class__).dump_json(answer),
+            status=route.status,
+            content_type="application/json",
+        )
+
+    async def _caller(self, request: web.BaseRequest) -> Caller:
+        connection = cast(Connection, request.protocol)
+        if not connection.welcome:
+            connection.close()
+            raise Rejected(Refusal("busy", "there are too many connections", hint="Try again in a moment."))
+        if connection.uid is None:
+            caller = await self._identity.of_token(request.headers.get("Authorization"))
+            connection.prove()
+            return caller
+        return await self._identity.of_uid(connection.uid)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise Rejected(
+                Refusal("invalid", "compressed bodies are not read", "Content-Encoding"), status=415
+            )
+        if (request.content_length or 0) > self._max_body:
+            raise web.HTTPRequestEntityTooLarge(self._max_body)
+        content = request.content
+        if content.is_eof():
+            return content.read_nowait()
+        if request.headers.get("Expect", "").casefold() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = bytearray()
+        async with asyncio.timeout(BODY_S):
+            async for piece in content.iter_any():
+                body += piece
+                if len(body) > self._max_body:
+                    raise web.HTTPRequestEntityTooLarge(self._max_body)
+        return bytes(body)
+
+
+def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
+    known = {each.name: each for each in route.query}
+    strange = [name for name in sent if name not in known]
+    if strange:
+        there = f"There are: {', '.join(known)}." if known else ""
+        raise Rejected(Refusal("invalid", f"there is no parameter {strange[0]!r}", strange[0], there))
+    return {name: each.value(sent.getall(name, [])) for name, each in known.items()}
+
+
+def _understand(kind: Any, body: bytes) -> Any:
+    """The body as what it has to be.
+
+    Measured on a submit of 365 bytes: pydantic 2 µs, json.loads and wire.codec 12 µs. So pydantic reads, and
+    says what is wrong as well. Of a name that stands twice the last counts, as everywhere in JSON.
+    """
+    try:
+        return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")
+    except ValidationError as error:
+        raise Rejected(body_problem(error, kind)) from None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,0 +1,148 @@
+"""Turns errors into a status and a Problem. No other module does this."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from controller.config import nearest
+from controller.core.model.inputs import Refusal
+from controller.daemon import Stopping
+from controller.nodes.link import LogMissing, NodeAway
+from controller.store.errors import StoreFailure, StoreFull, StoreUnavailable
+from wire.api.problem import Problem
+from wire.text import printable
+
+STATUS = {
+    "invalid": 400,
+    "not_allowed": 403,
+    "not_found": 404,
+    "no_such_method": 405,
+    "timeout": 408,
+    "conflict": 409,
+    "too_large": 413,
+    "never_fits": 422,
+    "over_quota": 403,
+    "internal": 500,
+    "busy": 503,
+    "node_away": 503,
+    "stopping": 503,
+    "storage_full": 507,
+}
+
+_TYPES = {
+    "missing": "is missing",
+    "unexpected_keyword_argument": "is not a field of this",
+    "extra_forbidden": "is not a field of this",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "mapping_type": "must be an object",
+    "dict_type": "must be an object",
+    "dataclass_type": "must be an object",
+    "string_unicode": "is not valid Unicode",
+}
+_PROBLEM = TypeAdapter(Problem)
+
+log = logging.getLogger("corral.api")
+
+
+class Rejected(Exception):
+    """A request that is refused without asking the engine."""
+
+    def __init__(
+        self, refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+        self.status = status
+        self.headers = headers
+
+
+def refusal_response(
+    refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """The answer to a request that was refused."""
+    return web.Response(
+        body=_PROBLEM.dump_json(problem_of(refusal)),
+        status=status or STATUS[refusal.code],
+        headers=headers,
+        content_type="application/json",
+    )
+
+
+def problem_of(refusal: Refusal) -> Problem:
+    """The refusal as the body of an answer."""
+    return Problem(
+        refusal.code,
+        printable(refusal.message, 1_000),
+        printable(refusal.where),
+        printable(refusal.hint, 500),
+    )
+
+
+def error_response(error: BaseException) -> web.Response:
+    """The answer to a request that raised. Bugs of the controller are logged."""
+    match error:
+        case Rejected():
+            return refusal_response(error.refusal, error.status, error.headers)
+        case StoreFull(message=message, hint=hint):
+            return refusal_response(Refusal("storage_full", message, hint=hint))
+        case StoreUnavailable(message=message, hint=hint):
+            return refusal_response(Refusal("busy", message, hint=hint))
+        case StoreFailure(message=message):
+            log.error("%s", message)
+            return refusal_response(
+                Refusal("stopping", "the controller cannot write its journal", hint="See its log.")
+            )
+        case Stopping():
+            return refusal_response(
+                Refusal("stopping", "the controller is shutting down", hint="Try again in a moment.")
+            )
+        case NodeAway():
+            return refusal_response(
+                Refusal("node_away", str(error), "node", "Try again when it is back: corral nodes")
+            )
+        case LogMissing():
+            return refusal_response(Refusal("not_found", str(error), "stream"))
+        case web.HTTPRequestEntityTooLarge():
+            return refusal_response(Refusal("too_large", "the body is larger than [api] max_body allows"))
+        case web.RequestPayloadError():
+            return refusal_response(Refusal("invalid", "the body does not match its headers"))
+        case asyncio.TimeoutError():
+            return refusal_response(Refusal("timeout", "the body did not arrive in time"))
+    log.error("a request failed", exc_info=error)
+    return refusal_response(
+        Refusal("internal", "this is a bug in the controller", hint="Its log says where.")
+    )
+
+
+def body_problem(error: ValidationError, kind: type) -> Refusal:
+    """The first problem of a body, with its JSON path."""
+    found = error.errors(include_url=False, include_input=False)
+    first = found[0]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    if first["type"] == "json_invalid":
+        return Refusal("invalid", f"the body is not JSON: {first['ctx']['error']}")
+    message = _TYPES.get(first["type"]) or first["msg"].replace("Input should", "must", 1)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    hint = ""
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        hint = nearest(str(first["loc"][-1]), _fields_beside(kind, first["loc"]))
+    return Refusal("invalid", f"{'' if where else 'the body '}{message}{more}", where, hint)
+
+
+def _fields_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+    for part in path[:-1]:
+        kind = get_type_hints(kind).get(str(part)) if is_dataclass(kind) else None
+    return [each.name for each in fields(kind)] if is_dataclass(kind) else []

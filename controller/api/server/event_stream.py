@@ -1,0 +1,204 @@
+"""Sends commits as server-sent events. A client that reconnects continues without gap or duplicate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from aiohttp import web
+from pydantic import TypeAdapter
+
+from controller.api.handlers.service.events import event_views
+from controller.api.server.errors import Rejected
+from controller.api.server.request import Call
+from controller.api.views.resources import job_view, node_view
+from controller.commit_feed import Commit, Lagged, Subscription
+from controller.core.model.inputs import Refusal
+from controller.core.model.job import Job
+from controller.core.model.rows import JournalEntry
+from controller.core.state.job_and_node_rows import load_job
+from controller.daemon import Daemon
+from controller.nodes.exec_sessions import ExecSession
+from wire.api.cluster import StreamBatch
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
+
+BATCH = 500
+HEARTBEAT_S = 5.0
+SHARED = 8
+"""Rendered commits that are kept, so that streams that keep pace share them."""
+
+HEARTBEAT = b":\n\n"
+
+_BATCH = TypeAdapter(StreamBatch)
+
+
+async def follow(call: Call) -> web.StreamResponse:
+    """Commits after `after` (or Last-Event-ID), then live; a comment after five seconds of silence."""
+    after: int | None = call.query["after"]
+    if after is None:
+        after = _last_event_id(call.request.headers.get("Last-Event-ID", ""))
+    await call.daemon.settled()
+    last = call.daemon.seq
+    if after is not None and after > last:
+        message = f"the journal ends at {last}, before {after}"
+        raise Rejected(Refusal("conflict", message, "after", "Load everything anew and go on from there."))
+    begins = call.daemon.store.begins
+    if after is not None and after < begins:
+        message = f"the journal begins after entry {begins}; what lies between {after} and it was deleted"
+        raise Rejected(Refusal("conflict", message, "after", "Load everything anew and go on from there."))
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    await response.prepare(call.request)
+    await response.write(HEARTBEAT)
+    await _Listener(call.streams, response, last if after is None else after, call.query["rows"]).listen()
+    await response.write_eof()
+    return response
+
+
+def _last_event_id(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+class EventStreams:
+    """The open streams of one server, and the rendering that they share."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.shells: dict[str, tuple[str, ExecSession]] = {}
+        self._closing = False
+        self._open: set[Subscription] = set()
+        self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
+        self._rendering = asyncio.Lock()
+        self.replaying = asyncio.Lock()
+        """Held while old entries are rendered for one stream, so a request waits for one batch."""
+
+    def subscribe(self) -> Subscription:
+        """Commits from now on, until close()."""
+        subscription = self.daemon.subscribe()
+        self._open.add(subscription)
+        if self._closing:
+            subscription.close()
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """Remove a stream that has ended."""
+        self._open.discard(subscription)
+        subscription.close()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closing = True
+        for subscription in self._open:
+            subscription.close()
+        for _, shell in self.shells.values():
+            shell.close()
+
+    async def render(self, commit: Commit, rows: bool) -> bytes:
+        """The bytes of a live commit, rendered once for all streams."""
+        async with self._rendering:
+            for known, with_rows, data in self._rendered:
+                if known is commit and with_rows is rows:
+                    return data
+            data = await (
+                self.render_entries(commit.entries, rows) if commit.entries else self._readings(commit)
+            )
+            self._rendered.append((commit, rows, data))
+            return data
+
+    async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
+        """Entries in batches, each with its jobs and nodes as they are now: never older than the entries."""
+        messages = []
+        for start in range(0, len(entries), BATCH):
+            part = entries[start : start + BATCH]
+            jobs, nodes = await self._rows(part) if rows else ((), ())
+            batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
+            messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
+            await asyncio.sleep(0)  # an array of thousands must not keep everybody else waiting
+        return b"".join(messages)
+
+    async def _readings(self, commit: Commit) -> bytes:
+        await self.daemon.settled()
+        return b"data: %b\n\n" % _BATCH.dump_json(StreamBatch(commit.seq, nodes=self._nodes(commit.nodes)))
+
+    async def _rows(
+        self, entries: Sequence[JournalEntry]
+    ) -> tuple[tuple[JobView, ...], tuple[NodeView, ...]]:
+        known = {
+            entry.job: self.daemon.state.jobs.get(entry.job) for entry in entries if entry.job is not None
+        }
+        known |= await self._forgotten([job for job, there in known.items() if there is None])
+        await self.daemon.settled()
+        # What memory forgets in between has ended: as it was known is how it stays.
+        found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
+        jobs = [job for job in found if job is not None]
+        names = {entry.node for entry in entries if entry.node is not None}
+        names.update(node for job in jobs for node in job.members)
+        engine, use = self.daemon.engine, self.daemon.agents.running_usage
+        return tuple(job_view(engine, job, use.of(job)) for job in jobs), self._nodes(names)
+
+    async def _forgotten(self, ids: Sequence[int]) -> dict[int, Job]:
+        if not ids:
+            return {}
+        store = self.daemon.store
+        rows = await self.daemon.read(lambda: [store.job(job) for job in ids])
+        return {row.id: load_job(row) for row in rows if row is not None}
+
+    def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
+        state, samples, found = self.daemon.state, self.daemon.agents.readings, self.daemon.agents.processes
+        idle = self.daemon.agents.idle_gpus.since
+        known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
+        return tuple(
+            node_view(
+                state, node, samples.get(node.name, {}), found.get(node.name, ()), idle.get(node.name, {})
+            )
+            for node in known
+        )
+
+
+class _Listener:
+    """One stream and the last entry that it was sent."""
+
+    def __init__(self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool) -> None:
+        self.streams = streams
+        self.response = response
+        self.seen = seen
+        self.rows = rows
+
+    async def listen(self) -> None:
+        """Send commits until the server closes. A stream that falls behind reads the journal first."""
+        while True:
+            subscription = self.streams.subscribe()
+            try:
+                # Subscribed first: what is committed from here on arrives, all before is in the journal.
+                await self._catch_up(self.streams.daemon.seq)
+                return await self._follow(subscription)
+            except Lagged:
+                continue
+            finally:
+                self.streams.leave(subscription)
+
+    async def _catch_up(self, last: int) -> None:
+        daemon = self.streams.daemon
+        while self.seen < last:
+            limit = min(BATCH, last - self.seen)
+            async with self.streams.replaying:
+                entries = await daemon.read(partial(daemon.store.journal, self.seen, limit))
+                data = await self.streams.render_entries(entries, self.rows)
+            await self.response.write(data)
+            self.seen = entries[-1].seq
+
+    async def _follow(self, subscription: Subscription) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    commit = await anext(subscription, None)
+            except TimeoutError:
+                await self.response.write(HEARTBEAT)
+                continue
+            if commit is None:
+                return
+            if commit.entries or self.rows:
+                await self.response.write(await self.streams.render(commit, self.rows))
+            self.seen = commit.seq

@@ -1,0 +1,150 @@
+"""Identifies callers: by the kernel on a unix socket, by the token on TCP; and gives their role."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import pwd
+import re
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from controller.api.server.access import Caller, Role, submit_refusal
+from controller.api.server.errors import Rejected
+from controller.config import Config
+from controller.core.model.inputs import Refusal
+
+T = TypeVar("T")
+
+FRESH_S = 300.0
+"""Seconds for which a user name is cached, because a lookup may ask a directory server."""
+
+MOST_NAMES = 10_000
+"""User names that are cached at most."""
+
+_CREDENTIALS = struct.Struct("3i")
+_USER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+
+
+def peer_uid(line: socket.socket) -> int | None:
+    """The uid at the other end of a unix socket, as it was when it connected; None on TCP."""
+    if line.family != socket.AF_UNIX:
+        return None
+    sent = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(sent)
+    return int(uid)
+
+
+class Identity:
+    """Finds the user and role of a caller. Root and the controller's user are admins."""
+
+    def __init__(self, config: Callable[[], Config], token: str) -> None:
+        self._config = config
+        self._token = token.encode()
+        self._own = os.geteuid()
+        self._names: dict[int, tuple[float, str]] = {}
+        self._privileged: dict[str, tuple[float, bool]] = {}
+
+    def privileged(self, uid: int | None) -> bool:
+        """Is this root or the controller's user, who may connect even above the limit?"""
+        return uid in (0, self._own)
+
+    async def privileged_user(self, user: str) -> bool:
+        """Is this root or the controller's user? The uid decides, because two names may have one uid."""
+        until, found = self._privileged.get(user, (0.0, False))
+        if until < time.monotonic():
+            found = self.privileged(await _away(partial(_uid_of, user)))
+            if len(self._privileged) >= MOST_NAMES:
+                self._privileged.clear()
+            self._privileged[user] = (time.monotonic() + FRESH_S, found)
+        return found
+
+    async def of_uid(self, uid: int) -> Caller:
+        """The caller behind a unix socket."""
+        until, user = self._names.get(uid, (0.0, ""))
+        if until < time.monotonic():
+            user = await _away(partial(_user_name, uid))
+            self._names[uid] = (time.monotonic() + FRESH_S, user)
+        return Caller(user, self._role(uid, user))
+
+    async def of_token(self, header: str | None) -> Caller:
+        """The caller on TCP: with the token, the controller's user."""
+        scheme, _, given = (header or "").partition(" ")
+        if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
+            raise Rejected(
+                Refusal(
+                    "not_allowed",
+                    "this address wants a token, and none or a wrong one was given",
+                    "Authorization",
+                    "Send 'Authorization: Bearer …' with the token that stands in <state_dir>/token.",
+                ),
+                status=401,
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return await self.of_uid(self._own)
+
+    def _role(self, uid: int, user: str) -> Role:
+        if self.privileged(uid):
+            return Role.ADMIN
+        access = self._config().access  # asked each time: a right that is taken away is gone at once
+        if user in access.operators:
+            return Role.OPERATOR
+        return Role.VIEWER if access.others == "view" else Role.USER
+
+    async def acting(self, caller: Caller, user: str) -> str:
+        """The user of a submit: the caller, or the user for whom an operator submits."""
+        if user in ("", caller.user):
+            return caller.user
+        if not _USER_NAME.fullmatch(user) and caller.operates:
+            raise Rejected(Refusal("invalid", "is not the name of a user", "as_user"))
+        refused = submit_refusal(caller, user, await self.privileged_user(user))
+        if refused is not None:
+            raise Rejected(refused)
+        return user
+
+
+async def _away(ask: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, ask)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid:{uid}"  # no user can be called that
+
+
+def _uid_of(user: str) -> int | None:
+    """The uid of a name; `uid:1000` is the name of a uid that has none."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        number = user.removeprefix("uid:")
+        if number != user and number.isascii() and number.isdigit():
+            return int(number)
+        return 0 if user == "root" else None
+
+
+def read_token(path: Path) -> str:
+    """The token in the file, which is created with mode 0600 if it does not exist."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        token = path.read_text().strip()
+        if len(token) < 16 or not token.isascii() or path.stat().st_mode & 0o077:
+            raise OSError(
+                f"{path} must hold at least 16 ASCII characters and be readable by its owner alone; "
+                "delete it, and the controller makes a new one"
+            ) from None
+        return token
+    token = secrets.token_urlsafe(32)
+    with open(descriptor, "w") as file:
+        file.write(f"{token}\n")
+    return token

@@ -1,0 +1,176 @@
+"""aiohttp's server with a limit of connections, and with a Problem as every error."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from controller.api.server.errors import refusal_response
+from controller.api.server.identity import Identity, peer_uid
+from controller.core.model.inputs import Refusal
+
+IDLE_S = 20.0
+"""Seconds after which a connection without a complete request head is closed."""
+
+STALLED_S = 30.0
+"""Seconds after which a client that does not read is disconnected, also in the middle of a stream."""
+
+LINGER_S = 1.0
+"""Seconds for which the rest of a refused body is read, so that the client can read the answer."""
+
+PATIENCE = 64
+"""Connections above the limit that get an answer. Further ones are closed without one."""
+
+
+def connection_limit(wanted: int) -> int:
+    """The number of connections to allow: half of the file descriptors stay free for agents and files."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
+
+
+class ConnectionLimit:
+    """Counts connections, and decides which are accepted when the limit is reached.
+
+    1. Root and the controller's user on the unix socket always get in: the kernel says who they are.
+    2. One other user, and all of TCP together, get at most half of the room.
+    3. On TCP it is not known who connects before the token is shown. When TCP has no room, the oldest
+       connection that has not shown it makes room for the new one. A flood without the token closes its own
+       connections; a request with the token is answered long before its turn to be closed comes.
+    4. All others are turned away: the first few with an answer, more without.
+
+    Cost: O(1) for each connection.
+    """
+
+    def __init__(self, identity: Identity, room: int) -> None:
+        self._identity = identity
+        self._room = room
+        self._inside: Counter[int | None] = Counter()
+        self._unproven: dict[Connection, None] = {}
+        """TCP connections that have not shown the token, the oldest first."""
+        self.turned_away = 0
+
+    def enter(self, connection: Connection) -> bool:
+        """Count a new connection. Returns False if it is above the limit."""
+        uid = connection.uid
+        full = self._inside.total() >= self._room or self._inside[uid] >= max(1, self._room // 2)
+        if full and not self._identity.privileged(uid):
+            oldest = next(iter(self._unproven), None) if uid is None else None
+            if oldest is None:
+                self.turned_away += 1
+                return False
+            self.leave(oldest)
+            oldest.welcome = None
+            oldest.force_close()
+        self._inside[uid] += 1
+        if uid is None:
+            self._unproven[connection] = None
+        return True
+
+    def prove(self, connection: Connection) -> None:
+        """The connection has shown the token."""
+        self._unproven.pop(connection, None)
+
+    def leave(self, connection: Connection) -> None:
+        """Count a closed connection, once."""
+        if connection.welcome is False:
+            self.turned_away -= 1
+        elif connection.welcome:
+            self._unproven.pop(connection, None)
+            self._inside[connection.uid] -= 1
+            if not self._inside[connection.uid]:
+                del self._inside[connection.uid]
+
+
+class Connection(web.RequestHandler):
+    """One connection, with the uid at its other end (None on TCP)."""
+
+    __slots__ = ("_door", "_stalled", "uid", "welcome")
+
+    def __init__(self, manager: web.Server, door: ConnectionLimit, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._door = door
+        self._stalled: asyncio.TimerHandle | None = None
+        self.uid: int | None = None
+        self.welcome: bool | None = True
+        """False if there was no room: told in answer to the first request, while that does no harm.
+
+        None once it has had to make room for another.
+        """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Find the uid of the client, and whether it is accepted."""
+        self.uid = peer_uid(transport.get_extra_info("socket"))
+        self.welcome = self._door.enter(self)
+        super().connection_made(transport)
+        if not self.welcome and self._door.turned_away > PATIENCE:
+            self.force_close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Count the closed connection."""
+        super().connection_lost(exc)
+        self._taken()
+        self._door.leave(self)
+
+    def prove(self) -> None:
+        """A request on it has shown the token."""
+        self._door.prove(self)
+
+    def pause_writing(self) -> None:
+        """Start the timer, because the client does not read."""
+        super().pause_writing()
+        transport = self.transport
+        if transport is not None and self._stalled is None:
+            self._stalled = asyncio.get_running_loop().call_later(STALLED_S, transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the timer, because the client reads again."""
+        super().resume_writing()
+        self._taken()
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,  # noqa: ARG002
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Not HTTP, or an answer that failed halfway; aiohttp would answer in text, and log it as a fault."""
+        if request.writer.output_size:
+            # The connection breaks, so that nobody takes half an answer for a whole one.
+            raise ConnectionResetError
+        told = (message or str(exc) or "").partition("\n")[0].rstrip(":")
+        response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {told}"))
+        response.force_close()
+        return response
+
+
+class Connections(web.Server):
+    """Makes connections for aiohttp."""
+
+    def __init__(
+        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], door: ConnectionLimit
+    ) -> None:
+        super().__init__(handle, handler_cancellation=True)
+        self._door = door
+
+    def __call__(self) -> Connection:
+        """A protocol for one new connection."""
+        return Connection(
+            self,
+            self._door,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=IDLE_S,
+            lingering_time=LINGER_S,
+            access_log=None,
+            auto_decompress=False,
+        )

@@ -1,0 +1,229 @@
+"""A request as handlers get it, and the types of routes and query parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from controller.api.server.access import Caller, Need, Owner, Role, refusal
+from controller.api.server.errors import Rejected
+from controller.api.server.identity import Identity
+from controller.core.cluster.nodes import Node
+from controller.core.model.inputs import Input, Refusal, Requester
+from controller.core.model.job import Job
+from controller.core.state.job_and_node_rows import load_job
+from controller.daemon import Daemon
+from controller.reload import ConfigReload
+from wire.job.spec import array_indices
+
+if TYPE_CHECKING:
+    from controller.api.server.event_stream import EventStreams
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter: how it is read, and its JSON schema."""
+
+    name: str
+    about: str
+    schema: Mapping[str, Any]
+    read: Callable[[str], Any]
+    default: Any = None
+    many: bool = False
+
+    def value(self, texts: list[str]) -> Any:
+        """The value that was sent. A parameter that is given twice is refused."""
+        if self.many:
+            return tuple(self._read(text) for text in texts)
+        if len(texts) > 1:
+            raise Rejected(Refusal("invalid", f"is given {len(texts)} times; give it once", self.name))
+        return self._read(texts[0]) if texts else self.default
+
+    def _read(self, text: str) -> Any:
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise Rejected(Refusal("invalid", str(error), self.name)) from None
+
+
+def integer(name: str, about: str, low: int, high: int, default: int | None = None) -> Parameter:
+    """A parameter with a whole number from `low` to `high`."""
+
+    def read(text: str) -> int:
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(text)
+
+    schema = {"type": "integer", "minimum": low, "maximum": high}
+    return Parameter(name, about, schema, read, default)
+
+
+def seconds(name: str, about: str, low: float, high: float) -> Parameter:
+    """A parameter with seconds from `low` to `high`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text) if len(text) < 20 and text.isascii() else low - 1
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
+        return value
+
+    return Parameter(name, about, {"type": "number", "minimum": low, "maximum": high}, read)
+
+
+def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:
+    """A parameter with one of some words; without a default it may be repeated."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return Parameter(name, about, {"type": "string", "enum": list(words)}, read, default, default is None)
+
+
+def flag(name: str, about: str, default: bool = False) -> Parameter:
+    """A parameter with 1 or 0."""
+
+    def read(text: str) -> bool:
+        if text not in ("0", "1"):
+            raise ValueError("must be 1 or 0")
+        return text == "1"
+
+    return Parameter(name, about, {"type": "integer", "enum": [0, 1]}, read, default)
+
+
+def string(name: str, about: str) -> Parameter:
+    """A parameter with a text."""
+
+    def read(text: str) -> str:
+        if not text.isprintable():
+            raise ValueError("must be printable")
+        return text
+
+    return Parameter(name, about, {"type": "string"}, read, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route. The routing table and the OpenAPI document are made of these."""
+
+    method: str
+    path: str
+    needs: Need
+    """The need of the caller; checked before the handler is called."""
+    handle: Callable[[Call], Awaitable[Any]]
+    answer: type[Any] | str
+    """A class of wire.api, or a media type."""
+    body: type[Any] | None = None
+    query: tuple[Parameter, ...] = ()
+    status: int = 200
+    refuses: tuple[int, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """The description: the first line of the handler's docstring."""
+        return (self.handle.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request with all that its handler needs."""
+
+    daemon: Daemon
+    reload: ConfigReload
+    identity: Identity
+    streams: EventStreams
+    request: web.BaseRequest
+    caller: Caller
+    path: Mapping[str, str]
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+    @property
+    def asker(self) -> Requester | None:
+        """The caller for the limits of [access.limits]; None for an admin, who has no limits."""
+        if self.caller.role is Role.ADMIN:
+            return None
+        return Requester(self.caller.user, self.caller.operates)
+
+    async def permit(self, need: Need, job: Job | None = None) -> None:
+        """Refuse the caller unless the need is met, for this job if one is given."""
+        if job is None:
+            refused = refusal(need, self.caller)
+        else:
+            privileged = await self.identity.privileged_user(job.user)
+            refused = refusal(need, self.caller, Owner(job.user, privileged), job.label)
+        if refused is not None:
+            raise Rejected(refused)
+
+    async def may(self, need: Need, job: Job) -> bool:
+        """May the caller do this to the job?"""
+        owner = Owner(job.user, await self.identity.privileged_user(job.user))
+        return refusal(need, self.caller, owner) is None
+
+    async def job(self) -> Job:
+        """The job that the path names, from memory or the store."""
+        await self.daemon.settled()
+        return await self.find(self.path["job"])
+
+    async def find(self, label: str) -> Job:
+        """The job with this label, from memory or the store."""
+        job = self.daemon.state.find(label) or await self.stored(label)
+        if job is None:
+            raise Rejected(
+                Refusal(
+                    "not_found",
+                    f"there is no job {label!r}",
+                    "job",
+                    "'corral queue --all' shows what there is.",
+                )
+            )
+        return job
+
+    async def ended_of_array(self, array: int) -> list[Job]:
+        """The ended elements of an array, if some are no longer in memory; else nothing."""
+        known = self.daemon.state.arrays.get(array, {})
+        one = next(iter(known.values()), None)
+        if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
+            return []
+        rows = await self.daemon.read(lambda: self.daemon.store.jobs_of_array(array))
+        return [job for job in map(load_job, rows) if job.state.terminal]
+
+    async def stored(self, label: str) -> Job | None:
+        """The job with this label from the store; None if there is none."""
+        head, bar, tail = label.partition("_")
+        if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
+            return None
+        store = self.daemon.store
+        if not bar:
+            row = await self.daemon.read(lambda: store.job(int(head)))
+            return None if row is None else load_job(row)
+        rows = await self.daemon.read(lambda: store.jobs_of_array(int(head)))
+        return next((job for job in map(load_job, rows) if job.label == label), None)
+
+    async def node(self) -> Node:
+        """The node that the path names."""
+        await self.daemon.settled()
+        node = self.daemon.state.nodes.get(self.path["node"])
+        if node is None:
+            name = self.path["node"]
+            raise Rejected(
+                Refusal(
+                    "not_found", f"there is no node {name!r}", "node", "'corral nodes' shows what there is."
+                )
+            )
+        return node
+
+    async def ask(self, given: Input) -> tuple[int, ...]:
+        """Hand an input to the daemon. Raises Rejected if it is refused."""
+        reply = await self.daemon.ask(given)
+        if isinstance(reply, Refusal):
+            raise Rejected(reply)
+        return reply.jobs

@@ -1,0 +1,1 @@
+"""The views of the API: resources and event sentences."""

@@ -1,0 +1,358 @@
+"""Writes an event of the journal as a sentence: one function per kind of event."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from wire.job.mig import counted_models
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU
+from wire.text import duration, printable
+
+Facts = Mapping[str, Any]
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def sentence(kind: str, facts: Facts) -> str:
+    """The sentence for a journal entry. For an event of a newer version it is the name of the kind."""
+    write = SENTENCES.get(kind)
+    if write is not None:
+        return printable(write(facts), 500)
+    subject = (
+        f"job {facts['job']}" if "job" in facts else f"node {facts['node']}" if "node" in facts else "cluster"
+    )
+    return printable(f"{subject}: {_WORD.sub(' ', kind).lower()}", 500)
+
+
+def jobs_of(facts: Facts) -> Iterator[int]:
+    """The ids of all jobs that an entry is about."""
+    for name in ("job", "for_job"):
+        if isinstance(facts.get(name), int):
+            yield facts[name]
+    yield from facts.get("moves") or ()
+    yield from (victim["job"] for victim in facts.get("victims") or ())
+
+
+def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
+    """The facts with labels of jobs (17, or 12_3) instead of ids. A job without a label keeps its id."""
+    found = dict(facts)
+    for name in ("job", "for_job"):
+        if found.get(name) is not None:
+            found[name] = labels.get(found[name], found[name])
+    if found.get("moves"):
+        found["moves"] = [labels.get(job, job) for job in found["moves"]]
+    if found.get("victims"):
+        found["victims"] = [
+            {**victim, "job": labels.get(victim["job"], victim["job"])} for victim in found["victims"]
+        ]
+    return found
+
+
+def _gpu(facts: Facts) -> str:
+    """gpu03:2, or the UUID if the node does not have this GPU any more."""
+    return str(facts.get("gpu") or f"{facts['uuid']} of node {facts['node']}")
+
+
+def _fingerprint(key: str) -> str:
+    """The SHA256 fingerprint of a public key, as ssh-keygen -l shows it."""
+    try:
+        digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    except (IndexError, ValueError):
+        return "?"
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def _job_queued(facts: Facts) -> str:
+    spec = facts["spec"]
+    label = facts["job"] if facts["array"] is None else f"{facts['array']}_{facts['index']}"
+    name = spec["name"] or spec["command"][0].rsplit("/", 1)[-1]
+    return f"{facts['user']} submitted job {label} ({name})"
+
+
+def _few(words: Sequence[str], most: int = 6) -> str:
+    """The first of the words, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+def _dependency_decided(facts: Facts) -> str:
+    if facts["met"]:
+        return f"a dependency of job {facts['job']} is met"
+    return f"a dependency of job {facts['job']} can never be met: {facts['detail']}"
+
+
+def _gate_closed(facts: Facts) -> str:
+    return f"job {facts['job']} waits for a slot of its array again"
+
+
+_GATES = {
+    "array": "got a slot of its array",
+    "dependency": "has no open dependency any more",
+    "begin": "has reached its begin time",
+    "backoff": "may start again: its backoff is over",
+}
+
+
+def _gate_opened(facts: Facts) -> str:
+    return f"job {facts['job']} {_GATES.get(facts['gate'], 'may start: ' + facts['gate'])}"
+
+
+def _job_placed(facts: Facts) -> str:
+    allocations = facts["allocations"]
+    nodes = ", ".join(each["node"] for each in allocations)
+    milli = sum(gpu["milli"] for each in allocations for gpu in each["gpus"])
+    gpus = f"{gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)} on " if milli else "room on "
+    profile = f", profile {facts['profile']}" if facts.get("profile") else ""
+    return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']}{profile})"
+
+
+def _attempt_exited(facts: Facts) -> str:
+    return f"job {facts['job']} ended on {facts['node']}: {_how(facts)}"
+
+
+def _members_exited(facts: Facts) -> str:
+    nodes: dict[str, list[str]] = {}
+    for node, facts_of_one in facts["exits"].items():
+        nodes.setdefault(_how(facts_of_one), []).append(node)
+    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # failures first
+    parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
+    return f"job {facts['job']} ended {'; '.join(parts)}"
+
+
+def _how(facts: Facts) -> str:
+    if facts["why"]:
+        return str(facts["why"]).replace("_", " ")
+    if facts["signal"] is not None:
+        return f"signal {facts['signal']}"
+    return f"exit code {facts['code']}"
+
+
+def _stop_requested(facts: Facts) -> str:
+    if facts["reason"] == "preempted":
+        return f"job {facts['job']} is being stopped: preempted by {facts['by']}"
+    if facts["reason"] == "user":
+        return f"{facts['by']} cancelled job {facts['job']}"
+    if facts["reason"] == "evicted":
+        return f"job {facts['job']} is being evicted: {facts['by']}"
+    return f"job {facts['job']} is being stopped: {facts['reason'].replace('_', ' ')} ({facts['by']})"
+
+
+def _preemption_planned(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    victims = ", ".join(str(each["job"]) for each in facts["victims"])
+    lost = sum(each["gpu_hours"] for each in facts["victims"])
+    why = {"fair": " (fair share)", "reclaim": " (reclaimed quota)"}.get(facts["strategy"], "")
+    return f"job {facts['job']} preempts job {victims} on {nodes}{why}: {lost:.1f} GPU-hours lost"
+
+
+def _rebalance_planned(facts: Facts) -> str:
+    jobs = ", ".join(map(str, facts["moves"]))
+    aims = {
+        "drain": "drain node {node}",
+        "load": "reduce the load of node {node}",
+        "defragment": "free whole GPUs on node {node}",
+    }
+    aim = f"let job {facts['for_job']} start" if facts["for_job"] else aims[facts["kind"]].format(**facts)
+    cost = f"{facts['gpu_hours']:.1f} GPU-hours lost"
+    return f"{facts['by']} moves job {jobs} to {aim} (rebalancing {facts['proposal']}): {cost}"
+
+
+def _move_planned(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    return f"job {facts['job']} moves to {nodes}, which is reserved for it (rebalancing {facts['proposal']})"
+
+
+def _move_undone(facts: Facts) -> str:
+    nodes = ", ".join(each["node"] for each in facts["allocations"])
+    then = f"it is restarted on {nodes}" if nodes else "it waits at its old position in the queue"
+    return f"job {facts['job']} is not moved: {facts['why']}; {then}"
+
+
+def _job_shrunk(facts: Facts) -> str:
+    nodes, lost = ", ".join(facts["nodes"]), facts["gpu_hours"]
+    return f"job {facts['job']} shrinks by {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
+
+
+def _job_grew(facts: Facts) -> str:
+    return f"job {facts['job']} grows to {', '.join(each['node'] for each in facts['allocations'])} as well"
+
+
+def _job_preempted(facts: Facts) -> str:
+    return f"job {facts['job']} was preempted by {facts['by']}: {facts['gpu_hours']:.1f} GPU-hours lost"
+
+
+def _job_requeued(facts: Facts) -> str:
+    why = facts["detail"] or facts["reason"].replace("_", " ")
+    return f"job {facts['job']} is queued again: {why}"
+
+
+def _job_ended(facts: Facts) -> str:
+    return f"job {facts['job']} is {facts['state']}{_because(facts['detail'])}"
+
+
+def _node_added(facts: Facts) -> str:
+    host = facts.get("host")
+    where = f" at {host['ssh']}" if host else ""
+    return f"node {facts['node']}{where} was added by {facts.get('by') or 'the configuration'}"
+
+
+def _node_joined(facts: Facts) -> str:
+    gpus = facts["facts"]["gpus"]
+    named = ((gpu.get("label") or str(gpu["index"]), gpu["model"]) for gpu in gpus)
+    what = f" with {counted_models(named)}" if gpus else ""
+    return f"node {facts['node']} joined{what}"
+
+
+def _node_marked(facts: Facts) -> str:
+    changes = []
+    for kind in ("labels", "taints"):
+        for name, value in facts[kind].items():
+            key, colon, effect = name.rpartition(":") if kind == "taints" else (name, "", "")
+            equals = f"={value}" if value else ""
+            verb = "removed" if value is None else "set"
+            changes.append(f"{verb} the {kind[:-1]} {key}{equals}{colon}{effect}")
+    return f"{facts['by']} {', '.join(changes)} on node {facts['node']}"
+
+
+def _node_drained(facts: Facts) -> str:
+    return f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}"
+
+
+def _gpu_health(facts: Facts) -> str:
+    return f"GPU {_gpu(facts)} is {facts['health']}{_because(facts['why'])}"
+
+
+def _gpu_fault(facts: Facts) -> str:
+    cause = "caused by the job" if facts["own"] else "not caused by the job"
+    return f"job {facts['job']} met a GPU fault, {cause}: {facts['fault']}"
+
+
+def _share(facts: Facts) -> str:
+    """The weight and limits that an operator gave a share. Entries of older versions have only a weight."""
+    changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
+    for kind in ("soft", "hard"):
+        limit = facts.get(kind)
+        if limit is not None:
+            changes.append(f"no {kind} limit" if limit < 0 else f"the {kind} limit {limit:g}")
+    return ", ".join(changes)
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def _job_edited(facts: Facts) -> str:
+    changed = ", ".join(name for name in facts["changed"] if name != "by_default")
+    if not facts["by"]:
+        return f"job {facts['job']} got defaults for {changed} from the nodes known now"
+    return f"{facts['by']} changed {changed} of job {facts['job']}"
+
+
+SENTENCES: dict[str, Callable[[Facts], str]] = {
+    "JobQueued": _job_queued,
+    "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
+    "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
+    "DependencyDecided": _dependency_decided,
+    "JobEdited": _job_edited,
+    "JobRelaxed": lambda facts: (
+        f"job {facts['job']} waited long enough: it no longer asks for {', '.join(facts['dropped'])}"
+    ),
+    "JobPromoted": lambda facts: (
+        f"job {facts['job']} waited long enough: its priority is {facts['priority']} now"
+    ),
+    "StartEstimated": lambda facts: (
+        f"job {facts['job']} should start in {duration(facts['start'] - facts['at'])} ({facts['kind']})"
+    ),
+    "DeadlineDoubted": lambda facts: (
+        f"job {facts['job']} will miss its deadline: the resources it needs become free too late"
+        if facts["doubted"]
+        else f"job {facts['job']} can meet its deadline again"
+    ),
+    "PriorityInherited": lambda facts: (
+        f"job {facts['job']} inherits priority {facts['priority']} of job {facts['heir']}, which waits for it"
+        if facts["heir"]
+        else f"job {facts['job']} no longer inherits a priority"
+    ),
+    "GateClosed": _gate_closed,
+    "GateOpened": _gate_opened,
+    "JobPlaced": _job_placed,
+    "PredictionOutlived": lambda facts: (
+        f"job {facts['job']} runs longer than predicted; planning now assumes "
+        + ("its limit" if facts["planned_s"] is None else duration(facts["planned_s"]))
+    ),
+    "MemberReady": lambda facts: (
+        f"job {facts['job']} is ready on {facts['node']} and waits for its other nodes"
+    ),
+    "AttemptStarted": lambda facts: (
+        f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
+    ),
+    "CheckpointSaved": lambda facts: f"job {facts['job']} saved the checkpoint {facts['checkpoint']['path']}",
+    "IdleNoted": lambda facts: (
+        f"the GPUs of job {facts['job']} have been idle for {duration(facts['at'] - facts['since'])}"
+    ),
+    "IdleEnded": lambda facts: f"the GPUs of job {facts['job']} are busy again",
+    "AttemptExited": _attempt_exited,
+    "MembersStarted": lambda facts: (
+        f"job {facts['job']} runs on {', '.join(facts['pids'])} (attempt {facts['attempt']})"
+    ),
+    "MembersExited": _members_exited,
+    "StopRequested": _stop_requested,
+    "PreemptionPlanned": _preemption_planned,
+    "PreemptionDropped": lambda facts: (
+        f"the preemption for job {facts['job']} is cancelled{_because(facts['why'])}"
+    ),
+    "RebalancePlanned": _rebalance_planned,
+    "MovePlanned": _move_planned,
+    "MoveUndone": _move_undone,
+    "JobShrunk": _job_shrunk,
+    "JobGrew": _job_grew,
+    "JobPreempted": _job_preempted,
+    "JobRequeued": _job_requeued,
+    "JobEnded": _job_ended,
+    "NodeAdded": _node_added,
+    "NodeRemoved": lambda facts: f"{facts['by']} removed node {facts['node']}",
+    "NodeMarked": _node_marked,
+    "NodeJoined": _node_joined,
+    "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
+    "NodeWentDown": lambda facts: f"node {facts['node']} is down: its agent has been silent for too long",
+    "NodeDeclaredLost": lambda facts: f"{facts['by']} declared node {facts['node']} lost",
+    "NodeDrained": _node_drained,
+    "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
+    "GpuHealthRecorded": _gpu_health,
+    "ReservationMade": lambda facts: (
+        f"{facts['by']} made reservation {facts['asked']['name']} on {', '.join(facts['nodes'])}"
+    ),
+    "ReservationBegan": lambda facts: f"reservation {facts['reservation']} began",
+    "ReservationEnded": lambda facts: f"reservation {facts['reservation']} ended",
+    "ReservationCancelled": lambda facts: f"{facts['by']} cancelled reservation {facts['reservation']}",
+    "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
+    "QuotaUnset": lambda facts: f"{facts['by']} removed the quota set for {facts['scope']} {facts['name']}",
+    "PluginFailed": lambda facts: (
+        f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
+        + ("; it is not used again until a restart or another configuration" if facts["given_up"] else "")
+    ),
+    "StrangerCame": lambda facts: f"{facts['user']} uses GPU {_gpu(facts)} without a job: {facts['command']}",
+    "StrangerLeft": lambda facts: (
+        f"{facts['user']} stopped using GPU {_gpu(facts)} without a job after "
+        f"{duration(facts['at'] - facts['since'])}"
+    ),
+    "JournalSealed": lambda facts: (
+        f"the journal's entries up to {facts['through']} are deleted; "
+        f"their last hash is {facts['digest'][:16]}…"
+    ),
+    "HostKeyPinned": lambda facts: (
+        f"{facts['by']} pinned the host key {_fingerprint(facts['key'])} of node {facts['node']}"
+    ),
+    "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} {_share(facts)}",
+    "GpuFaultNoted": _gpu_fault,
+    "ConfigApplied": lambda facts: (
+        f"{facts['by']} applied a configuration: {_few(facts['changed'])}"
+        if facts["by"]
+        else f"the controller started with the configuration {facts['digest']}"
+    ),
+}

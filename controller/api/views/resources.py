@@ -1,0 +1,286 @@
+"""Converts the state to views of wire.api: jobs, nodes and the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from controller.core.cluster.node_table import ABSENT
+from controller.core.cluster.nodes import Node
+from controller.core.engine import Engine
+from controller.core.explain.why_pending import reason_of
+from controller.core.lifecycle.gpu_health_handler import out_of_service_text
+from controller.core.model.events import Allocation
+from controller.core.model.job import Job, Move
+from controller.core.state.state import State
+from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
+from wire.api.cluster import ClusterView
+from wire.api.jobs import Held, JobView, Moved
+from wire.api.nodes import GpuShare, GpuView, NodeView
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU, NodeState
+
+_NO_READING = GpuSample(uuid="")
+_NOBODY_IDLE: Mapping[str, float] = {}
+_NOT_MEASURED: Mapping[str, GpuUse] = {}
+
+
+def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> JobView:
+    """The view of a job. An elastic job is shown without the nodes that it has left.
+
+    `so_far` is the GPU use of members that still run, by node.
+    """
+    spec = job.spec
+    members = [member for member in job.members.values() if not member.leaving]
+    return JobView(
+        id=job.id,
+        label=job.label,
+        name=job.name,
+        user=job.user,
+        project=spec.project,
+        queue=spec.queue,
+        profile=job.profile,
+        state=job.state,
+        reason=reason_of(engine.state, job),
+        detail=job.detail,
+        priority=job.priority,
+        gpus=job.gpu_milli / WHOLE_GPU if members else spec.gpus,
+        nodes=len(members) or _nodes_asked(engine, job),
+        cpu_milli=spec.cpu_milli,
+        memory_mib=spec.memory_mib,
+        attempt=job.attempt,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        time_limit_s=spec.time_limit_s,
+        exit_code=job.code,
+        signal=job.signal,
+        array=job.array,
+        index=job.index,
+        quality=job.quality,
+        restarts=job.wait.restarts,
+        held=tuple(held_view(engine.state, member.allocation) for member in members),
+        preempted=len(job.preemptions),
+        gpu_hours=_gpu_hours(job),
+        use=_use(job, so_far),
+        idle_since=job.idle_since,
+        silent=tuple(
+            member.allocation.node
+            for member in members
+            if member.ended_at is None and not engine.state.nodes.by_name[member.allocation.node].up
+        ),
+    )
+
+
+def _gpu_hours(job: Job) -> float:
+    over = [member for member in job.members.values() if member.ended_at is not None]
+    return round((job.spent_gpu_s + sum(each.gpu_s(0.0, each.ended_at or 0.0) for each in over)) / 3_600, 4)
+
+
+def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
+    """The use of all members, weighted by the GPUs that each held."""
+    known = [
+        (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
+        for node, each in job.members.items()
+    ]
+    uses = [(use, weight) for use, weight in known if use is not None and weight]
+    if not uses:
+        return None
+    total = sum(weight for _, weight in uses)
+    return GpuUse(
+        round(sum(use.mean * weight for use, weight in uses) / total, 1),
+        max(use.p95 for use, _ in uses),
+        sum(use.peak_mib for use, _ in uses),
+        round(sum(use.wh for use, _ in uses), 3),
+    )
+
+
+def _nodes_asked(engine: Engine, job: Job) -> int:
+    """The number of nodes that the job asks for, or else the fewest that can hold its GPUs."""
+    if job.ask.nodes is not None:
+        return job.ask.nodes
+    shape = engine.profile_cycles.of(job).placer.shape(job.ask)
+    return shape.nodes if shape else 1
+
+
+def moved_view(job: Job, move: Move) -> Moved:
+    """The view of one move."""
+    return Moved(
+        job.id,
+        job.label,
+        job.name,
+        job.user,
+        move.proposal,
+        move.kind,
+        move.at,
+        move.attempt,
+        tuple(each.node for each in move.origin),
+        move.to,
+        move.gpu_hours,
+        move.for_job,
+        move.node,
+        move.done_at,
+        move.undone,
+    )
+
+
+def held_view(state: State, allocation: Allocation) -> Held:
+    """The view of an allocation on one node."""
+    node = state.nodes.get(allocation.node)
+    known = {gpu.uuid: gpu for gpu in node.facts.gpus} if node and allocation.gpus else {}
+    return Held(
+        allocation.node,
+        allocation.cpu_milli,
+        allocation.memory_mib,
+        tuple(_share(gpu, known.get(gpu.uuid)) for gpu in allocation.gpus),
+        allocation.scratch_mib,
+    )
+
+
+def _share(held: GpuHold, gpu: GpuFacts | None) -> GpuShare:
+    if gpu is None:
+        return GpuShare(-1, held.uuid, held.milli)
+    return GpuShare(gpu.index, gpu.uuid, held.milli, gpu.label)
+
+
+def public_spec(spec: JobSpec) -> JobSpec:
+    """The spec without environment and arguments, because they may contain secrets."""
+    return replace(spec, env={}, command=spec.command[:1], checkpoint_command=spec.checkpoint_command[:1])
+
+
+def node_view(
+    state: State,
+    node: Node,
+    readings: Mapping[str, GpuSample],
+    processes: Sequence[GpuProcess] = (),
+    idle: Mapping[str, float] = _NOBODY_IDLE,
+) -> NodeView:
+    """The view of a node with its GPUs, without readings if the node is away."""
+    holders: dict[str, list[int]] = {}
+    found: dict[str, list[GpuProcess]] = {}
+    for process in processes if node.up else ():
+        found.setdefault(process.uuid, []).append(process)
+    for job, allocation in node.held.items():
+        for gpu in allocation.gpus:
+            holders.setdefault(gpu.uuid, []).append(job)
+    columns, row = state.nodes.columns, node.row
+    free: list[int] = columns.gpu_free[row].tolist()
+    return NodeView(
+        name=node.name,
+        state=node.state,
+        cpu_milli=int(columns.cpu_total[row]),
+        cpu_free_milli=int(columns.cpu_free[row]),
+        memory_mib=int(columns.memory_total[row]),
+        memory_free_mib=int(columns.memory_free[row]),
+        scratch_mib=int(columns.scratch_total[row]),
+        scratch_free_mib=int(columns.scratch_free[row]),
+        numa_nodes=node.facts.numa_nodes,
+        labels=node.effective_labels,
+        taints=tuple(map(str, node.taints)),
+        gpus=tuple(
+            _gpu_view(
+                node,
+                gpu,
+                free[slot],
+                tuple(sorted(holders.get(gpu.uuid, ()))),
+                readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING,
+                tuple(found.get(gpu.uuid, ())),
+                _idle_since(state, holders.get(gpu.uuid, ()), idle.get(gpu.uuid)) if node.up else None,
+                _labels(state, sorted(holders.get(gpu.uuid, ()))),
+            )
+            for slot, gpu in enumerate(node.facts.gpus)
+        ),
+        jobs=tuple(sorted(node.held)),
+        job_labels=_labels(state, sorted(node.held)),
+        why=node.why,
+        since=node.since or None,
+        version=node.version,
+        handling=node.facts.handling,
+        driver=node.facts.driver,
+        cuda=node.facts.cuda,
+        numa=node.facts.numa,
+    )
+
+
+def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
+    return tuple(state.jobs[job].label for job in jobs)
+
+
+def _gpu_view(
+    node: Node,
+    gpu: GpuFacts,
+    free: int,
+    jobs: tuple[int, ...],
+    reading: GpuSample,
+    processes: tuple[GpuProcess, ...],
+    idle_since: float | None,
+    job_labels: tuple[str, ...],
+) -> GpuView:
+    condition = node.condition(gpu)
+    return GpuView(
+        index=gpu.index,
+        label=gpu.label,
+        uuid=gpu.uuid,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        numa=gpu.numa,
+        health=condition.health,
+        free_milli=0 if free == ABSENT else free,
+        jobs=jobs,
+        job_labels=job_labels,
+        utilisation=reading.utilisation,
+        memory_used_mib=reading.memory_used_mib,
+        power_w=reading.power_w,
+        temperature_c=reading.temperature_c,
+        why=out_of_service_text(condition),
+        node=node.name,
+        pci_bus=gpu.pci_bus,
+        power_limit_w=gpu.power_limit_w,
+        clock_mhz=reading.clock_mhz,
+        memory_clock_mhz=reading.memory_clock_mhz,
+        throttle=reading.throttle,
+        ecc_corrected=reading.ecc_corrected,
+        ecc_uncorrected=reading.ecc_uncorrected,
+        rows_remapped=reading.rows_remapped,
+        links=gpu.links,
+        links_up=reading.links_up,
+        links_there=reading.links,
+        mig=gpu.mig,
+        processes=processes,
+        idle_since=idle_since,
+        heard=node.up,
+    )
+
+
+def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
+    """Since when a held GPU is idle, but not before its jobs began; None for a free GPU."""
+    begun = [state.jobs[job].started_at for job in jobs]
+    if since is None or not begun or None in begun:
+        return None
+    return max(since, *(at for at in begun if at is not None))
+
+
+def cluster_view(
+    state: State, *, name: str, version: str, now: float, seq: int, jobs: Mapping[str, int], started_at: float
+) -> ClusterView:
+    """The summary of the cluster. Nodes that are away count with their last facts."""
+    columns = state.nodes.columns
+    milli = sum(
+        gpu.milli for node in state.nodes for allocation in node.held.values() for gpu in allocation.gpus
+    )
+    states = Counter(node.state.value for node in state.nodes)
+    cpu_milli = int(columns.cpu_total.sum())
+    return ClusterView(
+        name=name,
+        version=version,
+        now=now,
+        seq=seq,
+        jobs=jobs,
+        nodes={each.value: states[each.value] for each in NodeState},
+        gpus=int(columns.gpu_count.sum()),
+        gpus_used=milli / WHOLE_GPU,
+        cpu_milli=cpu_milli,
+        cpu_used_milli=cpu_milli - int(columns.cpu_free.sum()),
+        started_at=started_at,
+    )

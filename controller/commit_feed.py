@@ -1,0 +1,93 @@
+"""Publishes commits to subscribers, each at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from controller.core.model.rows import JournalEntry
+
+MAX_PENDING_COMMITS = 4_096
+"""Commits that may wait for a subscriber before it must resume from the journal."""
+
+
+class Lagged(Exception):
+    """The subscriber was too slow. It must resume from the journal, after the last seq that it has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, and the jobs and nodes that it changed. Without entries only GPU readings have changed."""
+
+    seq: int
+    entries: tuple[JournalEntry, ...]
+    jobs: frozenset[int]
+    nodes: frozenset[str]
+
+
+class Subscription:
+    """The commits since the subscription began. Ends when the feed is closed."""
+
+    def __init__(self, feed: CommitFeed) -> None:
+        self._feed = feed
+        self._waiting: deque[Commit] = deque()
+        self._arrived = asyncio.Event()
+        self._closed = False
+        self._lagged = False
+
+    def push(self, commit: Commit) -> None:
+        """Add a commit; never blocks. A subscriber that is too far behind gets Lagged instead."""
+        if len(self._waiting) >= MAX_PENDING_COMMITS:
+            self._lagged = True
+            self._waiting.clear()
+        if not self._lagged:
+            self._waiting.append(commit)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._closed = True
+        self._arrived.set()
+        self._feed.drop(self)
+
+    def __aiter__(self) -> AsyncIterator[Commit]:
+        return self
+
+    async def __anext__(self) -> Commit:
+        while not self._waiting:
+            if self._lagged:
+                raise Lagged
+            if self._closed:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._waiting.popleft()
+
+
+class CommitFeed:
+    """The subscriptions of one daemon."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Subscription] = set()
+
+    def subscribe(self) -> Subscription:
+        """A new subscription."""
+        listener = Subscription(self)
+        self._listeners.add(listener)
+        return listener
+
+    def drop(self, listener: Subscription) -> None:
+        """Remove a subscription."""
+        self._listeners.discard(listener)
+
+    def publish(self, commit: Commit) -> None:
+        """Give a commit to all subscribers."""
+        for listener in self._listeners:
+            listener.push(commit)
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for listener in list(self._listeners):
+            listener.close()

@@ -1,0 +1,63 @@
+"""Keeps the texts of the configuration in effect and of the one before it, for an undo."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+class AppliedTexts:
+    """Two files in a directory of mode 0700, because they may contain the password of a database."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._current, self._previous = directory / "current.toml", directory / "previous.toml"
+
+    def keep(self, text: str) -> None:
+        """Store the text in effect. The one before becomes the previous text."""
+        if _read(self._current) == text:
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._current.replace(self._previous)
+        replace_text(self._current, text)
+
+    def previous(self) -> str | None:
+        """The text before the one in effect; None if there was none."""
+        return _read(self._previous)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace the file atomically. It keeps its owner and mode; a new file gets 0600."""
+    path = path.resolve()  # a symlink stays one
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            with contextlib.suppress(FileNotFoundError):
+                was = path.stat()
+                os.fchmod(file.fileno(), was.st_mode & 0o7777)
+                if os.geteuid() == 0:
+                    os.fchown(file.fileno(), was.st_uid, was.st_gid)
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,116 @@
+"""Compares two configurations key by key, and says which changes need a restart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controller.config.key_positions import Key
+from controller.config.load import dotted, render
+from controller.config.sections import Config
+from wire.api.config import ConfigChange
+
+DECIDING = (
+    "access",
+    "projects",
+    "scheduler",
+    "backfill",
+    "overcommit",
+    "queues",
+    "quota",
+    "licences",
+    "preemption",
+    "rebalance",
+    "fair_share",
+    "gpus",
+    "jobs",
+    "profiles",
+    "plugins",
+)
+"""The tables of scheduler.toml that decide which jobs are accepted, and which starts when."""
+
+NEEDS_RESTART: tuple[Key, ...] = (
+    ("controller", "state_dir"),
+    ("controller", "socket"),
+    ("controller", "keep_ended"),
+    ("store",),
+    ("api",),
+    ("plugins", "files"),
+)
+"""Keys that are read once, when the controller starts: files, sockets, buffers, and code."""
+
+SECRET: tuple[Key, ...] = (("store", "url"), ("plugins", "hooks"), ("plugins", "metrics"))
+"""Keys whose values may hold a password: a database URL, or the options of a plugin that calls out."""
+
+NAMED = ("nodes", "queues", "profiles", "projects")
+"""Tables of tables: one that is added or removed is one change, not one for each of its keys."""
+
+HIDDEN = "(not shown)"
+_LONGEST = 500
+
+
+def differences(old: Config, new: Config) -> tuple[ConfigChange, ...]:
+    """Every key whose value differs, in the order of the tables."""
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    return tuple(_change(*each) for each in _differing(before, after))
+
+
+def _differing(before: Any, after: Any, key: Key = ()) -> Iterator[tuple[Key, Any, Any]]:
+    if before == after:
+        return
+    tables = isinstance(before, Mapping) and isinstance(after, Mapping)
+    if not tables:
+        yield key, before, after
+        return
+    for name in dict.fromkeys([*before, *after]):
+        yield from _differing(before.get(name), after.get(name), (*key, name))
+
+
+def _change(key: Key, before: Any, after: Any) -> ConfigChange:
+    fixed = any(key[: len(each)] == each for each in NEEDS_RESTART)
+    secret = any(key[: len(each)] == each for each in SECRET)
+    shown = [None if each is None else HIDDEN if secret else _shown(each) for each in (before, after)]
+    return ConfigChange(dotted(key), shown[0], shown[1], not fixed)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = {name: each for name, each in value.items() if each not in (None, "", [], {})}
+    return json.dumps(value, ensure_ascii=False)[:_LONGEST]
+
+
+def in_effect(running: Config, new: Config) -> Config:
+    """The new configuration with the running one's values where only a restart changes them."""
+    kept: dict[str, Any] = {}
+    for table, *rest in NEEDS_RESTART:
+        name = str(table)
+        section = kept.get(name, getattr(new, name))
+        if rest:
+            field = str(rest[0])
+            section = section.model_copy(update={field: getattr(getattr(running, name), field)})
+        else:
+            section = getattr(running, name)
+        kept[name] = section
+    made = new.model_copy(update=kept)
+    made._source = new.source
+    return made
+
+
+def digest(config: Config) -> str:
+    """A digest of all values."""
+    return hashlib.sha256(render(config).encode()).hexdigest()[:12]
+
+
+def policy_text(config: Config) -> str:
+    """The tables that affect decisions, as TOML for the journal."""
+    tables = config.model_dump(mode="json", include=set(DECIDING), exclude_none=True)
+    for name in ("hooks", "metrics"):
+        tables["plugins"].pop(name, None)
+    return json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
+
+
+def policy_config(text: str) -> Config:
+    """The configuration of such a text, with defaults for the other tables."""
+    return Config(**json.loads(text))

@@ -1,0 +1,167 @@
+"""Finds the line of each key of a TOML file, because tomllib does not report it."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Key = tuple[str | int, ...]
+
+PREFIX = "CORRAL_"
+DELIMITER = "__"
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}' r"|'''.*?'{3,5}" r'|"(?:\\.|[^"\\\n])*"' r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}#\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The name and text of a configuration file, and the line of each key."""
+
+    name: str = field(default="", compare=False)
+    lines: dict[Key, int] = field(default_factory=dict, compare=False)
+    text: str = field(default="", compare=False)
+
+    def line(self, key: Key) -> int | None:
+        """The line of the key, or of its nearest parent that is in the file."""
+        for length in range(len(key), 0, -1):
+            if key[:length] in self.lines:
+                return self.lines[key[:length]]
+        return None
+
+    def origin(self, key: Key) -> str:
+        """Where the key was set: an environment variable, which overrides the file, or `file:line`."""
+        variable = variable_of(key)
+        if variable:
+            return variable
+        line = self.line(key)
+        return f"{self.name}:{line}" if self.name and line else self.name
+
+
+def variable_of(key: Key) -> str:
+    """The environment variable that sets this key or a parent of it; empty if there is none."""
+    present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
+    for length in range(len(key), 0, -1):
+        name = PREFIX + DELIMITER.join(map(str, key[:length])).upper()
+        if name in present:
+            return present[name]
+    return ""
+
+
+def locate(text: str) -> dict[Key, int]:
+    """The line of every key and array element; the text must be TOML that tomllib has accepted."""
+    lines: dict[Key, int] = {}
+    for key, offset in _Scanner(text).walk():
+        for length in range(1, len(key) + 1):
+            lines.setdefault(key[:length], offset)
+    starts = [match.end() for match in re.finditer("\n", text)]
+    return {key: bisect_right(starts, offset) + 1 for key, offset in lines.items()}
+
+
+class _Scanner:
+    """Scans the text once. It checks nothing, because tomllib has accepted the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def walk(self) -> Iterator[tuple[Key, int]]:
+        table: Key = ()
+        counts: dict[Key, int] = {}
+        while self._skip():
+            start = self.at
+            if self.text.startswith("[[", start):
+                self.at += 2
+                *above, last = self._key()
+                array = (*self._inside(tuple(above), counts), last)
+                counts[array] = counts.get(array, -1) + 1
+                table = (*array, counts[array])
+                self.at = self.text.index("]]", self.at) + 2
+                yield table, start
+            elif self.text.startswith("[", start):
+                self.at += 1
+                table = self._inside(self._key(), counts)
+                self.at = self.text.index("]", self.at) + 1
+                yield table, start
+            else:
+                yield from self._pair(table)
+
+    def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
+        """`[a.b]` behind `[[a]]` belongs to the last element of a."""
+        full: Key = ()
+        for part in key:
+            full = (*full, part)
+            if full in counts:
+                full = (*full, counts[full])
+        return full
+
+    def _skip(self) -> bool:
+        self.at = self._match(_BLANK).end()
+        return self.at < len(self.text)
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError(f"not TOML at offset {self.at}")
+        return match
+
+    def _key(self) -> Key:
+        parts: list[str] = []
+        while True:
+            self._skip()
+            quoted = self.text[self.at] in "\"'"
+            match = self._match(_STRING if quoted else _BARE)
+            parts.append(tomllib.loads(f"key = {match[0]}")["key"] if quoted else match[0])
+            self.at = match.end()
+            self._skip()
+            if not self.text.startswith(".", self.at):
+                return tuple(parts)
+            self.at += 1
+
+    def _pair(self, table: Key) -> Iterator[tuple[Key, int]]:
+        start = self.at
+        key = (*table, *self._key())
+        yield key, start
+        self.at += 1  # the equals sign
+        yield from self._value(key)
+
+    def _value(self, key: Key) -> Iterator[tuple[Key, int]]:
+        self._skip()
+        first = self.text[self.at]
+        if first == "[":
+            yield from self._array(key)
+        elif first == "{":
+            yield from self._inline(key)
+        else:
+            self.at = self._match(_STRING if first in "\"'" else _SCALAR).end()
+
+    def _array(self, key: Key) -> Iterator[tuple[Key, int]]:
+        self.at += 1
+        index = 0
+        while self._skip() and self.text[self.at] != "]":
+            if self.text[self.at] == ",":
+                self.at += 1
+                continue
+            element = (*key, index)
+            yield element, self.at
+            yield from self._value(element)
+            index += 1
+        self.at += 1
+
+    def _inline(self, key: Key) -> Iterator[tuple[Key, int]]:
+        self.at += 1
+        while self._skip() and self.text[self.at] != "}":
+            if self.text[self.at] == ",":
+                self.at += 1
+                continue
+            yield from self._pair(key)
+        self.at += 1

@@ -1,1 +1,0 @@
-"""What each event makes of the state, by what it happens to."""

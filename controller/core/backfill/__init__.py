@@ -1,0 +1,1 @@
+"""The scheduling pass: start jobs in order, reserve for the first, backfill the others."""

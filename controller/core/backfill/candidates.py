@@ -1,0 +1,163 @@
+"""The waiting jobs of one lane that may be backfilled, tried one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from controller.core.backfill.easy import find_beside_reservation
+from controller.core.placement.placer import Placement
+from controller.core.queue.queue import Lane, QueueEntry
+from wire.names import Reason
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
+
+class BackfillCandidates:
+    """Goes through the waiting jobs of one lane, which all ask for the same resources.
+
+    1. `advance` goes to the next job that is worth a try. It ends the lane when nothing of its size fits.
+    2. `take_placement` looks for nodes: any nodes if the job ends before the reserved start of the first
+       waiting job, otherwise nodes that the reservation can spare.
+    3. Once a long job of the lane has found no nodes beside the reservation, no long job of it will: only
+       jobs that end in time are tried.
+
+    Example: the reservation starts in 1 h. The lane holds jobs of 1 GPU with limits of 3 h, 2 h and 30 min.
+    The first finds no spare GPU, the second is passed over, the third starts.
+    """
+
+    __slots__ = (
+        "_cycle",
+        "_entries",
+        "_entry",
+        "_gains",
+        "_lane",
+        "_long_fail",
+        "_now",
+        "_outlasts",
+        "_seen_to_fit",
+        "_shape",
+        "_too_long_s",
+    )
+
+    def __init__(
+        self, cycle: Cycle, lane: Lane, entries: Iterable[QueueEntry], now: float, seen_to_fit: int = -1
+    ) -> None:
+        self._cycle = cycle
+        self._lane = lane
+        self._now = now
+        self._gains = cycle.state.nodes.room_version
+        self._shape = cycle.placer.shape(lane.ask)
+        self._entry: QueueEntry = ((), 0)
+        self._seen_to_fit = seen_to_fit
+        """`Nodes.change_count` as of when enough nodes had room for a job of the lane."""
+        self._outlasts = False
+        """Whether the current job may still run when the first waiting job starts."""
+        self._long_fail = False
+        """Whether such a job of the lane has found no nodes beside the reservation."""
+        self._too_long_s: float | None = None
+        """Jobs that run this long or longer would delay a reservation of another profile."""
+        if not cycle.backfill.in_queue_order:
+            key = cycle.backfill.candidate_key
+            entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))
+        self._entries: Iterator[QueueEntry] = iter(entries)
+
+    @property
+    def job(self) -> int:
+        """The id of the current job."""
+        return self._entry[1]
+
+    def _runtime(self, entry: QueueEntry) -> float:
+        return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
+
+    def advance(self) -> tuple[float, QueueEntry] | None:
+        """Go to the next job worth a try. Returns its key, or None at the end of the lane."""
+        if self._block_if_full():
+            return None
+        cycle, jobs = self._cycle, self._cycle.state.jobs
+        ends_by = None
+        first = 0 if cycle.head is None else cycle.head[1]
+        for entry in self._entries:
+            if entry[1] == first:
+                continue
+            if ends_by is None:
+                ends_by = cycle.use_easy_reservation(self._now)
+            runtime = cycle.runtime(jobs[entry[1]])
+            if self._too_long_s is not None and runtime >= self._too_long_s:
+                continue
+            # The sum, because releases are computed as sums: a difference is not as exact.
+            self._outlasts = self._now + runtime > ends_by
+            if not (self._outlasts and self._long_fail):
+                self._entry = entry
+                return self.key()
+        return None
+
+    def _block_if_full(self) -> bool:
+        """Block the lane if too few nodes have room for any job of it now. Returns whether it is blocked."""
+        if self._lane.fit.blocked_at == self._gains or self._shape is None:
+            return True
+        cycle, shape, nodes = self._cycle, self._shape, self._cycle.state.nodes
+        if self._seen_to_fit == nodes.change_count:
+            return False
+        self._seen_to_fit = nodes.change_count
+        if not nodes.max_free.may_hold(shape.part) or cycle.placer.max_nodes(shape.part) < shape.nodes:
+            self._lane.fit.block(self._gains)
+            return True
+        return False
+
+    def key(self) -> tuple[float, QueueEntry]:
+        """Orders the current job among those of all lanes: by its candidate key, then by queue position."""
+        backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
+        if backfill.in_queue_order:
+            return 0.0, position
+        return backfill.candidate_key(self._runtime(self._entry)), position
+
+    def take_placement(self) -> Placement | None:
+        """Where the current job starts now; None if it finds no nodes or is over a limit.
+
+        What a placement takes from the reservation is written down there.
+        """
+        cycle, shape, number = self._cycle, self._shape, self._entry[1]
+        if not cycle.limits.silent and self._shut_if_over():
+            return None
+        easy = cycle.easy_reservation(self._now)
+        wanted = self._lane.ask.licences
+        if easy is None or not self._outlasts or cycle.state.licences.insufficient(wanted):
+            placement = cycle.find_or_block(
+                self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
+            )
+            if placement is None and cycle.shared is not None and self._only_runtime_matters():
+                self._too_long_s = self._runtime(self._entry)
+            return placement
+        if shape is None or not easy.lends(wanted):
+            self._long_fail = True
+            return None
+        barred = cycle.search.barred(cycle.state.jobs[number], self._now, for_deadlines=True)
+        placement = find_beside_reservation(cycle.placer, shape, easy, barred)
+        if placement is not None:
+            easy.take(cycle.placer, shape.part, placement)
+            easy.take_licences(wanted)
+            return placement
+        # With barred nodes the next long job may fare better, because its user or limit may open them.
+        self._long_fail = barred is None
+        if barred is not None and cycle.placer.fits(self._lane.ask):
+            cycle.keep_out(number, self._now)
+        return None
+
+    def _only_runtime_matters(self) -> bool:
+        """Whether jobs of the lane differ in nothing but their run time when nodes are looked for."""
+        return not (self._cycle.guards_deadlines or self._cycle.state.reservations)
+
+    def _shut_if_over(self) -> bool:
+        """Whether a limit or a lender keeps the current job from starting; as a rule the lane ends here."""
+        cycle = self._cycle
+        over = cycle.shut_if_over(self._lane, self._entry[1], self._now)
+        if over is None:
+            if not cycle.limits.borrows(cycle.state.jobs[self._entry[1]], self._now):
+                return False
+            # Nothing is borrowed behind a waiting job, because the lender's own jobs may be waiting.
+            cycle.queue.lane_pending_reasons[self._lane] = Reason.QUOTA
+        if over is None or not over.only_this_job:
+            self._entries = iter(())
+        return True

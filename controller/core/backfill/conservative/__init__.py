@@ -1,0 +1,1 @@
+"""Conservative backfill: a reservation for every waiting job on timelines of the nodes."""

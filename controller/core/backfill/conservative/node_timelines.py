@@ -1,0 +1,253 @@
+"""The free resources of all nodes over time, and the first start of a part on each."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.shared_timeline import (
+    Amounts,
+    FirstStart,
+    SharedTimeline,
+    start_time,
+)
+from controller.core.backfill.conservative.timeline import NodeTimeline
+from controller.core.cluster.free_resources import FreeResources, free_on
+from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.node_table import NO_ROWS, RowSet, row_set, rows_in
+from controller.core.cluster.nodes import Node, Nodes
+from controller.core.model.events import Allocation
+from controller.core.model.request import PerNodeRequest
+
+SMALL_SHARED_TIMELINE = 256
+"""A shared timeline of this size is cheap in any case."""
+SHARED_WRITE_DISCOUNT = 8
+"""How many times cheaper it is to change a set of nodes in it than a segment of a separate timeline."""
+CACHED_STARTS = 200_000
+"""The most first starts that are remembered."""
+
+
+class NodeTimelines:
+    """What running jobs and reservations leave free on every node, from now on.
+
+    1. A node with GPUs has a separate timeline, because a job needs the same GPUs all the time.
+    2. All other nodes share one (`SharedTimeline`). If mostly single nodes change, that costs more than a
+       timeline for each: then each gets a separate one (`split_shared`), for good.
+    3. First starts on separate timelines are remembered by part and duration, sorted. A first start stays
+       valid until its node changes or its moment has passed. So a question that was asked before looks at
+       the changed nodes again, and reads the list up to the last node it needs.
+    4. To find out whether a reservation can start sooner, it is set aside: first starts are as if it were not
+       there. Then it is either put back as it was, or dropped.
+
+    Cost of `first_starts`: O(changed nodes + nodes needed) where the question was asked before.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, Node], now: float, separate: Iterable[NodeTimeline], shared: SharedTimeline
+    ) -> None:
+        self._nodes = nodes
+        self._now = now
+        self._shared = shared
+        self._split_above = SMALL_SHARED_TIMELINE
+        self._separate: dict[int, NodeTimeline] = {}
+        self._separate_rows = NO_ROWS
+        self._add_separate(separate)
+        self._aside: BackfillReservation | None = None
+        self._saved: dict[int, NodeTimeline] = {}
+        """Separate timelines with the reservation that is set aside."""
+        self._changed: list[int] = []
+        """Rows of separate timelines in the order of their changes."""
+        self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
+        """By part and duration: the length of `_changed` when asked, and the first starts, soonest first."""
+
+    @classmethod
+    def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
+        """Timelines on which what is free now stays free forever."""
+        free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
+        separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]
+        shared = SharedTimeline(now, {row: each for row, each in free.items() if not each.gpus})
+        return cls(nodes.by_name, now, separate, shared)
+
+    def copy(self, nodes: Nodes) -> NodeTimelines:
+        """Timelines of a copy of the nodes, to be changed separately."""
+        separate = [line.copy(nodes.rows[row]) for row, line in self._separate.items()]
+        return NodeTimelines(nodes.by_name, self._now, separate, self._shared.copy())
+
+    def __len__(self) -> int:
+        return (self._separate_rows | self._shared.rows).bit_count()
+
+    def forget_past(self, now: float) -> None:
+        """Drop what ends before `now`, and remembered starts if too many nodes have changed."""
+        self._now = now
+        for line in self._separate.values():
+            line.forget_past(now)
+        if len(self._changed) > 1_000 + 4 * len(self._separate):
+            self._changed.clear()
+            self._known.clear()
+        shared = self._shared
+        shared.forget_past(now)
+        if shared.size > self._split_above:
+            self._split_above = 2 * shared.size
+            if shared.size > SHARED_WRITE_DISCOUNT * shared.spans_per_job:
+                self.split_shared(now)
+
+    def split_shared(self, now: float) -> None:
+        """Give every node a separate timeline."""
+        shared, self._shared = self._shared, SharedTimeline(now, {})
+        rows = shared.rows
+        self._add_separate(shared.timeline_of(node) for node in self._nodes.values() if rows >> node.row & 1)
+        self._known.clear()
+
+    def _add_separate(self, lines: Iterable[NodeTimeline]) -> None:
+        for line in lines:
+            self._separate[line.node.row] = line
+            self._separate_rows |= 1 << line.node.row
+
+    def give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
+        """Return allocations (1) or take them (-1) from `start` until `end`."""
+        together: dict[Amounts, RowSet] = {}
+        for each in allocations:
+            row = self._nodes[each.node].row
+            if self._separate_rows >> row & 1:
+                self._give_separate(row, start, end, each, sign)
+            else:
+                amounts = each.cpu_milli, each.memory_mib, each.scratch_mib
+                together[amounts] = together.get(amounts, NO_ROWS) | 1 << row
+        for amounts, rows in together.items():
+            self._shared.give(start, end, rows, amounts, sign)
+
+    def _give_separate(self, row: int, start: float, end: float, allocation: Allocation, sign: int) -> None:
+        self._separate[row].give(start, end, allocation, sign)
+        if row not in self._saved:
+            self._changed.append(row)
+
+    def reserve(self, reservation: BackfillReservation) -> None:
+        """Take what the reservation needs."""
+        self._give_reserved_separate(reservation, -1)
+        self._give_reserved_shared(reservation, -1)
+
+    def release(self, reservation: BackfillReservation) -> None:
+        """Return what the reservation takes."""
+        self._give_reserved_separate(reservation, 1)
+        self._give_reserved_shared(reservation, 1)
+
+    def set_aside(self, reservation: BackfillReservation) -> None:
+        """Leave a reservation out of all answers, until `put_back` or `drop_aside`."""
+        self._aside = reservation
+        for row in rows_in(reservation.rows & self._separate_rows):
+            line = self._saved[row] = self._separate[row]
+            self._separate[row] = line.copy(line.node)
+        self._give_reserved_separate(reservation, 1)
+
+    def put_back(self) -> None:
+        """Let the reservation that was set aside count again."""
+        self._separate |= self._saved
+        self._saved.clear()
+        self._aside = None
+
+    def drop_aside(self) -> None:
+        """Return what the reservation that was set aside takes, for good."""
+        self._changed += self._saved
+        self._saved.clear()
+        if self._aside is not None:
+            self._give_reserved_shared(self._aside, 1)
+        self._aside = None
+
+    def _give_reserved_separate(self, reservation: BackfillReservation, sign: int) -> None:
+        separate = reservation.rows & self._separate_rows
+        for each in reservation.placement.allocations if separate else ():
+            row = self._nodes[each.node].row
+            if separate >> row & 1:
+                self._give_separate(row, reservation.starts_at, reservation.ends_at, each, sign)
+
+    def _give_reserved_shared(self, reservation: BackfillReservation, sign: int) -> None:
+        part, rows = reservation.part, reservation.rows & self._shared.rows
+        amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
+        self._shared.give(reservation.starts_at, reservation.ends_at, rows, amounts, sign)
+
+    def least(self, row: int, since: float, duration: float) -> FreeResources:
+        """What one node has free all the time from `since` on for `duration` seconds."""
+        if self._separate_rows >> row & 1:
+            return self._separate[row].least(since, duration)
+        return self._shared.least(row, since, duration)
+
+    def first_starts(
+        self,
+        part: PerNodeRequest,
+        needs: GpuNeeds,
+        duration: float,
+        since: float,
+        among: RowSet,
+        enough: int,
+    ) -> list[FirstStart]:
+        """The first start of the part on each of these nodes from `since` on, the soonest first.
+
+        Once `enough` nodes have a start, nodes that start later may be missing.
+        """
+        starts: list[FirstStart] = []
+        if among & self._shared.rows and not needs.count:
+            starts = self._shared.first_starts(part, duration, since, among, enough, self._aside)
+        if among & self._separate_rows:
+            among &= self._separate_rows
+            starts += self._first_starts_separate(part, needs, duration, since, among, enough)
+            starts.sort(key=start_time)
+        return starts
+
+    def _first_starts_separate(
+        self,
+        part: PerNodeRequest,
+        needs: GpuNeeds,
+        duration: float,
+        since: float,
+        among: RowSet,
+        enough: int,
+    ) -> list[FirstStart]:
+        known = self._known_starts(part, needs, duration)
+        first = bisect_left(known, since, key=start_time)
+        # Starts before `since` are looked for again, and those on nodes where a reservation is set aside.
+        again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
+        starts: list[FirstStart] = [
+            (found[0], 1 << row, found[1])
+            for row in rows_in(again)
+            if (found := self._separate[row].first_start(part, needs, duration, since)) is not None
+        ]
+        among ^= again
+        count, last = 0, since
+        for each in islice(known, first, None):
+            if count >= enough and each[0] != last:
+                break
+            if each[1] & among:
+                starts.append(each)
+                count, last = count + 1, each[0]
+        return starts
+
+    def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
+        """The first starts from now on of all separate nodes, with the reservation that is set aside."""
+        changes, known = self._known.get((part, duration), (-1, []))
+        if changes < 0:
+            stale = self._separate_rows
+        else:
+            past = bisect_left(known, self._now, key=start_time)
+            stale = row_set(set(self._changed[changes:])) | _rows_of(islice(known, past))
+        if stale:
+            known = [each for each in known if not each[1] & stale]
+            for row in rows_in(stale):
+                line = self._saved.get(row) or self._separate[row]
+                found = line.first_start(part, needs, duration, self._now)
+                if found is not None:
+                    known.append((found[0], 1 << row, found[1]))
+            known.sort(key=start_time)
+        if stale or changes != len(self._changed):
+            if len(self._known) * len(self._separate) > CACHED_STARTS:
+                self._known.clear()
+            self._known[part, duration] = len(self._changed), known
+        return known
+
+
+def _rows_of(starts: Iterable[FirstStart]) -> RowSet:
+    found = NO_ROWS
+    for _, rows, _ in starts:
+        found |= rows
+    return found

@@ -1,0 +1,187 @@
+"""The reservations of one queue: conservative backfill reserves a start for every waiting job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.reservation_table import ReservationTable
+from controller.core.backfill.conservative.slot_search import SlotSearch
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placement, Placer
+from controller.core.state.state import State
+
+
+class QueueReservations:
+    """Gives each waiting job the earliest slot that delays no reservation made before.
+
+    1. `update` drops the reservations of jobs that wait no longer.
+    2. If room came free since the last update, each reservation is set aside in queue order, and made again
+       at its earliest slot while all others stay. Reservations that start now stay as they are.
+    3. Jobs without a reservation get one, in queue order.
+
+    Invariant: a reservation moves only to a sooner start, as long as nodes stay and jobs end by their limits.
+    Cost: O(waiting jobs) slot searches after room came free, otherwise one per new job.
+
+    Example: one node of 8 GPUs, busy until 10:00. Job 2 (8 GPUs, 2 h) reserves 10:00, job 3 (8 GPUs, 1 h)
+    12:00. At 9:00 the running job ends: job 2 moves to 9:00 and job 3 to 11:00.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        placer: Placer,
+        runtime: Callable[[Job], float],
+        table: ReservationTable | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self.by_job: dict[int, BackfillReservation] = {}
+        self._state = state
+        self._placer = placer
+        self.table = ReservationTable(state) if table is None else table
+        self.table.queues.append(self)
+        self.refused: set[int] = set()
+        """Jobs that could not start at their reserved start. `retry_refused` lets them try again."""
+        self._seen = (-1, -1)
+        """`Nodes.room_version` and the table's edition as of the last update."""
+        self._slots = SlotSearch(state, placer, runtime, self.table)
+
+    def resume(self, other: QueueReservations) -> None:
+        """Copy the reservations of another copy of the queue, unless its table is stale."""
+        if self.table.resume(other.table):
+            self.by_job, self.refused = dict(other.by_job), set(other.refused)
+            current = other._seen == (other._state.nodes.room_version, other.table.edition)
+            self._seen = (self._state.nodes.room_version, self.table.edition) if current else (-1, -1)
+
+    def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
+        """Bring the reservations up to the state.
+
+        `jobs` are the waiting jobs that may have a reservation, in queue order, each with the most nodes it
+        may have, or None for all it asks for.
+        """
+        order = dict(jobs)
+        self.table.refresh(now)
+        for job in [job for job in self.by_job if job not in order]:
+            self.forget(job)
+        if self._seen != (self._state.nodes.room_version, self.table.edition):
+            self._pull_forward(order, now)
+        for job, most in order.items():
+            if job not in self.by_job and job not in self.refused:
+                self.reserve(self._state.jobs[job], most, now)
+        self._seen = self._state.nodes.room_version, self.table.edition
+
+    def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
+        for job, most in order.items():
+            reserved = self.by_job.get(job)
+            if reserved is None and job not in self.refused:
+                self.reserve(self._state.jobs[job], most, now)
+            elif reserved is not None and reserved.starts_at > now:
+                del self.by_job[job]
+                self.table.set_aside(reserved)
+                self.reserve(self._state.jobs[job], most, now, reserved)
+                if self.by_job.get(job) is not reserved:
+                    self.table.note_move()
+
+    def reserve(
+        self, job: Job, most: int | None, now: float, aside: BackfillReservation | None = None
+    ) -> None:
+        """Reserve the earliest start of the job, if any. `aside`: its reservation that was set aside."""
+        new = self._best(job, most, now, aside)
+        if aside is not None and new == aside:
+            self.by_job[job.id] = aside
+            self.table.put_back(aside)
+            return
+        if aside is not None:
+            self.table.drop_aside()
+        if new is not None:
+            self.by_job[job.id] = new
+            self.table.add(new)
+
+    def _best(
+        self, job: Job, most: int | None, now: float, aside: BackfillReservation | None
+    ) -> BackfillReservation | None:
+        """The reservation with the earliest start, on all nodes or on fewer if the job accepts that."""
+        shape = self._placer.shape(job.ask)
+        if shape is None:
+            return None
+        slot = self._slots.earliest(shape, job, now) if most is None else None
+        fewer = self._slots.earliest_on_fewer(shape, job, most, now)
+        on_fewer = fewer is not None and (slot is None or fewer.starts_at < slot.starts_at)
+        slot = fewer if on_fewer else slot
+        if slot is None:
+            return None
+        return BackfillReservation(
+            job=job.id,
+            starts_at=slot.starts_at,
+            ends_at=slot.starts_at + self._runtime(job),
+            rows=slot.rows,
+            placement=self._slots.placement_in(slot, shape.part, aside),
+            part=shape.part,
+            on_fewer_nodes=on_fewer,
+            licences=job.ask.licences,
+            most_nodes=most,
+            free=slot.free,
+        )
+
+    def forget(self, job: int) -> None:
+        """Drop the job's reservation, if it has one. It gets another with the next update."""
+        self.refused.discard(job)
+        reserved = self.by_job.pop(job, None)
+        if reserved is not None:
+            self.table.remove(reserved)
+            self.table.note_move()
+
+    def forget_all(self) -> None:
+        """Drop all reservations."""
+        for job in list(self.by_job):
+            self.forget(job)
+
+    def forget_gone(self) -> None:
+        """Drop the reservations of jobs that wait no longer."""
+        for job in [job for job in self.by_job if job not in self._state.queue]:
+            self.forget(job)
+
+    @contextmanager
+    def without(self, job: int, now: float) -> Iterator[None]:
+        """Look at the table as if the job had no reservation."""
+        self.table.sync(now)
+        reserved = self.by_job.pop(job, None)
+        if reserved is None:
+            yield
+            return
+        self.table.remove(reserved)
+        try:
+            yield
+        finally:
+            self.by_job[job] = reserved
+            self.table.add(reserved)
+
+    def next_partial_start(self, now: float) -> float:
+        """The next reserved start on fewer nodes; it comes with time alone. NEVER without one."""
+        starts = (each.starts_at for each in self.by_job.values() if each.on_fewer_nodes)
+        return min((start for start in starts if start > now), default=NEVER)
+
+    def due_jobs(self, now: float) -> list[int]:
+        """Jobs whose reserved start has come."""
+        return [job for job, reserved in self.by_job.items() if reserved.starts_at <= now]
+
+    def take_due(self, job: int) -> Placement:
+        """Turn the reservation of a due job into a running attempt in the table. Returns its placement.
+
+        To be followed by the start of the job, or by `refuse`.
+        """
+        reserved = self.by_job.pop(job)
+        self.table.start(self._state.jobs[job], reserved)
+        return reserved.placement
+
+    def refuse(self, job: int, now: float) -> None:
+        """Return what `take_due` took, because the job may not start after all."""
+        self.table.cancel_start(job, now)
+        self.table.note_move()
+        self.refused.add(job)
+        self._seen = (-1, -1)
+
+    def retry_refused(self) -> None:
+        """Let refused jobs have reservations again, because something has changed."""
+        self.refused.clear()

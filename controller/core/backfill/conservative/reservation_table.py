@@ -1,0 +1,377 @@
+"""The reservation table of conservative backfill: running jobs and reservations on all nodes over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controller.core.backfill.conservative.node_timelines import NodeTimelines
+from controller.core.backfill.conservative.reservation import BackfillReservation, RunningAttempt, overdue_end
+from controller.core.backfill.conservative.shared_timeline import SharedTimeline
+from controller.core.backfill.conservative.timeline import LicenceTimelines
+from controller.core.cluster.free_resources import FreeResources, free_on
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.licences import holds_licences
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Nodes
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER, Job
+from controller.core.model.request import LicenceCounts, PerNodeRequest
+from controller.core.state.state import State
+
+if TYPE_CHECKING:
+    from controller.core.backfill.conservative.queue_reservations import QueueReservations
+
+_STALE = (-1, -1, -1)
+
+
+class ReservationTable:
+    """Timelines of nodes and licences, in step with the state, with the reservations of one or more queues.
+
+    1. Running attempts take their allocations until they are expected to end, reservations from their start.
+    2. `sync` brings the table up to the state. Jobs that ended early return the rest of their time, jobs on
+       changed nodes take theirs.
+    3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
+       when a job is overdue. All reservations are made again then: sooner starts first if several queues
+       share the table, and in queue order by its one queue otherwise.
+
+    Invariant: on every timeline nothing is negative, so no job can delay a reservation that it does not see.
+    Cost: `sync` is O(nodes changed since the last one), building again O(running jobs + reservations).
+
+    Versions: `_versions` are `Nodes.layout_version`, `Nodes.status_version` and the edition of operators'
+    reservations as of when the table was built; with other values it is stale. `_room_version` and
+    `_change_count` tell which ends and which nodes the table has seen. `edition` counts the reservations that
+    were dropped or moved; queues that share the table may find better slots then.
+
+    Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
+    that needs the node is offered 12:00, or 10:00 if job 7 is forgotten.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.nodes = NodeTimelines({}, 0.0, (), SharedTimeline(0.0, {}))
+        self.licences = LicenceTimelines(0.0, {})
+        self.affinity = ExpectedAffinity()
+        self.queues: list[QueueReservations] = []
+        self.edition = 0
+        self._state = state
+        self._running: dict[int, RunningAttempt] = {}
+        self._reserved_rows: Counter[int] = Counter()
+        """By node row, the number of reservations; counted only if several queues share the table."""
+        self._unread: list[int] = []
+        """Rows that had changed and were not read yet when this table was copied from another one."""
+        self._now = 0.0
+        self._room_version = -1
+        self._change_count = 0
+        self._versions = _STALE
+
+    @property
+    def shared(self) -> bool:
+        """Whether several queues write in the table."""
+        return len(self.queues) > 1
+
+    # In step with the state
+
+    def refresh(self, now: float) -> None:
+        """Bring the table up to the state, with overdue jobs planned again, and drop the past."""
+        if self._has_overdue(now):
+            self._versions = _STALE
+        self.sync(now)
+        self.nodes.forget_past(now)
+        self.licences.forget_past(now)
+
+    def sync(self, now: float) -> None:
+        """Bring the table up to the state."""
+        if self._stale() or not self._read_changes(now):
+            self._build(now)
+
+    def begin_pass(self, now: float) -> None:
+        """Begin a pass over a shared table. If a reserved start is over, all reservations are made again."""
+        self._now = now
+        if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
+            self._versions = _STALE
+            self.sync(now)
+
+    def resume(self, other: ReservationTable) -> bool:
+        """Copy another table on a copy of the state. Returns False, and changes nothing, if that is stale."""
+        nodes, theirs = self._state.nodes, other._state.nodes
+        if other._stale():
+            return False
+        unread = theirs.changed_since(other._change_count)
+        if unread is None:
+            return False
+        self.nodes = other.nodes.copy(nodes)
+        self.licences, self.affinity = other.licences.copy(), other.affinity.copy()
+        self._running = dict(other._running)
+        self._reserved_rows = Counter(other._reserved_rows)
+        self.edition, self._now = other.edition, other._now
+        self._versions = self._current_versions()
+        self._room_version = nodes.room_version if other._room_version == theirs.room_version else -1
+        self._change_count, self._unread = nodes.change_count, [*other._unread, *unread]
+        return True
+
+    def _current_versions(self) -> tuple[int, int, int]:
+        nodes = self._state.nodes
+        return nodes.layout_version, nodes.status_version, self._state.reservations.version
+
+    def _stale(self) -> bool:
+        """Whether the table has to be built again."""
+        height = self._state.nodes.columns.height  # first, because laying out columns may raise the version
+        return self._versions != self._current_versions() or len(self.nodes) != height
+
+    def _has_overdue(self, now: float) -> bool:
+        jobs = self._state.jobs
+        return any(
+            each.ends_at <= now and job in jobs and holds_licences(jobs[job])
+            for job, each in self._running.items()
+        )
+
+    def _build(self, now: float) -> None:
+        """Start over from the running jobs, and make all reservations again."""
+        state, nodes = self._state, self._state.nodes
+        self.nodes = NodeTimelines.of(nodes, now)
+        self._versions = self._current_versions()
+        self._room_version, self._change_count = nodes.room_version, nodes.change_count
+        self._unread.clear()
+        licences = state.licences
+        self.licences = LicenceTimelines(now, {name: licences.free(name) for name in licences.total})
+        self.affinity = ExpectedAffinity()
+        self._running.clear()
+        for end, number in state.releases:
+            job = state.jobs[number]
+            ends_at = end if end > now else overdue_end(end, now)
+            allocations = {each.node: each for each in state.released_by(job)}
+            running = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, not job.unended)
+            self._running[number] = running
+            self._give_running(running, ends_at, NEVER, 1)
+        self._reserve_again(now)
+
+    def _reserve_again(self, now: float) -> None:
+        """Drop all reservations. If several queues share the table, make them again, sooner starts first."""
+        old = [
+            (each.starts_at, job, each.most_nodes, queue)
+            for queue in self.queues
+            for job, each in queue.by_job.items()
+        ]
+        self._reserved_rows.clear()
+        for queue in self.queues:
+            queue.by_job.clear()
+            queue.refused.clear()
+        if self.shared:
+            self.edition += 1
+            for _, job, most, queue in sorted(old, key=lambda each: each[:2]):
+                if job in self._state.queue:
+                    queue.reserve(self._state.jobs[job], most, now)
+
+    def _read_changes(self, now: float) -> bool:
+        """Write down which attempts have started, grown and ended. Returns False if that is not enough."""
+        nodes, jobs = self._state.nodes, self._state.jobs
+        if self._room_version != nodes.room_version:  # because jobs may have ended before their time
+            ran = [number for number, each in self._running.items() if not each.waits_for_victims]
+            for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
+                self._return(number, now)
+            self._room_version = nodes.room_version
+        rows = nodes.changed_since(self._change_count)
+        if rows is None:
+            return False
+        for node in [nodes.rows[row] for row in sorted({*rows, *self._unread})]:
+            for number in node.held:
+                job, known = jobs[number], self._running.get(number)
+                if known is None:
+                    ends_at = job.expected_end
+                    allocations = {each.node: each for each in self._state.released_by(job)}
+                    started = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences)
+                    self._running[number] = started
+                    self._give_running(started, now, ends_at, -1)
+                elif known.attempt != job.attempt:
+                    return False
+                elif node.name not in known.allocations:  # because an elastic job has grown
+                    more: Allocation = node.held[number]
+                    grown = {**known.allocations, node.name: more}
+                    self._running[number] = replace(known, allocations=grown)
+                    self.nodes.give((more,), now, known.ends_at, -1)
+        self._change_count = nodes.change_count
+        self._unread.clear()
+        return True
+
+    def _return(self, job: int, now: float) -> None:
+        ended = self._running.pop(job)
+        self._give_running(ended, now, ended.ends_at, 1)
+
+    def _give_running(self, running: RunningAttempt, start: float, end: float, sign: int) -> None:
+        self.nodes.give(running.allocations.values(), start, end, sign)
+        self.licences.give(running.licences, start, end, sign)
+
+    # Writing reservations
+
+    def add(self, reservation: BackfillReservation) -> None:
+        """Write a reservation down."""
+        self._count(reservation, 1)
+        self.nodes.reserve(reservation)
+
+    def remove(self, reservation: BackfillReservation) -> None:
+        """Take a reservation back. A stale table is left alone, because it will be built again."""
+        if not self._stale():
+            self._count(reservation, -1)
+            self.nodes.release(reservation)
+
+    def set_aside(self, reservation: BackfillReservation) -> None:
+        """Leave a reservation out while a better slot is looked for, until `put_back` or `drop_aside`."""
+        self._count(reservation, -1)
+        self.nodes.set_aside(reservation)
+
+    def put_back(self, reservation: BackfillReservation) -> None:
+        """Let the reservation that was set aside count again."""
+        self._count(reservation, 1)
+        self.nodes.put_back()
+
+    def drop_aside(self) -> None:
+        """Take the reservation that was set aside back for good."""
+        self.nodes.drop_aside()
+
+    def note_move(self) -> None:
+        """Count a reservation that was dropped or moved, for other queues."""
+        self.edition += self.shared
+
+    def start(self, job: Job, reservation: BackfillReservation) -> None:
+        """Turn a reservation into a running attempt: the job is about to start on its nodes."""
+        if reservation.part.social:
+            self.affinity.add(reservation.part, self._rows(reservation), -1)
+        allocations = {each.node: each for each in reservation.placement.allocations}
+        ends_at, licences = reservation.ends_at, reservation.licences
+        self._running[job.id] = RunningAttempt(job.attempt + 1, ends_at, allocations, licences)
+        self._count_rows(reservation, -1)
+
+    def cancel_start(self, job: int, now: float) -> None:
+        """Return what `start` took, because the job does not start after all."""
+        self._return(job, now)
+
+    def _count(self, reservation: BackfillReservation, sign: int) -> None:
+        """Note a reservation (1) or forget it (-1) everywhere but on the timelines of nodes."""
+        if reservation.part.social:
+            self.affinity.add(reservation.part, self._rows(reservation), sign)
+        self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)
+        self._count_rows(reservation, sign)
+
+    def _count_rows(self, reservation: BackfillReservation, sign: int) -> None:
+        if self.shared:
+            for row in self._rows(reservation):
+                self._reserved_rows[row] += sign
+                if not self._reserved_rows[row]:
+                    del self._reserved_rows[row]
+
+    # Questions of a queue that shares the table
+
+    @property
+    def next_at(self) -> float:
+        """The next reserved start after this pass; NEVER without one."""
+        starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
+        return min((start for start in starts if start > self._now), default=NEVER)
+
+    def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
+        """Nodes where the part would delay a reservation if it ran there from now on; None: no node."""
+        if not self._reserved_rows:
+            return None
+        columns = self._state.nodes.columns
+        needs, barred = gpu_needs_of(part, columns), np.zeros(columns.height, dtype=np.bool_)
+        for row, free in self.free_beside(self._reserved_rows, duration, now).items():
+            barred[row] = not free.fits(part, needs, row)
+        return barred
+
+    def leaves_licences(self, wanted: LicenceCounts, duration: float, now: float) -> bool:
+        """Whether these licences are free from now on for `duration`, beside those that are reserved."""
+        if not wanted:
+            return True
+        self.sync(now)
+        return self.licences.first_start(wanted, duration, now) == now
+
+    def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
+        """What is free now and stays free for `duration`, by row; only of nodes with reservations."""
+        self.sync(now)
+        nodes = self._state.nodes
+        return {
+            row: self.nodes.least(row, now, duration).minimum(free_on(nodes, row))
+            for row in rows
+            if row in self._reserved_rows
+        }
+
+    def reserved_before(self, until: float) -> Bools | None:
+        """Nodes with a reservation that starts before `until`; None: no node."""
+        found = [
+            row
+            for queue in self.queues
+            for each in queue.by_job.values()
+            if each.starts_at < until
+            for row in self._rows(each)
+        ]
+        if not found:
+            return None
+        reserved = np.zeros(self._state.nodes.columns.height, dtype=np.bool_)
+        reserved[found] = True
+        return reserved
+
+    def starts_on(self, row: int) -> list[tuple[float, int]]:
+        """The reserved starts on a node, soonest first, each with its job."""
+        return sorted(
+            (each.starts_at, job)
+            for queue in self.queues
+            for job, each in queue.by_job.items()
+            if row in self._rows(each)
+        )
+
+    def _rows(self, reservation: BackfillReservation) -> list[int]:
+        by_name = self._state.nodes.by_name
+        names = (each.node for each in reservation.placement.allocations)
+        return [by_name[name].row for name in names if name in by_name]
+
+
+class ExpectedAffinity:
+    """The nodes on which jobs with labels or affinity terms have reservations; no new one may break a term.
+
+    Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run beside app=x: it gets no
+    reservation on gpu01.
+    """
+
+    def __init__(self) -> None:
+        self._labelled: dict[PerNodeRequest, Counter[int]] = {}
+        self._with_terms: dict[PerNodeRequest, Counter[int]] = {}
+
+    def copy(self) -> ExpectedAffinity:
+        """A copy, to be changed separately."""
+        other = ExpectedAffinity()
+        other._labelled = {part: Counter(rows) for part, rows in self._labelled.items()}
+        other._with_terms = {part: Counter(rows) for part, rows in self._with_terms.items()}
+        return other
+
+    def add(self, part: PerNodeRequest, rows: Iterable[int], sign: int) -> None:
+        """Count a reservation of the part on these rows (1), or one less (-1)."""
+        if not part.social:
+            return
+        by_part = self._with_terms if _has_required_terms(part) else self._labelled
+        counts = by_part.setdefault(part, Counter())
+        for row in rows:
+            counts[row] += sign
+            if not counts[row]:
+                del counts[row]
+        if not counts:
+            del by_part[part]
+
+    def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
+        """Nodes where the part meets its terms now, and breaks no term of a reserved job; None: all nodes."""
+        if not part.social:
+            return None
+        affinity, columns = nodes.job_affinity, nodes.columns
+        labelled = self._labelled.items() if _has_required_terms(part) else ()
+        mask = affinity.nodes_allowed(part, columns) if affinity.affects(part) else None
+        for other, rows in [*self._with_terms.items(), *labelled]:
+            broken = affinity.nodes_barred_by(part, other, list(rows), columns)
+            if broken is not None:
+                mask = ~broken if mask is None else mask & ~broken
+        return mask
+
+
+def _has_required_terms(part: PerNodeRequest) -> bool:
+    return any(not term.prefer for term in part.company)

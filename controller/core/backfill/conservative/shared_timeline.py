@@ -1,0 +1,209 @@
+"""One timeline for all nodes without GPUs, in which nodes with the same free resources are one set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.timeline import NodeTimeline, Timeline
+from controller.core.cluster.free_resources import FreeResources
+from controller.core.cluster.node_table import NO_ROWS, RowSet
+from controller.core.cluster.nodes import Node
+from controller.core.model.request import PerNodeRequest
+
+Amounts = tuple[int, int, int]
+"""CPU-milli, MiB of memory, MiB of scratch."""
+FirstStart = tuple[float, RowSet, FreeResources | None]
+"""A moment, the nodes on which a part can start then, and what is free meanwhile (GPU nodes only)."""
+
+
+def start_time(start: FirstStart) -> float:
+    """The moment of a first start, to sort by."""
+    return start[0]
+
+
+class FreeByNode:
+    """What the nodes have free for a while: nodes by amounts. It never changes, so copies share it."""
+
+    __slots__ = ("by_amounts", "fits")
+
+    def __init__(self, by_amounts: dict[Amounts, RowSet]) -> None:
+        self.by_amounts = by_amounts
+        self.fits: dict[int, RowSet] = {}
+        """Nodes on which a part fits, by the number that `SharedTimeline` gives the part."""
+
+    def rows_with_room(self, part: PerNodeRequest) -> RowSet:
+        """The nodes on which the part fits."""
+        cpu, memory, scratch = part.cpu_milli, part.memory_mib, part.scratch_mib
+        found = NO_ROWS
+        for amounts, rows in self.by_amounts.items():
+            if amounts[0] >= cpu and amounts[1] >= memory and amounts[2] >= scratch:
+                found |= rows
+        return found
+
+    def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
+        """A copy with these amounts added on these nodes."""
+        after: dict[Amounts, RowSet] = {}
+        for amounts, these in self.by_amounts.items():
+            hit = these & rows
+            if hit:
+                more = amounts[0] + cpu, amounts[1] + memory, amounts[2] + scratch
+                after[more] = after.get(more, NO_ROWS) | hit
+                these ^= hit
+            if these:
+                after[amounts] = after.get(amounts, NO_ROWS) | these
+        return FreeByNode(after)
+
+    def count_different(self, other: FreeByNode) -> int:
+        """How many nodes have other amounts free there."""
+        return sum(
+            (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
+            for amounts, rows in self.by_amounts.items()
+        )
+
+    def of(self, row: int) -> FreeResources:
+        """What one node has free."""
+        cpu, memory, scratch = next(each for each, rows in self.by_amounts.items() if rows >> row & 1)
+        return FreeResources(cpu, memory, [], [], scratch)
+
+
+class SharedTimeline(Timeline[FreeByNode]):
+    """The free CPU, memory and scratch of many nodes over time.
+
+    Without GPUs only amounts count, so any nodes with enough are as good as any others. A job on 100 nodes
+    is one entry here, and on 100 separate timelines it would be 100.
+
+    Example: nodes 0 to 99 have 64 CPUs, and nodes 0 to 49 hold a job of 64 CPUs until 10:00. The first value
+    is {0 CPUs: nodes 0-49, 64 CPUs: nodes 50-99}, the value from 10:00 on {64 CPUs: nodes 0-99}.
+    """
+
+    __slots__ = ("_numbers", "_room_for", "rows")
+
+    def __init__(self, now: float, free: Mapping[int, FreeResources]) -> None:
+        by_amounts: dict[Amounts, RowSet] = {}
+        self.rows = NO_ROWS
+        for row, each in free.items():
+            amounts = each.cpu_milli, each.memory_mib, each.scratch_mib
+            by_amounts[amounts] = by_amounts.get(amounts, NO_ROWS) | 1 << row
+            self.rows |= 1 << row
+        super().__init__([now], [FreeByNode(by_amounts)])
+        self._room_for: dict[PerNodeRequest, list[RowSet]] = {}
+        """By part the nodes on which it fits, for each segment. Emptied by every change."""
+        self._numbers: dict[PerNodeRequest, int] = {}
+
+    def copy(self) -> SharedTimeline:
+        """A timeline to be changed separately."""
+        other = SharedTimeline(0.0, {})
+        other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
+        other._numbers = self._numbers  # because the values that both share go by these numbers
+        return other
+
+    @property
+    def size(self) -> int:
+        """How many sets of nodes there are in all segments."""
+        return sum(len(value.by_amounts) for value in self.values)
+
+    @property
+    def spans_per_job(self) -> float:
+        """How many segments one job would change if every node had a timeline of its own."""
+        nodes = self.rows.bit_count()
+        changes = sum(here.count_different(later) for here, later in pairwise(self.values))
+        return (nodes + changes) / nodes * changes / max(1, len(self.values) - 1)
+
+    def timeline_of(self, node: Node) -> NodeTimeline:
+        """A separate timeline of one node."""
+        found = NodeTimeline(node, self.times[0], self.values[0].of(node.row))
+        for moment, value in zip(self.times, self.values, strict=True):
+            found.append(moment, value.of(node.row))
+        return found
+
+    def least(self, row: int, since: float, duration: float) -> FreeResources:
+        """What one node has free all the time from `since` on for `duration` seconds."""
+        at, end = self.index_at(since), since + duration
+        least = self.values[at].of(row)
+        for later in range(at + 1, len(self.times)):
+            if self.times[later] >= end:
+                break
+            least = least.minimum(self.values[later].of(row))
+        return least
+
+    def forget_past(self, now: float) -> bool:
+        """Drop the segments that end before `now`. Returns whether there were any."""
+        forgotten = super().forget_past(now)
+        if forgotten:
+            self._room_for.clear()
+        return forgotten
+
+    def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
+        """Return the amounts (1) on each of these nodes, or take them (-1), from `start` until `end`."""
+        if end <= start or not rows:
+            return
+        self._room_for.clear()
+        cpu, memory, scratch = (sign * amount for amount in amounts)
+        first, last = self.cut(start), self.cut(end)
+        times, values = self.times, self.values
+        for at in range(first, last):
+            values[at] = values[at].plus(rows, cpu, memory, scratch)
+        for at in (last, first):  # because what was taken or returned may have been the only difference
+            if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
+                del times[at], values[at]
+
+    def first_starts(
+        self,
+        part: PerNodeRequest,
+        duration: float,
+        since: float,
+        among: RowSet,
+        enough: int,
+        without: BackfillReservation | None = None,
+    ) -> list[FirstStart]:
+        """The first start of the part on each of these nodes from `since` on, the soonest first.
+
+        1. Go through the segments. Take the nodes that have room in this one and had none in the one before.
+        2. Keep those that have room in all segments until `duration` is over: they start at this segment.
+        3. Stop once `enough` nodes have a start.
+
+        `without`: a reservation of the same part that counts as not made. Its nodes have room meanwhile.
+        """
+        among &= self.rows
+        seen = Timeline(self.times, self._rows_with_room(part))
+        if without is not None and without.rows & self.rows:
+            seen = Timeline(seen.times.copy(), seen.values.copy())
+            for at in range(seen.cut(without.starts_at), seen.cut(without.ends_at)):
+                seen.values[at] |= without.rows
+        times, room, count = seen.times, seen.values, len(seen.times)
+        at = seen.index_at(since)
+        start, found, before = since, NO_ROWS, NO_ROWS
+        starts: list[FirstStart] = []
+        while True:
+            here = room[at] & among
+            # A node with room in the segment before was tried there, and will lose its room in time.
+            free = here & ~(before | found)
+            before, until, end = here, at + 1, start + duration
+            while free:
+                if until == count or times[until] >= end:
+                    starts.append((start, free, None))
+                    found |= free
+                    if found.bit_count() >= enough:
+                        return starts
+                    break
+                free &= room[until]
+                until += 1
+            at += 1
+            if at == count:
+                return starts
+            start = times[at]
+
+    def _rows_with_room(self, part: PerNodeRequest) -> list[RowSet]:
+        """The nodes on which the part fits, for each segment."""
+        room = self._room_for.get(part)
+        if room is None:
+            room = self._room_for[part] = []
+            number = self._numbers.setdefault(part, len(self._numbers))
+            for value in self.values:
+                rows = value.fits.get(number)
+                if rows is None:
+                    rows = value.fits[number] = value.rows_with_room(part)
+                room.append(rows)
+        return room

@@ -1,0 +1,215 @@
+"""Finds the earliest slot for a job between running jobs and reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.reservation_table import ReservationTable
+from controller.core.backfill.conservative.shared_timeline import FirstStart, start_time
+from controller.core.cluster.free_resources import FreeResources, free_on
+from controller.core.cluster.gpu_requirements import GpuNeeds, gpu_needs_of
+from controller.core.cluster.node_table import NO_ROWS, RowSet, first_rows, row_set, rows_in, rows_where
+from controller.core.lifecycle.gang_barrier import accepts_fewer_from
+from controller.core.model.job import NEVER, Job
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.gpu_selection import quality_of
+from controller.core.placement.placer import MAX_CACHED, Placement, Placer, Shape
+from controller.core.reservations.reservations import Reservation, clear_from
+from controller.core.state.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A moment, and the nodes on which a job can start then. `free`: what GPU nodes have then, by row."""
+
+    starts_at: float
+    rows: RowSet
+    free: Mapping[int, FreeResources]
+
+
+class SlotSearch:
+    """Finds slots for the jobs of one queue.
+
+    1. Take the nodes that may hold the part at all, and where it breaks no affinity.
+    2. Find the first moment at which the licences are free.
+    3. Find the first start on each node from then on (`NodeTimelines.first_starts`), with reservations of
+       operators as gaps. Sort, and take the first moment at which enough nodes have started.
+    4. If the licences are not free at that moment, go on from there with step 2. The same if
+       the nodes of that moment do not lie in one topology domain, or have different GPU models.
+
+    Invariant: a slot delays no reservation in the table.
+    Cost: a few calls of `first_starts`; each moment is tried once.
+
+    Example: job 9 wants two nodes. Their first starts are gpu01 9:00, gpu02 11:00 and gpu03 10:00: the slot
+    is 10:00 on gpu01 and gpu03.
+    """
+
+    def __init__(
+        self, state: State, placer: Placer, runtime: Callable[[Job], float], table: ReservationTable
+    ) -> None:
+        self._state = state
+        self._placer = placer
+        self._runtime = runtime
+        self._table = table
+        self._open: dict[PerNodeRequest, RowSet] = {}
+        """By part, the nodes that accept jobs and may hold it. Valid while `_versions` are current."""
+        self._versions = (-1, -1)
+
+    def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
+        """The first slot on fewer nodes, once the assembly time is over, on as many nodes as there are then.
+
+        None if the job accepts no fewer nodes, or there is no such slot.
+        """
+        least = job.ask.least
+        if least is None or shape.topology_required:
+            return None
+        found = self.earliest(replace(shape, nodes=least), job, max(now, accepts_fewer_from(job)))
+        if found is None or most == least:
+            return found
+        starts = self._starts(self._suited(shape.part), shape.part, job, found.starts_at, least)
+        ready = sum(rows.bit_count() for start, rows, _ in starts if start == found.starts_at)
+        nodes = min(ready, shape.nodes if most is None else most)
+        for count in range(nodes, least, -1):
+            wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
+            # Sooner or later than `found` only if the nodes have several GPU models.
+            if wider is not None and wider.starts_at == found.starts_at:
+                return wider
+        return found
+
+    def _suited(self, part: PerNodeRequest) -> RowSet:
+        """The nodes that may hold the part, beside the jobs that run now or have reservations there."""
+        nodes = self._state.nodes
+        if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
+            self._open.clear()
+            self._versions = nodes.layout_version, nodes.status_version
+        rows = self._open.get(part)
+        if rows is None:
+            rows = self._open[part] = rows_where(self._placer.possible_nodes(part))
+        suited = self._table.affinity.suited(part, nodes)
+        return rows if suited is None else rows & rows_where(suited)
+
+    def _starts(
+        self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
+    ) -> list[FirstStart]:
+        """The first start on each of these nodes from `moment` on; the soonest `enough` are complete."""
+        nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
+        against = self._state.reservations.excluding(job.user, job.spec.project)
+        needs, reserved = gpu_needs_of(part, nodes.columns), NO_ROWS
+        for each in against:
+            reserved |= row_set(self._state.reservations.rows(nodes, each))
+        starts = timelines.first_starts(part, needs, duration, moment, among & ~reserved, enough)
+        if among & reserved:
+            between = [
+                self._between(row, part, needs, job, moment, against) for row in rows_in(among & reserved)
+            ]
+            starts += [found for found in between if found is not None]
+            starts.sort(key=start_time)
+        return starts
+
+    def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
+        """The first slot from `now` on with all nodes of the shape; None if there is none."""
+        part, domains, moment = shape.part, self._placer.required_grouping(shape), now
+        among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
+        enough = shape.nodes if domains is None else among.bit_count()
+        while True:
+            licensed = self._table.licences.first_start(wanted, runtime, moment)
+            if licensed is None:
+                return None
+            starts = self._starts(among, part, job, licensed, enough)
+            moment, rows = _start_of_nodes(starts, shape.nodes)
+            if moment == NEVER:
+                return None
+            if self._table.licences.first_start(wanted, runtime, moment) != moment:
+                continue
+            if domains is not None and rows.bit_count() >= shape.nodes:
+                chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
+                if not chosen and starts[0][0] < moment:
+                    continue  # because nodes with sooner starts may be free at this moment as well
+                if not chosen:
+                    later = [start for start, _, _ in starts if start > moment]
+                    if not later:
+                        return None
+                    moment = min(later)
+                    continue
+                rows = row_set(chosen)
+            if rows.bit_count() >= shape.nodes:
+                rows = first_rows(rows, shape.nodes)
+                return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
+
+    def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
+        """The allocations in a slot; those of the old reservation if the choice is the same."""
+        # The choice of a share of a GPU, or of a GPU in a shared table, depends on what is free now as well.
+        lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
+        if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
+            return old.placement
+        nodes = self._state.nodes.rows
+        chosen = [
+            self._placer.allocate(part, nodes[row], self._gpus_to_choose(part, row, slot.free.get(row)))
+            for row in rows_in(slot.rows)
+        ]
+        allocations = tuple(allocation for allocation, _ in chosen)
+        return Placement(allocations, quality_of([choice for _, choice in chosen]))
+
+    def _gpus_to_choose(
+        self, part: PerNodeRequest, row: int, free: FreeResources | None
+    ) -> FreeResources | None:
+        """What the GPUs are chosen from: in a shared table those that are busy now, if they suffice.
+
+        So idle GPUs stay usable for other profiles until the reservation starts.
+        """
+        if free is None or not self._table.shared or not part.wants_gpus:
+            return free
+        nodes = self._state.nodes
+        idle = free_on(nodes, row).gpus
+        busy = replace(
+            free, gpus=[0 if now >= then else then for now, then in zip(idle, free.gpus, strict=True)]
+        )
+        return busy if busy.fits(part, gpu_needs_of(part, nodes.columns), row) else free
+
+    def _between(
+        self,
+        row: int,
+        part: PerNodeRequest,
+        needs: GpuNeeds,
+        job: Job,
+        since: float,
+        against: list[Reservation],
+    ) -> FirstStart | None:
+        """The first start on one node that keeps clear of all reservations against the job."""
+        here = self._state.reservations.on_row(self._state.nodes, row, against)
+        runtime, timelines = self._runtime(job), self._table.nodes
+        while True:
+            found = timelines.first_starts(part, needs, runtime, since, 1 << row, 1)
+            if not found:
+                return None
+            clear = clear_from(here, found[0][0], job.span)
+            if clear == found[0][0]:
+                return found[0]
+            if clear == NEVER:
+                return None
+            since = clear
+
+
+def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int, FreeResources]:
+    return {
+        rows.bit_length() - 1: free
+        for start, rows, free in starts
+        if start == moment and free is not None and rows & among
+    }
+
+
+def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
+    """The moment at which `nodes` nodes have had their first start, and the nodes that have it then."""
+    found, moment, rows = 0, NEVER, NO_ROWS
+    for start, each, _ in starts:
+        if start != moment:
+            if found >= nodes:
+                break
+            moment, rows = start, NO_ROWS
+        found += each.bit_count()
+        rows |= each
+    return (moment, rows) if found >= nodes else (NEVER, NO_ROWS)

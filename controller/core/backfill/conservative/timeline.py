@@ -1,0 +1,216 @@
+"""Timelines: the free resources of one node, or the free count of one licence, from now on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from controller.core.cluster.free_resources import FreeResources
+from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.nodes import Node
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER
+from controller.core.model.request import LicenceCounts, PerNodeRequest
+
+T = TypeVar("T")
+
+
+class Timeline(Generic[T]):
+    """A value over time: `values[i]` holds from `times[i]` until the next time, the last one forever.
+
+    Example: times [0, 10, 30] and values [2, 0, 4] are 2 until 10, then 0 until 30, then 4.
+    """
+
+    __slots__ = ("times", "values")
+
+    def __init__(self, times: list[float], values: list[T]) -> None:
+        self.times = times
+        self.values = values
+
+    def index_at(self, moment: float) -> int:
+        """The index of the value at that moment; of the first value before the timeline begins."""
+        return max(0, bisect_right(self.times, moment) - 1)
+
+    def cut(self, moment: float) -> int:
+        """Begin a new segment at that moment if none begins there. Returns its index; the end for NEVER."""
+        if moment == NEVER:
+            return len(self.times)
+        at = bisect_left(self.times, moment)
+        if at == len(self.times) or self.times[at] != moment:
+            self.times.insert(at, moment)
+            self.values.insert(at, self.values[at - 1])
+        return at
+
+    def forget_past(self, now: float) -> bool:
+        """Drop the segments that end before `now`. Returns whether there were any."""
+        past = bisect_right(self.times, now) - 1
+        if past > 0:
+            del self.times[:past], self.values[:past]
+        return past > 0
+
+
+class Segment:
+    """What one node has free for a while, and the parts for which it is known whether they fit.
+
+    A segment never changes: copies of a timeline share it, and what fits is worked out once.
+    """
+
+    __slots__ = ("fits", "free")
+
+    def __init__(self, free: FreeResources) -> None:
+        self.free = free
+        self.fits: dict[PerNodeRequest, bool] = {}
+
+
+class NodeTimeline(Timeline[Segment]):
+    """The free resources of one node over time: what running jobs and reservations leave."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node, now: float, free: FreeResources) -> None:
+        super().__init__([now], [Segment(free)])
+        self.node = node
+
+    def copy(self, node: Node) -> NodeTimeline:
+        """A timeline of a copy of the node, to be changed separately."""
+        other = NodeTimeline(node, 0.0, self.values[0].free)
+        other.times, other.values = self.times.copy(), self.values.copy()
+        return other
+
+    def append(self, moment: float, free: FreeResources) -> None:
+        """Set the free resources from a moment on that is after all others."""
+        if free != self.values[-1].free:
+            self.times.append(moment)
+            self.values.append(Segment(free))
+
+    def give(self, start: float, end: float, allocation: Allocation, sign: int) -> None:
+        """Return an allocation (1) or take it (-1) from `start` until `end`."""
+        if end <= start:
+            return
+        first, last = self.cut(start), self.cut(end)
+        for at in range(first, last):
+            free = self.values[at].free.copy()
+            free.add(self.node, allocation, sign)
+            self.values[at] = Segment(free)
+        for at in (last, first):  # because the allocation may have been the only difference
+            if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
+                del self.times[at], self.values[at]
+
+    def least(self, since: float, duration: float) -> FreeResources:
+        """What is free all the time from `since` on for `duration` seconds."""
+        # The sum, because segments begin at sums: a difference of two fractions is not as exact.
+        at, end = self.index_at(since), since + duration
+        least = self.values[at].free
+        for later in range(at + 1, len(self.times)):
+            if self.times[later] >= end:
+                break
+            least = least.minimum(self.values[later].free)
+        return least
+
+    def first_start(
+        self, part: PerNodeRequest, needs: GpuNeeds, duration: float, since: float
+    ) -> tuple[float, FreeResources] | None:
+        """The first moment from `since` on when the part fits for `duration`, and the least that is free.
+
+        None if there is no such moment. GPUs have to be the same ones all the time, so for a part with GPUs
+        the least of all segments has to hold it.
+        """
+        times, values, count, row = self.times, self.values, len(self.times), self.node.row
+        at, start = self.index_at(since), since
+        while True:
+            least, until, end = values[at].free, at, start + duration
+            while True:
+                segment = values[until]
+                fits = segment.fits.get(part)
+                if fits is None:
+                    fits = segment.fits[part] = segment.free.fits(part, needs, row)
+                if not fits:
+                    break
+                if until > at and needs.count:
+                    least = least.minimum(segment.free)
+                    if not least.fits(part, needs, row):
+                        break
+                until += 1
+                if until == count or times[until] >= end:
+                    return start, least
+            at = at + 1 if fits else until + 1
+            if at >= count:
+                return None
+            start = times[at]
+
+
+class LicenceTimeline(Timeline[int]):
+    """How many of one licence are free over time."""
+
+    __slots__ = ()
+
+    def __init__(self, now: float, free: int) -> None:
+        super().__init__([now], [free])
+
+    def copy(self) -> LicenceTimeline:
+        """A timeline to be changed separately."""
+        other = LicenceTimeline(0.0, 0)
+        other.times, other.values = self.times.copy(), self.values.copy()
+        return other
+
+    def give(self, start: float, end: float, count: int) -> None:
+        """Add `count` to what is free from `start` until `end`; less is free if it is negative."""
+        start = max(start, self.times[0])
+        if end > start:
+            first, last = self.cut(start), self.cut(end)
+            for at in range(first, last):
+                self.values[at] += count
+
+    def first_start(self, count: int, duration: float, since: float) -> float | None:
+        """The first moment from `since` on from which `count` are free for `duration`; or None."""
+        times, values = self.times, self.values
+        at, start = self.index_at(since), since
+        while True:
+            until = at
+            while values[until] >= count:
+                until += 1
+                if until == len(times) or times[until] >= start + duration:
+                    return start
+            at = until + 1
+            if at >= len(times):
+                return None
+            start = max(since, times[at])
+
+
+class LicenceTimelines:
+    """The timelines of all licences."""
+
+    def __init__(self, now: float, free: Mapping[str, int]) -> None:
+        self._by_name = {name: LicenceTimeline(now, count) for name, count in free.items()}
+
+    def copy(self) -> LicenceTimelines:
+        """Timelines to be changed separately."""
+        other = LicenceTimelines(0.0, {})
+        other._by_name = {name: timeline.copy() for name, timeline in self._by_name.items()}
+        return other
+
+    def give(self, wanted: LicenceCounts, start: float, end: float, sign: int) -> None:
+        """Return licences (1) or take them (-1) from `start` until `end`."""
+        for name, count in wanted:
+            if name in self._by_name:
+                self._by_name[name].give(start, end, sign * count)
+
+    def first_start(self, wanted: LicenceCounts, duration: float, since: float) -> float | None:
+        """The first moment from `since` on from which all of these are free for `duration`; or None."""
+        moment = since
+        while True:
+            before = moment
+            for name, count in wanted:
+                timeline = self._by_name.get(name)
+                found = None if timeline is None else timeline.first_start(count, duration, moment)
+                if found is None:
+                    return None
+                moment = found
+            if moment == before:
+                return moment
+
+    def forget_past(self, now: float) -> None:
+        """Drop what ends before `now`."""
+        for timeline in self._by_name.values():
+            timeline.forget_past(now)

@@ -1,0 +1,651 @@
+"""The scheduling pass of one profile: starts jobs in queue order, then backfills."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
+
+from controller.core.backfill.candidates import BackfillCandidates
+from controller.core.backfill.conservative.queue_reservations import QueueReservations
+from controller.core.backfill.deadline_guard import DeadlineGuard
+from controller.core.backfill.easy import EasyReservation, earliest_reservation, find_beside_reservation
+from controller.core.backfill.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.start_search import StartSearch
+from controller.core.cluster.node_table import Bools
+from controller.core.estimates.runtime_prediction import extended_estimate
+from controller.core.fairshare.share_tree import ShareAtLimit
+from controller.core.framework.interfaces import DeadlinePolicy, Reserves
+from controller.core.lifecycle.gang_barrier import accepts_fewer_from
+from controller.core.lifecycle.move_rollback import undo_move
+from controller.core.model.events import (
+    DeadlineAtRisk,
+    JobGrew,
+    JobPlaced,
+    MoveUndone,
+    PredictionOutlived,
+    PreemptionDropped,
+    PreemptionPlanned,
+    StartEstimated,
+)
+from controller.core.model.job import NEVER, Job
+from controller.core.model.start_estimates import PROMISE
+from controller.core.placement.placer import Placement, Placer
+from controller.core.preemption.preemptor import Preemptor
+from controller.core.preemption.victim_index import GuardsOf
+from controller.core.queue.queue import Lane, PositionKey, QueueEntry
+from controller.core.quota.quotas import LimitExceeded
+from controller.core.state.order_view import position_key
+from controller.core.state.state import State
+from wire.names import Reason
+
+CycleEvent = (
+    JobPlaced
+    | PredictionOutlived
+    | DeadlineAtRisk
+    | StartEstimated
+    | JobGrew
+    | PreemptionPlanned
+    | PreemptionDropped
+    | MoveUndone
+)
+Apply = Callable[[CycleEvent], None]
+"""Records an event and changes the state by it. The pass goes on in the new state."""
+
+
+class Cycle:
+    """Runs the passes of one profile, and remembers between them what makes the next pass cheap.
+
+    Invalidation. A job that did not fit still does not fit until one of these numbers changes:
+    `Nodes.room_version` (room came free), `Nodes.layout_version` (nodes came, went or changed), the versions
+    of operators' reservations, quotas and shares, and the edition of the shared reservation table. `_seen`
+    holds these numbers as of the last whole pass. While they and the first waiting job are the same, a pass
+    tries only the jobs that were submitted since. What time alone changes is listed in `again_at`.
+
+    Cost: O(lanes) for a whole pass that starts nothing, O(new jobs) for one without changes; a lane is all
+    waiting jobs that ask for the same (`queue.Lane`).
+    """
+
+    def __init__(
+        self, state: State, placer: Placer, profile: str = "", guards_of: GuardsOf | None = None
+    ) -> None:
+        pipeline = placer.pipeline
+        self.state = state
+        self.placer = placer
+        self.profile = profile
+        self.queue = state.queues[profile]
+        self.backfill = pipeline.backfill
+        self.estimating = pipeline.estimating
+        self.preemption = Preemptor(state, placer, pipeline.strategies, pipeline.guards, guards_of)
+        self.limits = StartLimits(state, placer)
+        self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
+        self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
+        self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
+        """Whether a job at its latest start comes before all others."""
+        self.head: QueueEntry | None = None
+        """The first waiting job as of the last whole pass; always None with conservative backfill."""
+        self._own_reservations = QueueReservations(state, placer, self.runtime)
+        self._easy: EasyReservation | None = None
+        self._easy_known = False
+        """Whether `_easy` has been worked out for this head; None is an answer as well."""
+        self._easy_used = False
+        """Whether a pass has used `_easy` for a decision; only then it is recorded as an estimate."""
+        self._latest = (0, NEVER)
+        """The first waiting job, and the latest start ever guaranteed to it (with `Backfill.max_delay_s`)."""
+        self._position_of: PositionKey | None = None
+        """The position of a queue entry in this pass; None if entries compare as they are."""
+        self._seen: tuple[int, ...] = ()
+        self._partial_start_at = NEVER
+        """When the next gang has waited long enough to start on fewer nodes."""
+        self._now = 0.0
+
+    @property
+    def shared(self) -> SharedReservations | None:
+        """Reservations on nodes that other profiles use as well; None if no node is shared."""
+        return self.search.shared
+
+    @property
+    def guards_deadlines(self) -> bool:
+        """Whether backfilled jobs keep out of the room that jobs with a deadline need."""
+        return self.search.guards_deadlines
+
+    @property
+    def reservations(self) -> QueueReservations:
+        """Reservations with nodes: those of conservative backfill, and all of a profile that shares nodes."""
+        return self._own_reservations if self.shared is None else self.shared.reservations
+
+    @property
+    def again_at(self) -> float:
+        """When a job may start that cannot start now, if nothing but time passes."""
+        urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
+        return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
+
+    # One pass
+
+    def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:
+        """Run one pass over the queue.
+
+        1. Start preemptors whose victims have left; drop preemptions that have become useless.
+        2. Start waiting jobs in queue order until the first one does not fit; if it may preempt, look for
+           victims.
+        3. Make a reservation for that job.
+        4. Backfill: start later jobs that do not break the reservation.
+        5. If no job waits, grow elastic jobs.
+
+        With conservative backfill every waiting job has a reservation, and steps 2 to 4 become one: start
+        the jobs whose reserved start has come. If nothing has changed since the last pass, steps 2 and 3
+        are left out, and step 4 tries only new jobs.
+
+        `overran`: a job has run longer than predicted, so all reservations are worked out again.
+
+        Example: two nodes of 8 GPUs, job 1 holds 8 until 10:00. The queue is job 2 (16 GPUs), job 3 (8 GPUs,
+        limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and is guaranteed 10:00; job 3
+        starts, job 4 waits.
+        """
+        queue = self.queue
+        self._now = now
+        self.deadline_guard.begin_pass()
+        self._start_preemptors(now, apply)  # 1
+        due = self._take_due(now) or overran
+        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]  # one may have come twice
+        queue.new_jobs.clear()
+        if len(queue):
+            self._position_of = position_key(self.state, queue, now)
+            if self.backfill.reserves is Reserves.ALL_JOBS:
+                self._run_conservative(now, apply, due=due)
+            elif due or not self._only_new_jobs_matter(fresh):
+                self._run_in_order(now, apply)
+            else:
+                lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
+                self._start_behind(
+                    (BackfillCandidates(self, lane, [queue.entry(job)], now) for job, lane in lanes),
+                    now,
+                    apply,
+                )
+            self._record_guaranteed_start(now, apply)
+        if not len(queue) and (self.shared is None or not len(self.state.queue)):  # 5
+            grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
+
+    def _take_due(self, now: float) -> bool:
+        """Whether time alone lets a job start that could not start before. Each moment is reported once."""
+        partial = self._partial_start_at <= now
+        if partial:
+            self._partial_start_at = NEVER
+        due = self.preemption.take_retry_due(now) | self.limits.take_due(now) | partial
+        if self.shared is not None:
+            due |= self.shared.due(now)
+        return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
+
+    def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
+        """Whether no job of the last whole pass can be better off now, and no new job is first."""
+        head, queue = self.head, self.queue
+        if (
+            head is None
+            or head[1] not in queue
+            or head[1] in fresh  # because it was edited: it asks for something else now
+            or queue.entry(head[1]) != head
+            or self._seen != self._versions()
+        ):
+            return False
+        if self._position_of is None:
+            return all(queue.entry(job) > head for job in fresh)
+        position = self._position_of(head)  # new jobs are heads of lanes as well
+        heads = (first for lane in queue if (first := lane.head()) is not None)
+        return all(self._position_of(first) >= position for first in heads)
+
+    def _versions(self) -> tuple[int, ...]:
+        """The numbers that stay the same while no waiting job can be better off; see the class."""
+        state = self.state
+        limits = state.quotas.version, state.shares.version
+        shared = 0 if self.shared is None else self.shared.edition
+        return (
+            state.nodes.room_version,
+            state.nodes.layout_version,
+            state.reservations.version,
+            *limits,
+            shared,
+        )
+
+    def position(self, entry: QueueEntry) -> QueueEntry:
+        """The entry as it compares with those of all waiting jobs in this pass."""
+        return entry if self._position_of is None else self._position_of(entry)
+
+    # Step 1
+
+    def _start_preemptors(self, now: float, apply: Apply) -> None:
+        """Start jobs whose victims have left; give up claims on nodes that cannot be used any more."""
+        touched = self._take_touched_claimants()
+        for job in touched:
+            if not job.claim:
+                continue  # because another job's move was undone, and took these nodes back
+            over = None if job.unended else self.limits.over(job, now)
+            useless = (
+                str(over)
+                if over
+                else self.preemption.claim_problem(job) or self.search.blocked_claim(job, now)
+            )
+            if useless and job.move is not None:
+                for event in undo_move(self.state, self.placer, job, useless, now):
+                    apply(event)
+                if job.claim:
+                    touched.append(job)  # because it may start at once where it was before
+            elif useless:
+                apply(PreemptionDropped(job.id, now, useless))
+            elif self.preemption.claim_ready(job):
+                self._start(job.id, Placement(job.claim, job.claim_quality), now, apply)
+
+    def _take_touched_claimants(self) -> list[Job]:
+        """Jobs of this profile with a claim on nodes where something has happened since the last pass."""
+        stirred, claims = self.state.nodes.claims_to_check, self.state.claims
+        if not claims:
+            return []
+        if self.state.reservations:
+            stirred.update(claims)  # because a reservation bars nodes as time passes, without an event
+        found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
+        mine = [job for job in found if self.state.queue_of(job) is self.queue]
+        stirred.difference_update(job.id for job in mine)
+        return mine
+
+    def victims_have_left(self) -> bool:
+        """Whether the next pass starts a job on nodes that its victims have left."""
+        claims = self.state.claims
+        return any(
+            self.preemption.claim_ready(self.state.jobs[job])
+            for job in self.state.nodes.claims_to_check
+            if job in claims
+        )
+
+    # Steps 2 to 4, all but conservative backfill
+
+    def _run_in_order(self, now: float, apply: Apply) -> None:
+        self._forget_head()
+        self.queue.clear_pending_reasons()
+        self._start_urgent(now, apply)
+        self._start_in_order(now, apply)  # 2
+        if self.shared is not None:  # 3; where no node is shared, the reservation is made when it is needed
+            self.shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
+        self._seen = self._versions()
+        if self.head is not None:
+            self._start_behind(self._block_full_lanes(now), now, apply)  # 4
+        if self.guards_deadlines:
+            for warning in self.deadline_guard.warnings(now):
+                apply(warning)
+
+    def _start_urgent(self, now: float, apply: Apply) -> None:
+        """Start jobs that keep their deadline only if they start now, before all others."""
+        for number in self.deadline_guard.urgent(now) if self.lifts_deadlines else ():
+            lane = self.queue.lane(number)
+            if lane is None or (not self.limits.silent and self.shut_if_over(lane, number, now) is not None):
+                continue
+            placement = self.find_or_block(lane, number, now, for_deadlines=True)
+            if placement is not None:
+                self._start(number, placement, now, apply)
+
+    def _start_in_order(self, now: float, apply: Apply) -> None:
+        """Start the first job of the queue again and again, until it neither fits nor finds victims.
+
+        1. A heap holds the head of each lane by queue position; positions only grow during a pass.
+        2. A job over a quota is passed over, on fewer nodes if it may, and as a rule with its whole lane.
+        3. With `deadlines = "lift"` a job whose deadline would break takes the turn of the first job.
+        4. A job that does not fit tries fewer nodes, then preemption. If both fail it becomes `head`.
+        """
+        heads = [
+            (self.position(head), head, lane) for lane in self.queue if (head := lane.head()) is not None
+        ]
+        heapq.heapify(heads)
+        while heads:
+            position, head, lane = heads[0]
+            number = head[1]
+            if number not in self.queue:  # because it was started out of turn
+                self._next_in_lane(heads, head)
+                continue
+            if self._position_of is not None and (moved_to := self._position_of(head)) > position:
+                heapq.heapreplace(heads, (moved_to, head, lane))  # other jobs of its tenant have started
+                continue
+            if not self.limits.silent and (over := self.shut_if_over(lane, number, now)) is not None:
+                fewer = self._find_fewer(self.state.jobs[number], now)
+                if fewer is not None:
+                    self.queue.lane_pending_reasons.pop(lane, None)
+                    self._start(number, fewer, now, apply)
+                self._next_in_lane(heads, head if fewer is not None or over.only_this_job else None)
+                continue
+            first = self._turn_of(number, now)
+            first_lane = self.queue.lane(first) or lane
+            placement = self.find_or_block(first_lane, first, now, for_deadlines=self.lifts_deadlines)
+            job = self.state.jobs[first]
+            if placement is None:
+                placement = self._find_fewer(job, now)
+            if placement is not None:
+                self._start(first, placement, now, apply)
+            elif (plan := self._plan_preemption(job, now)) is not None:
+                apply(plan)
+            else:
+                self.head = self.queue.entry(first)
+                return
+            if first == number:
+                self._next_in_lane(heads, head)
+
+    def _next_in_lane(
+        self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
+    ) -> None:
+        """Replace the top of the heap by the job behind `after` in its lane; None drops the lane."""
+        lane = heads[0][2]
+        following = None if after is None else lane.after(after)
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (self.position(following), following, lane))
+
+    def _turn_of(self, number: int, now: float) -> int:
+        """This job, or the job whose deadline breaks if this one takes the only room for it."""
+        while self.lifts_deadlines:
+            job = self.state.jobs[number]
+            shape, barred = self.placer.shape(job.ask), self.state.barred_nodes(job, now)
+            broken = self.deadline_guard.against(job, now) if shape is not None else []
+            if not broken or shape is None or self.placer.find(job.ask, barred) is None:
+                break
+            kept_from = self.deadline_guard.kept_from(job, shape, barred, now)
+            if self.placer.find(job.ask, kept_from) is not None:
+                break
+            number = broken[0].job
+        return number
+
+    def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
+        """Block the lanes for which too few nodes have room now. Returns candidates from the other lanes."""
+        gains, changes, most = (
+            self.state.nodes.room_version,
+            self.state.nodes.change_count,
+            self.state.nodes.max_free,
+        )
+        part, nodes = None, 0  # because lanes often differ only in their number of nodes
+        found = []
+        for lane in self.queue:
+            if lane.fit.blocked_at == gains:
+                continue
+            shape = self.placer.shape(lane.ask)
+            if shape is not None and shape.part is not part:
+                part = shape.part
+                nodes = self.placer.max_nodes(part) if most.may_hold(part) else 0
+            if shape is None or nodes < shape.nodes:
+                lane.fit.block(gains)
+            else:
+                found.append(BackfillCandidates(self, lane, lane, now, changes))
+        return found
+
+    def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
+        """Start waiting jobs that break no reservation, in the order that the kind of backfill gives."""
+        if not self.backfill.starts_behind:
+            return
+        waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
+        heapq.heapify(waiting)
+        while waiting:
+            key, number, lane = waiting[0]
+            if self._position_of is not None and (moved_to := lane.key()) > key:
+                heapq.heapreplace(waiting, (moved_to, number, lane))
+                continue
+            placement = lane.take_placement()
+            if placement is not None:
+                self._start(lane.job, placement, now, apply)
+            following = lane.advance()
+            if following is None:
+                heapq.heappop(waiting)
+            else:
+                heapq.heapreplace(waiting, (following, number, lane))
+
+    def _record_guaranteed_start(self, now: float, apply: Apply) -> None:
+        """Record the first start that was ever guaranteed to the first waiting job, as an estimate."""
+        easy = self._easy if self._easy_used else None
+        if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
+            return
+        if all(each.kind != PROMISE for each in self.state.jobs[easy.job].foreseen):
+            apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
+
+    # Steps 2 to 4, conservative backfill
+
+    def _run_conservative(self, now: float, apply: Apply, *, due: bool) -> None:
+        """Start the jobs whose reserved start has come.
+
+        The loop ends when a round changes nothing. A job that starts can be the affinity that another one
+        waits for, and a job that is refused leaves its room to others.
+        """
+        self._preempt_for_first(now, apply)
+        if due or self._seen != self._versions():
+            self._seen = self._versions()
+            self.reservations.retry_refused()
+        before = (-1, -1)
+        while before != (round_ := (self.state.nodes.job_affinity.version, len(self.reservations.refused))):
+            before = round_
+            self._start_reserved(now, apply)
+
+    def _preempt_for_first(self, now: float, apply: Apply) -> None:
+        """Plan preemption for the first job, and again for the next first, while it finds no other room."""
+        while len(self.queue):
+            heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]
+            if not heads:
+                return
+            job = self.state.jobs[min(heads, key=self.position)[1]]
+            if self.search.find(job, self.state.barred_nodes(job, now), now) is not None:
+                return
+            if self._find_fewer(job, now) is not None:
+                return
+            plan = self._plan_preemption(job, now)
+            if plan is None:
+                return
+            apply(plan)
+
+    def _start_reserved(self, now: float, apply: Apply) -> None:
+        """Bring the reservations up to date, and start jobs whose reserved start has come."""
+        entries = heapq.merge(*self._lanes_within_limits(now, fewer_nodes=True), key=self._position_of)
+        first = islice(entries, self.backfill.depth)
+        reservations = self.reservations
+        reservations.update(self.limits.within_limits(first, now), now)
+        self._partial_start_at = min(self._partial_start_at, reservations.next_partial_start(now))
+        for number in reservations.due_jobs(now):
+            placement = reservations.take_due(number)
+            job = self.state.jobs[number]
+            over = self.limits.over(job, now, len(placement.allocations))
+            allowed = over is None and not self.state.licences.insufficient(job.ask.licences)
+            if allowed and self.placer.still_fits(job.ask, placement, self.state.barred_nodes(job, now)):
+                self._start(number, placement, now, apply)
+            else:
+                reservations.refuse(number, now)
+
+    def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
+        """Lanes whose first job breaks no hard limit; the other lanes are shut.
+
+        `fewer_nodes`: also lanes in which a job may start on fewer nodes, or only the first is over a limit.
+        """
+        if self.limits.silent:
+            return self.queue
+        found = []
+        for lane in self.queue:
+            head = lane.head()
+            if head is None:
+                continue
+            over = self.shut_if_over(lane, head[1], now)
+            if not over or (
+                fewer_nodes
+                and (over.only_this_job or self.limits.nodes_within(self.state.jobs[head[1]], now))
+            ):
+                found.append(lane)
+        return found
+
+    # What steps 2 to 4 share
+
+    def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
+        """Shut the lane with a reason if its job is over a limit. Returns the limit, or None.
+
+        As a rule all jobs of the lane are over the same limit.
+        """
+        over = self.limits.over(self.state.jobs[number], now)
+        if over is not None:
+            self.queue.lane_pending_reasons[lane] = over.reason
+        return over
+
+    def find_or_block(
+        self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
+    ) -> Placement | None:
+        """A placement for the job. Without one its lane is blocked, or the job is noted as barred.
+
+        A lane without room or licences is blocked until some come free. A job that has room only on nodes
+        where it may not start is noted with the reason.
+        """
+        job = self.state.jobs[number]
+        barred = self.search.barred(job, now, for_deadlines=for_deadlines)
+        placement = self.search.find(job, barred, now)
+        excluded = barred is not None or self.shared is not None
+        if placement is None and excluded and self.placer.fits(lane.ask):
+            self.keep_out(number, now)
+        elif placement is None:
+            lane.fit.block(self.state.nodes.room_version)
+        elif self.state.licences.insufficient(lane.ask.licences):
+            lane.fit.block(self.state.nodes.room_version, Reason.LICENCE)
+            return None
+        return placement
+
+    def keep_out(self, number: int, now: float) -> None:
+        """Note why the job may not start on the nodes that have room for it."""
+        self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
+
+    def _find_fewer(self, job: Job, now: float) -> Placement | None:
+        """A placement on fewer nodes; if it is too early for that, the pass is due again when it is not."""
+        if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
+            ripe_at = accepts_fewer_from(job)
+            if now < ripe_at:
+                self._partial_start_at = min(self._partial_start_at, ripe_at)
+                return None
+        return self.search.find_fewer(job, now)
+
+    def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
+        if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
+            return None  # because without licences it could not start, whatever room it had
+        return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
+
+    def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
+        """Record the start of a job, and what it takes from reservations. The nodes change with `apply`."""
+        if self.shared is not None:
+            self.shared.reservations.forget(number)
+        job = self.state.jobs[number]
+        if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
+            self.deadline_guard.take(job, shape, placement, now)
+        predicted = self.state.estimates.predict(job, self.estimating)
+        planned = predicted if self.estimating.predicted else None
+        attempt, places = job.attempt + 1, placement.allocations
+        quality, profile = placement.quality, self.profile
+        apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
+
+    # Reservations, and what others ask about them
+
+    def runtime(self, job: Job) -> float:
+        """Seconds for which plans assume that a waiting job will hold its nodes; as Job.expected_end."""
+        if not self.estimating.predicted:
+            return job.span
+        predicted = self.state.estimates.predict(job, self.estimating)
+        return job.span if predicted is None else predicted
+
+    def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
+        """Longer predictions for running jobs that outlived theirs, because reservations count on them."""
+        if not self.estimating.predicted:
+            return []
+        found = []
+        for _, number in takewhile(lambda each: each[0] <= now, self.state.releases):
+            job = self.state.jobs[number]
+            if job.planned_s is not None and job.placed_at is not None:
+                elapsed = now - job.placed_at
+                if job.planned_s <= elapsed:
+                    found.append(PredictionOutlived(job.id, now, extended_estimate(elapsed, job.limit)))
+        return found
+
+    def first_reservation(self, now: float) -> GuaranteedStart | None:
+        """The start that is guaranteed to the first waiting job; None without a guarantee."""
+        if self.shared is None:
+            return self.easy_reservation(now)
+        return None if self.head is None else self.shared.reservation_of(self.head[1])
+
+    def easy_reservation(self, now: float) -> EasyReservation | None:
+        """The same where no node is shared with other profiles; worked out when first asked for."""
+        if self.shared is not None:
+            return None
+        if not self._easy_known and self.head is not None and self.head[1] in self.queue:
+            self._easy_known = True
+            if self.backfill.reserves is not Reserves.NO_JOB:
+                ask = self.state.jobs[self.head[1]].ask
+                self._easy = earliest_reservation(self.state, self.placer, ask, self.head[1], now)
+        return self._easy
+
+    def use_easy_reservation(self, now: float) -> float:
+        """The end up to which a backfilled job needs no check against the reservation, for a decision now.
+
+        The reservation counts as used: it is recorded as an estimate. The latest start of the first job
+        is fixed here if it may be delayed, because otherwise the delays by several jobs would add up.
+        """
+        self._easy_used = True
+        easy = self.easy_reservation(now)
+        ends_by = self.backfill_ends_by(easy)
+        if easy is not None and self._latest[0] != easy.job:
+            self._latest = easy.job, ends_by
+        return ends_by
+
+    def backfill_ends_by(self, easy: EasyReservation | None) -> float:
+        """The end up to which a backfilled job needs no check against the reservation; NEVER without one."""
+        if easy is None:
+            return NEVER
+        if self.backfill.max_delay_s is None:
+            return easy.starts_at
+        job, latest = self._latest
+        return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
+
+    def starts_next_pass(self, job: Job, now: float) -> bool:
+        """Whether a job that fits starts in the next pass, if nothing happens before."""
+        if self.backfill.reserves is Reserves.ALL_JOBS:
+            reserved = self.reservations.by_job.get(job.id)
+            return reserved is None or reserved.starts_at <= now  # without one the job is new
+        head = self.head
+        if head is None or head[1] not in self.queue or head[1] == job.id:
+            return True
+        position = position_key(self.state, self.queue, now) or _as_it_is
+        if position(self.queue.entry(job.id)) < position(head):
+            return True
+        if not self.backfill.starts_behind:
+            return False
+        barred = self.state.barred_nodes(job, now)
+        if self.shared is not None:
+            return self.search.find(job, barred, now) is not None
+        easy, shape = self.easy_reservation(now), self.placer.shape(job.ask)
+        if shape is None:
+            return False
+        if easy is None or now + self.runtime(job) <= self.backfill_ends_by(easy):
+            return True
+        return find_beside_reservation(self.placer, shape, easy, barred) is not None
+
+    def reserved_for_others(self, job: Job, now: float) -> Bools | None:
+        """Nodes on which preemption must not make room for the job."""
+        return self.search.reserved_for_others(job, now)
+
+    def forget(self, number: int) -> None:
+        """Drop the reservation of a waiting job that was edited, relaxed, held or cancelled."""
+        self.reservations.forget(number)
+
+    def share(self, shared: SharedReservations | None) -> None:
+        """Use the reservations of a table that several profiles share from now on, or own ones (None)."""
+        if shared is not self.shared:
+            self.reservations.forget_all()
+            self.search.shared = shared
+            self._forget_head()
+
+    def _forget_head(self) -> None:
+        self.head, self._easy = None, None
+        self._easy_known = self._easy_used = False
+
+    def resume(self, other: Cycle) -> None:
+        """Copy the reservations of the same profile's cycle on another copy of the state."""
+        self.reservations.resume(other.reservations)
+        self._latest = other._latest
+        self.limits.again_at = other.limits.again_at
+        self.preemption.retry_at = other.preemption.retry_at
+
+
+def _as_it_is(entry: QueueEntry) -> QueueEntry:
+    return entry

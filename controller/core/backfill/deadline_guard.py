@@ -1,0 +1,132 @@
+"""Reserves room for waiting jobs with a deadline, at the last moment at which they can start."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+
+from controller.core.backfill.easy import EasyReservation
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.cluster.node_table import Bools
+from controller.core.model.events import DeadlineAtRisk
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.queue.queue import Queue
+from controller.core.state.state import State
+
+GUARDED_MOST = 16
+"""The most waiting jobs with a reservation here, soonest latest start first."""
+MARGIN_S = 10.0
+"""Seconds before its latest start at which a job counts as urgent, because starting it takes time."""
+
+
+class DeadlineGuard:
+    """Keeps other jobs out of the room that jobs with a deadline need at their latest start.
+
+    1. Take the first GUARDED_MOST waiting jobs by latest start, without those that are over a quota.
+    2. Reserve room for each at its latest start, as if all running jobs end at their time limits and no
+       other job starts. A job without such room is doubted: its deadline cannot be met as things stand.
+    3. A job that still runs at a reserved start, and has a later latest start itself, keeps out of the room
+       that the reservation cannot spare. Where room is short, the earlier latest start wins.
+
+    The reservations are made once per pass, when first asked for. `take` keeps them up to date in the pass.
+    Cost: that of GUARDED_MOST EASY reservations, and nothing while no waiting job has a deadline.
+
+    Example: job 7 must start by 12:00 and needs the whole of a node that is free now. A job of one hour may
+    start there until 11:00; a job without a time limit may not.
+    """
+
+    def __init__(self, state: State, placer: Placer, limits: StartLimits, queue: Queue) -> None:
+        self._state = state
+        self._queue = queue
+        self._limits = limits
+        self._placer = placer
+        self._reserved: list[EasyReservation] | None = None
+        """In order of their latest starts; None until this pass asks."""
+        self._doubted: dict[int, bool] = {}
+        """By job that was looked at: whether its deadline cannot be met as things stand."""
+
+    def begin_pass(self) -> None:
+        """Forget the reservations of the last pass."""
+        self._reserved = None
+
+    def urgent(self, now: float) -> list[int]:
+        """Jobs whose latest start is less than MARGIN_S away, soonest first."""
+        dated = self._queue.by_latest_start
+        return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
+
+    def again_at(self, now: float) -> float:
+        """When the next job becomes urgent; NEVER without one."""
+        dated = self._queue.by_latest_start
+        at = bisect_right(dated, (now + MARGIN_S, np.inf))
+        return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
+
+    def against(self, job: Job, now: float) -> list[EasyReservation]:
+        """The reservations that a job would break in their room: it still runs then, and can start later."""
+        if not self._queue.by_latest_start:
+            return []
+        latest = job.latest_start, job.id
+        return [
+            each
+            for each in self._reservations(now)
+            if now + job.span > each.starts_at
+            and latest > (each.starts_at, each.job)
+            and each.job in self._queue
+        ]
+
+    def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
+        """`barred`, and the nodes whose room is reserved for jobs with an earlier latest start."""
+        for reserved in self.against(job, now):
+            barred = reserved.kept_from(shape.part, barred)
+            if not reserved.lends(job.ask.licences):
+                return np.ones(self._state.nodes.columns.height, dtype=np.bool_)
+            if reserved.spare >= shape.nodes:
+                continue
+            blocked = reserved.blocked_by(self._placer, shape.part, self._placer.ranking(shape.part).rows)
+            if blocked:
+                height = self._state.nodes.columns.height
+                barred = np.zeros(height, dtype=np.bool_) if barred is None else barred.copy()
+                barred[[*blocked]] = True
+        return barred
+
+    def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
+        """Take the job's room out of the reservations. To be called before its start is applied."""
+        if self._reserved is None:
+            return
+        for reserved in self.against(job, now):
+            reserved.take(self._placer, shape.part, place)
+            reserved.take_licences(job.ask.licences)
+
+    def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
+        """Events for jobs whose deadline can be met no longer, or can be met again."""
+        if self._queue.by_latest_start:
+            self._reservations(now)
+            for number, doubted in self._doubted.items():
+                job = self._state.jobs[number]
+                if job.ready and job.wait.doubted != doubted:
+                    yield DeadlineAtRisk(number, now, doubted)
+
+    def _reservations(self, now: float) -> list[EasyReservation]:
+        if self._reserved is None:
+            self._reserved = []
+            self._doubted = {}
+            for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
+                job = self._state.jobs[number]
+                if self._limits.over(job, now) is not None:
+                    continue  # because it may not start, whatever room there is
+                reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
+                self._doubted[number] = reserved is None
+                if reserved is not None:
+                    self._reserved.append(reserved)
+        return self._reserved
+
+
+def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
+    """Room for a waiting job at that moment if no other job starts before; None if there is none then."""
+    shape = placer.shape(job.ask)
+    if shape is None:
+        return None
+    reserved = EasyReservation(state, placer, shape, job.id)
+    return reserved if reserved.start_at(at) else None

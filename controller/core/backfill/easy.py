@@ -1,0 +1,376 @@
+"""EASY backfill: the start that is guaranteed to the first waiting job, and what must stay free for it."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.job_affinity import JobAffinityIndex
+from controller.core.cluster.node_table import ABSENT, Bools
+from controller.core.lifecycle.gang_barrier import accepts_fewer_from
+from controller.core.model.events import Allocation
+from controller.core.model.job import Job
+from controller.core.model.request import LicenceCounts, PerNodeRequest, ResourceRequest
+from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.state.state import State
+
+
+class EasyReservation:
+    """The start that EASY backfill guarantees to the first waiting job.
+
+    Algorithm
+    1. Take the nodes where the job would fit if they were empty; note what each has free now.
+    2. Go through the running jobs by planned end. After each end, add what the job returns to its nodes.
+    3. Stop at the first moment at which `shape.nodes` nodes have room, licences suffice and no reservation
+       of an operator bars them. That moment is `starts_at`.
+    4. `spare` = nodes with room at that moment minus nodes needed. Backfilled jobs that still run at
+       `starts_at` may take away the room on at most `spare` of these nodes (`take`).
+
+    Invariant: whatever is backfilled, at least `shape.nodes` of the nodes in `_fitting` keep room.
+    Cost: O(running jobs + nodes) to build, O(nodes of the candidate) per backfill candidate.
+
+    Example: four 8-GPU nodes are full, two jobs end at 10:00 and 11:00, and job 7 wants two whole nodes.
+    `starts_at` is 11:00 and `spare` is 0. A one-GPU job with a limit of 30 minutes may start on a node that
+    frees a GPU at 10:15. The same job with a limit of two hours may not: it would hold that node at 11:00.
+
+    Free room is kept in lists, not arrays: candidates touch single nodes, and indexing one element of an
+    array costs ten times as much as of a list.
+    """
+
+    def __init__(self, state: State, placer: Placer, shape: Shape, job: int) -> None:
+        asked = state.jobs[job]
+        self._barring = state.reservations.excluding(asked.user, asked.spec.project)
+        self._span_s = asked.span
+        columns, part = state.nodes.columns, shape.part
+        self.job = job
+        self.starts_at = 0.0
+        self.spare = 0
+        self._state = state
+        self._shape = shape
+        self._domains = placer.required_grouping(shape)
+        self._fitting: set[int] = set(placer.ranking(part).rows)
+        self._possible: list[bool] = placer.possible_nodes(part).tolist()
+        self._cpu: list[int] = columns.cpu_free.tolist()
+        self._memory: list[int] = columns.memory_free.tolist()
+        self._scratch: list[int] = columns.scratch_free.tolist() if part.scratch_mib else []
+        self._wants_gpus = part.wants_gpus
+        self._plain = not (part.wants_gpus or part.scratch_mib)
+        """Whether the job asks for CPU and memory only."""
+        self._gpus: list[list[int]] = columns.gpu_free.tolist() if self._wants_gpus else []
+        self._models: list[list[int]] = columns.gpu_model.tolist() if self._wants_gpus else []
+        self._needs = gpu_needs_of(part, columns)
+        self._wanted = asked.ask.licences
+        self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
+        """Free licences at `starts_at`, of those that the job needs."""
+        self._affinity = self._expected_affinity(part)
+        if self._affinity is not None:  # because a node may have room and lack only the affinity
+            self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
+        self._with_affinity: set[int] | None = None
+        self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
+
+    def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
+        """The jobs by node once all victims have left; None if affinity does not matter to the part."""
+        jobs, nodes = self._state.jobs, self._state.nodes
+        if not part.social or not nodes.job_affinity.affects(part):
+            return None
+        affinity = nodes.job_affinity.copy()
+        for node in {each.node for job in self._state.claims for each in jobs[job].claim}:
+            for victim in nodes.by_name[node].leaving:
+                affinity.remove(jobs[victim].ask.part, node)
+        return affinity
+
+    def _leaves(
+        self, affinity: JobAffinityIndex, part: PerNodeRequest, allocations: list[Allocation]
+    ) -> None:
+        if part.social:
+            for allocation in allocations:
+                affinity.remove(part, allocation.node)
+            self._with_affinity = None
+
+    def _usable(self) -> set[int]:
+        """Nodes with room whose jobs meet the affinity of this one."""
+        if self._affinity is None:
+            return self._fitting
+        if self._with_affinity is None:
+            keeps = self._affinity.nodes_allowed(self._shape.part, self._state.nodes.columns)
+            self._with_affinity = set(np.flatnonzero(keeps).tolist())
+        return self._fitting & self._with_affinity
+
+    def advance(self, now: float) -> bool:
+        """Find the first moment at which the job fits. Returns False if it never does."""
+        if self._barring:
+            return self._advance_between(now)
+        jobs = self._state.jobs
+        returns, release = self._state.released_by, self._release if self._plain else self._release_all
+        for end, releases in groupby(self._state.releases, key=itemgetter(0)):
+            for _, job in releases:
+                returned = returns(jobs[job])
+                release(returned)
+                if self._affinity is not None:
+                    self._leaves(self._affinity, jobs[job].ask.part, returned)
+                if self._wanted:
+                    self._give_licences(jobs[job].ask.licences, 1)
+            if len(self._fitting) < self._shape.nodes or (self._wanted and not self.lends()):
+                continue
+            suited = self._usable()
+            self.spare = self._count_spare(suited)
+            if self.spare >= 0:
+                self._fitting = suited
+                self._count_relevant()
+                self.starts_at = max(end, now)
+                return True
+        return False
+
+    def _advance_between(self, now: float) -> bool:
+        """The same where reservations bar nodes for a time: their ends are moments to look at as well."""
+        turns = sorted({end for each in self._barring for end in each.ends(now)})
+        releases = iter(self._state.releases)
+        release = next(releases, None)
+        overdue = release is not None and release[0] <= now
+        for moment in heapq.merge([now], turns, (end for end, _ in self._state.releases)):
+            while release is not None and release[0] <= moment:
+                self._end(self._state.jobs[release[1]])
+                release = next(releases, None)
+            at = max(moment, now)
+            suited = self._usable() - self._barred_at(at)
+            self.spare = self._count_spare(suited)
+            # At `now` itself the job may start only in room that overdue jobs are about to return.
+            if (at > now or overdue) and self.spare >= 0 and self.lends():
+                self._fitting = suited
+                self._count_relevant()
+                self.starts_at = at
+                return True
+        return False
+
+    def start_at(self, moment: float) -> bool:
+        """Reserve a start at that moment. Returns False if the job does not fit then."""
+        state = self._state
+        for end, job in state.releases:
+            if end > moment:
+                break
+            self._end(state.jobs[job])
+        self._fitting = self._usable() - self._barred_at(moment)
+        self.spare, self.starts_at = self._count_spare(self._fitting), moment
+        self._count_relevant()
+        return self.spare >= 0 and self.lends()
+
+    def _end(self, job: Job) -> None:
+        """Return what a running job holds: room, licences, and its part in affinities."""
+        returned = self._state.released_by(job)
+        (self._release if self._plain else self._release_all)(returned)
+        self._give_licences(job.ask.licences, 1)
+        if self._affinity is not None:
+            self._leaves(self._affinity, job.ask.part, returned)
+
+    def _barred_at(self, moment: float) -> set[int]:
+        """Nodes that reservations bar from a job that starts then."""
+        reservations, nodes = self._state.reservations, self._state.nodes
+        until = moment + self._span_s
+        barring = (each for each in self._barring if each.overlaps(moment, until))
+        return {row for each in barring for row in reservations.rows(nodes, each)}
+
+    def lends(self, wanted: LicenceCounts = ()) -> bool:
+        """Whether the job still gets its licences if another job holds these at `starts_at`."""
+        free = self._licences
+        if not free:
+            return True
+        taken = dict(wanted)
+        return all(free[name] - taken.get(name, 0) >= count for name, count in self._wanted)
+
+    def take_licences(self, wanted: LicenceCounts) -> None:
+        """Note that a backfilled job holds these licences at `starts_at`."""
+        self._give_licences(wanted, -1)
+
+    def _give_licences(self, wanted: LicenceCounts, sign: int) -> None:
+        for name, count in wanted:
+            if name in self._licences:
+                self._licences[name] += sign * count
+
+    def _count_spare(self, fitting: set[int]) -> int:
+        """How many of these nodes may lose their room; negative if too few have it now."""
+        if len(fitting) < self._shape.nodes or self._domains is None:
+            return len(fitting) - self._shape.nodes
+        return self._domains.spare_rows(fitting, self._shape.nodes)
+
+    def _count_relevant(self) -> None:
+        """Leave out nodes in topology domains that have too few nodes with room."""
+        if self._domains is not None:
+            self._fitting = self._domains.usable_rows(self._fitting, self._shape.nodes)
+
+    def _release(self, allocations: list[Allocation]) -> None:
+        """Return what a job holds, for reservations of CPU and memory only.
+
+        Everything is inlined, because this runs once per running job whenever a reservation is made.
+        """
+        by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
+        cpu, memory, part = self._cpu, self._memory, self._shape.part
+        cpu_milli, memory_mib = part.cpu_milli, part.memory_mib
+        for allocation in allocations:
+            row = by_name[allocation.node].row
+            if possible[row]:
+                cpu[row] = cpu_there = cpu[row] + allocation.cpu_milli
+                memory[row] = memory_there = memory[row] + allocation.memory_mib
+                if cpu_there >= cpu_milli and memory_there >= memory_mib:
+                    fitting.add(row)
+
+    def _release_all(self, allocations: list[Allocation]) -> None:
+        for allocation in allocations:
+            row = self._state.nodes.by_name[allocation.node].row
+            if self._possible[row]:
+                self._give(row, allocation, 1)
+                if row not in self._fitting and self._holds(row):
+                    self._fitting.add(row)
+
+    def _give(self, row: int, allocation: Allocation, sign: int) -> None:
+        self._cpu[row] += sign * allocation.cpu_milli
+        self._memory[row] += sign * allocation.memory_mib
+        if self._scratch:
+            self._scratch[row] += sign * allocation.scratch_mib
+        if self._wants_gpus:
+            gpus, slots = self._gpus[row], self._state.nodes.rows[row].slots
+            for hold in allocation.gpus:
+                slot = slots.get(hold.uuid)
+                if slot is not None and gpus[slot] != ABSENT:
+                    gpus[slot] += sign * hold.milli
+
+    def _holds(self, row: int) -> bool:
+        part = self._shape.part
+        if self._cpu[row] < part.cpu_milli or self._memory[row] < part.memory_mib:
+            return False
+        if self._scratch and self._scratch[row] < part.scratch_mib:
+            return False
+        if not self._wants_gpus:
+            return True
+        return self._needs.met_by(self._gpus[row], self._models[row], row)
+
+    def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
+        """Whether a node with room for the job at `starts_at` has none if the part is there as well."""
+        if row not in self._fitting:
+            return False
+        wanted = self._shape.part
+        if (
+            self._cpu[row] - part.cpu_milli < wanted.cpu_milli
+            or self._memory[row] - part.memory_mib < wanted.memory_mib
+            or (self._scratch and self._scratch[row] - part.scratch_mib < wanted.scratch_mib)
+        ):
+            return True
+        if not self._wants_gpus or not part.wants_gpus:
+            return False
+        allocation, _ = placer.allocate(part, self._state.nodes.rows[row])
+        self._give(row, allocation, -1)
+        fits = self._holds(row)
+        self._give(row, allocation, 1)
+        return not fits
+
+    def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
+        """The nodes among `rows` on which the part would take away the job's room."""
+        fitting = self._fitting
+        if not self._plain:
+            return {row for row in rows if row in fitting and self.blocks(placer, part, row)}
+        cpu, memory, wanted = self._cpu, self._memory, self._shape.part
+        cpu_milli, memory_mib = part.cpu_milli + wanted.cpu_milli, part.memory_mib + wanted.memory_mib
+        return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
+
+    def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
+        """`barred`, and the nodes where the part would break an affinity of the job at `starts_at`."""
+        wanted = self._shape.part
+        if not part.social or not wanted.social:
+            return barred
+        if part not in self._affinity_broken_by:
+            nodes = self._state.nodes
+            affinity = nodes.job_affinity if self._affinity is None else self._affinity
+            self._affinity_broken_by[part] = affinity.nodes_barred_by(
+                part, wanted, sorted(self._fitting), nodes.columns
+            )
+        broken = self._affinity_broken_by[part]
+        if broken is None:
+            return barred
+        return broken if barred is None else barred | broken
+
+    def take(self, placer: Placer, part: PerNodeRequest, placement: Placement) -> None:
+        """Note that a backfilled job holds this placement then. To be called before its start is applied."""
+        for allocation in placement.allocations:
+            row = self._state.nodes.by_name[allocation.node].row
+            if self.blocks(placer, part, row):
+                self._fitting.discard(row)
+                self.spare = self.spare - 1 if self._domains is None else self._count_spare(self._fitting)
+                self._count_relevant()
+            self._give(row, allocation, -1)
+
+
+def earliest_reservation(
+    state: State, placer: Placer, ask: ResourceRequest, job: int, now: float
+) -> EasyReservation | None:
+    """The start that is guaranteed to a job that cannot start now; None if no release ever makes room for it.
+
+    A job with `--min-nodes` has two possible starts: on all its nodes, and on the fewest it accepts once its
+    assembly time is over. The guarantee is for the earlier one.
+
+    Example: job 7 wants 5 nodes, accepts 2 and waits 6 s for all of them; 4 nodes are free and the fifth
+    comes free in an hour. The guarantee is 2 nodes in 6 s, so a job that wants 3 of the 4 nodes for ten
+    minutes may not start.
+    """
+    shape = placer.shape(ask)
+    if shape is None:
+        return None
+    whole = EasyReservation(state, placer, shape, job)
+    found = whole if whole.advance(now) else None
+    if ask.least is None or ask.least >= shape.nodes or shape.topology_required:
+        return found
+    ripe_at = max(now, accepts_fewer_from(state.jobs[job]))
+    if found is not None and found.starts_at <= ripe_at:
+        return found
+    fewest = _earliest_on_fewest(state, placer, replace(shape, nodes=ask.least), job, now, ripe_at)
+    return fewest if fewest is not None and (found is None or fewest.starts_at < found.starts_at) else found
+
+
+def _earliest_on_fewest(
+    state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
+) -> EasyReservation | None:
+    """The first start on the fewest nodes that is not before `ripe_at`."""
+    if ripe_at > now:
+        easy = EasyReservation(state, placer, shape, job)
+        if easy.start_at(ripe_at):
+            return easy
+    easy = EasyReservation(state, placer, shape, job)
+    return easy if easy.advance(ripe_at) else None
+
+
+def find_beside_reservation(
+    placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
+) -> Placement | None:
+    """The best placement for a job that still runs at `easy.starts_at`, if the reservation can spare it."""
+    if not placer.nodes.max_free.may_hold(shape.part):
+        return None
+    ranking = placer.ranking(shape.part)
+    if ranking.count < shape.nodes:
+        return None
+    barred = easy.kept_from(shape.part, barred)
+    domains = placer.required_grouping(shape)
+    if domains is not None:
+        safe = ranking.in_order(barred)
+        if easy.spare < shape.nodes:
+            safe = [row for row in safe if not easy.blocks(placer, shape.part, row)]
+        together = domains.choose(np.array(sorted(safe), dtype=np.intp), ranking.scores, shape.nodes)
+        return placer.allocate_rows(shape, together) if together else None
+    if easy.spare >= shape.nodes:
+        found = ranking.best(shape.nodes, barred)
+        return placer.allocate_rows(shape, found) if len(found) == shape.nodes else None
+    chosen: list[int] = []
+    blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
+    if ranking.count - len(blocked) + spare < shape.nodes:
+        return None  # before the nodes are sorted by score, because that costs more
+    for row in ranking.in_order(barred):
+        if row in blocked:
+            if not spare:
+                continue
+            spare -= 1
+        chosen.append(row)
+        if len(chosen) == shape.nodes:
+            return placer.allocate_rows(shape, sorted(chosen))
+    return None

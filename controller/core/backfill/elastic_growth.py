@@ -1,0 +1,64 @@
+"""Gives elastic jobs that run on fewer nodes than they asked for more nodes while no job waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.model.events import JobGrew
+from controller.core.model.job import Job
+from controller.core.placement.one_gpu_model import GpuModelGroups
+from controller.core.placement.placer import Placer, Shape
+from controller.core.queue.queue import Queue
+from controller.core.state.state import State
+
+
+def grow_elastic_jobs(
+    state: State,
+    placer: Placer,
+    limits: StartLimits,
+    queue: Queue,
+    now: float,
+    apply: Callable[[JobGrew], None],
+) -> None:
+    """Grow the elastic jobs of this queue, in the order of their ids.
+
+    1. Skip a job that is complete, is ending, is losing a node, or must run inside one topology domain.
+    2. Take the best nodes on which the job has not run in this attempt.
+    3. Give up nodes, the worst first, until the rest stays within quotas and shares.
+
+    Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
+    more node: job 7 grows to 3 nodes.
+    """
+    for job in [state.jobs[number] for number in sorted(state.elastic)]:
+        if state.queue_of(job) is not queue:
+            continue
+        missing = (job.ask.nodes or 0) - len(job.staying)
+        if (
+            missing <= 0
+            or job.stopping is not None
+            or job.ask.topology is not None
+            or len(job.staying) < len(job.running)
+            or job.finishing
+        ):
+            continue
+        rows = placer.ranking(job.ask.part).in_order(state.barred_nodes(job, now))
+        # A node of this attempt is left out because an agent runs an attempt only once.
+        free = [
+            row
+            for row in rows
+            if state.nodes.rows[row].name not in job.members and _same_gpu_model(state, placer, job, row)
+        ][:missing]
+        while free:
+            placement = placer.allocate_rows(Shape(job.ask.part, len(free)), sorted(free))
+            if limits.may_grow(job, placement.allocations, now):
+                apply(JobGrew(job.id, now, job.attempt, placement.allocations))
+                break
+            free.pop()
+
+
+def _same_gpu_model(state: State, placer: Placer, job: Job, row: int) -> bool:
+    """Whether the node has the GPU model that the job runs on; True if the job may mix models."""
+    domains = placer.required_grouping(Shape(job.ask.part, 2, None, job.ask.one_model))
+    first = state.nodes.by_name[next(iter(job.members))].row
+    return not isinstance(domains, GpuModelGroups) or domains.same_model(row, first)

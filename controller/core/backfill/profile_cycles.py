@@ -1,0 +1,134 @@
+"""Runs the cycles of all profiles on one state, one after the other in the order of scheduler.toml."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.backfill.conservative.reservation_table import ReservationTable
+from controller.core.backfill.cycle import Apply, Cycle
+from controller.core.backfill.shared_reservations import SharedReservations
+from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
+from controller.core.model.job import Job
+from controller.core.placement.placer import Placer
+from controller.core.state.state import State
+
+PASSES_MOST = 4
+"""The most passes per run."""
+
+
+class ProfileCycles:
+    """One cycle for each profile, the default profile last; a single cycle without profiles.
+
+    1. Lengthen the predictions of jobs that have outlived theirs.
+    2. If nodes have changed, work out which profiles share nodes (or licences, which all share). They write
+       their reservations in one table.
+    3. Run one pass of each profile.
+    4. Repeat step 3 while that drops or moves a shared reservation, PASSES_MOST times at most.
+    """
+
+    def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
+        self._state = state
+        self._profiles = {each.name: each for each in pipeline.profiles}
+        self.guards = pipeline.guards
+        self.cycles: dict[str, Cycle] = {
+            each.name: self._cycle(replace(each.pipeline, estimating=pipeline.estimating), each.name)
+            for each in pipeline.profiles
+        } or {"": self._cycle(pipeline, "")}
+        self.last = next(reversed(self.cycles.values()))
+        """The cycle of the default profile."""
+        self._table = ReservationTable(state)
+        self._shared = {
+            name: SharedReservations(state, cycle.placer, cycle.runtime, self._table)
+            for name, cycle in self.cycles.items()
+            if len(self.cycles) > 1
+        }
+        self._layout = -1
+        """`Nodes.layout_version` as of when step 2 was done last."""
+
+    def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
+        guards_of = self.guards_of if self._profiles else None
+        return Cycle(self._state, Placer(self._state.nodes, pipeline), name, guards_of)
+
+    def of(self, job: Job) -> Cycle:
+        """The cycle of the job's profile."""
+        return self.named(job.profile)
+
+    def named(self, profile: str) -> Cycle:
+        """The cycle of a profile; that of the default profile if there is no such profile."""
+        return self.cycles.get(profile, self.last)
+
+    def placer_of(self, job: Job) -> Placer:
+        """The placer of the job's profile."""
+        return self.of(job).placer
+
+    def guards_of(self, job: Job) -> PreemptionGuards:
+        """The limits on preempting a running job, as its own profile sets them."""
+        profile = self._profiles.get(job.profile)
+        return self.guards if profile is None else profile.policy.guards
+
+    def run(self, now: float, apply: Apply) -> None:
+        """Run the passes that are due now; `apply` records each event before the next is decided."""
+        outlived = self.last.outlived_predictions(now)  # 1
+        for event in outlived:
+            apply(event)
+        if not self._shared:
+            self.last.run(now, apply, overran=bool(outlived))
+            return
+        self._share_tables()  # 2
+        for shared in self._shared.values():
+            shared.reservations.forget_gone()
+        self._table.begin_pass(now)
+        for _ in range(PASSES_MOST):
+            edition = self._table.edition
+            for cycle in self.cycles.values():
+                cycle.run(now, apply, overran=bool(outlived))  # 3
+            if self._table.edition == edition:
+                return
+
+    def _share_tables(self) -> None:
+        """Give the common table to each profile that shares nodes or licences, after nodes have changed."""
+        columns = self._state.nodes.columns
+        if self._layout == self._state.nodes.layout_version:
+            return
+        self._layout = self._state.nodes.layout_version
+        rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
+        for name, cycle in self.cycles.items():
+            shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
+            licences = bool(self._state.licences.total)  # because licences belong to no node
+            cycle.share(self._shared[name] if shares or licences else None)
+
+    def resume(self, other: ProfileCycles) -> None:
+        """Copy the reservations of other cycles, which decide on another copy of the state."""
+        if self._shared:
+            self._share_tables()
+        for name, cycle in self.cycles.items():
+            cycle.resume(other.cycles[name])
+
+    def ask_again(self) -> None:
+        """Drop the remembered answers of plugins, because a plugin that failed is to be asked again."""
+        for cycle in self.cycles.values():
+            cycle.placer.clear_rankings()
+        self._state.nodes.retry_placement()
+
+    def forget(self, job: int) -> None:
+        """Drop the reservation of a waiting job that asks for something else now."""
+        for cycle in self.cycles.values():
+            cycle.forget(job)
+
+    def stir(self, job: int) -> None:
+        """Note that preempting a running job would now lose more or less than before."""
+        for cycle in self.cycles.values():
+            if cycle.placer.pipeline.strategies:
+                cycle.preemption.loss_changed(job)
+
+    @property
+    def limits_change_at(self) -> float:
+        """When a quota or a limit on preemption may next let a job start."""
+        cycles = self.cycles.values()
+        return min(min(cycle.preemption.retry_at, cycle.limits.again_at) for cycle in cycles)
+
+    @property
+    def again_at(self) -> float:
+        """When a job may start that cannot start now, if nothing but time passes."""
+        at = min(cycle.again_at for cycle in self.cycles.values())
+        return min(at, self._table.next_at) if self._shared else at

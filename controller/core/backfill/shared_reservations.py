@@ -1,0 +1,124 @@
+"""Reservations of a profile on nodes that other profiles use as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from controller.core.backfill.conservative.queue_reservations import QueueReservations
+from controller.core.backfill.conservative.reservation import BackfillReservation
+from controller.core.backfill.conservative.reservation_table import ReservationTable
+from controller.core.cluster.node_table import Bools, either_mask
+from controller.core.model.job import Job
+from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.queue.queue import QueueEntry
+from controller.core.state.state import State
+
+
+class GuaranteedStart(Protocol):
+    """A waiting job, and the moment at which it starts at the latest."""
+
+    @property
+    def job(self) -> int:
+        """The id of the job."""
+        ...
+
+    @property
+    def starts_at(self) -> float:
+        """The latest start."""
+        ...
+
+
+class SharedReservations:
+    """One profile's view of a reservation table in which several profiles write.
+
+    EASY backfill keeps "enough nodes with room". Several profiles could not all keep that at once on the same
+    nodes. So a reservation here has its nodes and GPUs, from its start on, and a job starts only where it has
+    room beside the reservations of all other jobs for as long as it may run.
+
+    Example: profile A reserves gpu01 from 11:00 for job 7. Profile B may start a job of 30 minutes on gpu01
+    at 10:15, and a job of two hours only on GPUs that job 7 does not need.
+    """
+
+    def __init__(
+        self, state: State, placer: Placer, runtime: Callable[[Job], float], table: ReservationTable
+    ) -> None:
+        self.reservations = QueueReservations(state, placer, runtime, table)
+        self._runtime = runtime
+        self._placer = placer
+        self._table = table
+        self._state = state
+
+    @property
+    def edition(self) -> int:
+        """Grows when a reservation is dropped or moves, because other jobs may be better off then."""
+        return self._table.edition
+
+    def reservation_of(self, job: int) -> BackfillReservation | None:
+        """The reservation of a job of this profile."""
+        return self.reservations.by_job.get(job)
+
+    def due(self, now: float) -> bool:
+        """Whether the start of a reservation of this profile has come."""
+        return any(each.starts_at <= now for each in self.reservations.by_job.values())
+
+    def reserve(self, head: QueueEntry | None, now: float) -> None:
+        """Reserve the earliest start for the first waiting job, and drop the profile's other reservations."""
+        if head is not None or self.reservations.by_job:
+            self.reservations.update([] if head is None else [(head[1], None)], now)
+
+    def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
+        """A placement that delays no other job's reservation; with `fewer`, on that many nodes at most."""
+        shape, runtime = self._placer.shape(job.ask), self._runtime(job)
+        if shape is None:
+            return None
+        with self.reservations.without(job.id, now):
+            if not self._leaves_licences(job, now):
+                return None
+            barred = either_mask(barred, self._table.barred(shape.part, runtime, now))
+            if fewer is None:
+                placement = self._placer.find(job.ask, barred)
+            else:
+                placement = self._placer.find_fewer(job.ask, barred, fewer)
+            return placement and self._on_unreserved_gpus(shape, placement, runtime, now)
+
+    def _on_unreserved_gpus(
+        self, shape: Shape, placement: Placement, runtime: float, now: float
+    ) -> Placement:
+        """The placement on the same nodes, with GPUs that no reservation needs meanwhile."""
+        nodes = self._state.nodes.by_name
+        rows = [nodes[each.node].row for each in placement.allocations]
+        free = self._table.free_beside(rows, runtime, now)
+        return self._placer.allocate_rows(shape, rows, free) if free else placement
+
+    def _leaves_licences(self, job: Job, now: float) -> bool:
+        """Whether the job takes no licence that is reserved.
+
+        True also if too few licences are free now, because then the job waits for licences, not for others.
+        """
+        wanted = job.ask.licences
+        return self._state.licences.insufficient(wanted) or self._table.leaves_licences(
+            wanted, self._runtime(job), now
+        )
+
+    def needs_reserved_licences(self, job: Job, now: float) -> bool:
+        """Whether licences that are free now are reserved for other jobs."""
+        with self.reservations.without(job.id, now):
+            return not self._leaves_licences(job, now)
+
+    def barred(self, job: Job, now: float) -> Bools | None:
+        """Nodes on which the job would delay another job's reservation if it started now; None: no node."""
+        shape = self._placer.shape(job.ask)
+        if shape is None:
+            return None
+        with self.reservations.without(job.id, now):
+            return self._table.barred(shape.part, self._runtime(job), now)
+
+    def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
+        """The reserved starts of other jobs on a node, soonest first, each with its job."""
+        return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
+
+    def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
+        """Nodes with another job's reservation that starts before `until`; None: no node."""
+        with self.reservations.without(job.id, now):
+            return self._table.reserved_before(until)

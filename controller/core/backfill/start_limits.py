@@ -1,0 +1,136 @@
+"""Checks quotas and share limits before a job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.core.fairshare.share_tree import ShareAtLimit
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placer, quota_need
+from controller.core.queue.queue import QueueEntry
+from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey, amount_held
+from controller.core.state.state import State
+
+
+class StartLimits:
+    """Quotas and share limits of one profile, as they are asked before each start.
+
+    A job counts with what it would hold, on top of what running jobs hold and of the claims of jobs whose
+    victims are ending. A limit on usage in a window falls with time: the moment is noted in `again_at`.
+    Without any limit an answer costs nothing (`silent`).
+    """
+
+    def __init__(self, state: State, placer: Placer) -> None:
+        self._state = state
+        self._placer = placer
+        self.again_at = NEVER
+        """When a job that was over a limit on past usage may be below it, if only time passes."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether no quota and no share limit applies to any job."""
+        return not self._state.limited
+
+    def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
+        """The hard limit that a start now, on all nodes or on `nodes`, would break; or None."""
+        stopped = self._stopped(job, now)
+        if stopped is not None or self._state.quotas.unlimited:
+            return stopped
+        return self._over(job, now, self._claimed(job), nodes)
+
+    def nodes_within(self, job: Job, now: float) -> int:
+        """The most nodes on which a gang with `--min-nodes` may start within hard limits; 0 if on none."""
+        if self._stopped(job, now) is not None:
+            return 0
+        return self._within(job, now, {} if self._state.quotas.unlimited else self._claimed(job))
+
+    def _within(self, job: Job, now: float, claimed: Mapping[TenantKey, list[int]]) -> int:
+        shape = self._placer.shape(job.ask)
+        least = job.ask.least
+        if shape is None or least is None:
+            return 0
+        counts = range(shape.nodes, least - 1, -1)
+        return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
+
+    def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
+        """The hard limit of a share that keeps the job's tenant from starting anything; or None."""
+        state = self._state
+        stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
+        if stopped is not None:
+            self.again_at = min(self.again_at, stopped.until)
+        return stopped
+
+    def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
+        """Whether a running job stays within the limits if it holds these allocations as well."""
+        if self._stopped(job, now) is not None:
+            return False
+        if self._state.quotas.unlimited:
+            return True
+        cpu, memory, gpu, _, _, time = amount_held(job, allocations, self._state.accounts.window_s)
+        need = cpu, memory, gpu, 0, 0, time
+        return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
+
+    def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
+        """The waiting jobs, in order, that break no limit if all jobs before them start.
+
+        With each comes the most nodes it may have, or None for all it asks for.
+        """
+        if self.silent:
+            yield from ((job, None) for _, job in entries)
+            return
+        claimed = self._claimed(None)
+        for _, number in entries:
+            job = self._state.jobs[number]
+            if self._stopped(job, now) is not None:
+                continue
+            if self._over(job, now, claimed) is None:
+                self._add(claimed, job)
+                yield number, None
+            elif most := self._within(job, now, claimed):
+                self._add(claimed, job, most)
+                yield number, most
+
+    def _over(
+        self, job: Job, now: float, claimed: Mapping[TenantKey, list[int]], nodes: int | None = None
+    ) -> LimitExceeded | None:
+        accounts = self._state.accounts
+        found = self._state.quotas.over_hard(job.user, job.spec, self._need(job, nodes), now, claimed)
+        if found is not None and found.kind == GPU_TIME:
+            falls_at = accounts.tenant(found.key).falls_at(now, accounts.window_s)
+            self.again_at = min(self.again_at, falls_at)
+        return found
+
+    def borrows(self, job: Job, now: float) -> bool:
+        """Whether the job would use quota that other projects leave unused."""
+        quotas = self._state.quotas
+        return not quotas.unlimited and quotas.borrows(job.user, job.spec, self._need(job), now)
+
+    def take_due(self, now: float) -> bool:
+        """Whether `again_at` has come. True once for each moment."""
+        due = self.again_at <= now
+        if due:
+            self.again_at = NEVER
+        return due
+
+    def _need(self, job: Job, nodes: int | None = None) -> Amount:
+        """What the job counts for once it runs."""
+        return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
+
+    def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
+        """What jobs with claims will hold, by account, without this job."""
+        claimed: dict[TenantKey, list[int]] = {}
+        for each in self._state.claims:
+            # A job that is being moved is left out, because it counts with what it holds still.
+            if (job is None or each != job.id) and not self._state.jobs[each].unended:
+                self._add(claimed, self._state.jobs[each])
+        return claimed
+
+    def _add(self, claimed: dict[TenantKey, list[int]], job: Job, nodes: int | None = None) -> None:
+        need = self._need(job, nodes)
+        for account in self._state.accounts.tenants_of(job.user, job.spec):
+            before = claimed.get(account.key)
+            claimed[account.key] = (
+                [*need] if before is None else [one + more for one, more in zip(before, need, strict=True)]
+            )

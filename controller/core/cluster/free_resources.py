@@ -1,0 +1,92 @@
+"""The free resources of one node, as plain numbers, and trials with them in the node table.
+
+Lists instead of numpy arrays, because plans read single nodes at many times, and reading one array element
+costs ten times as much as reading one of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from controller.core.cluster.gpu_requirements import GpuNeeds
+from controller.core.cluster.node_table import ABSENT, NodeTable
+from controller.core.cluster.nodes import Node, Nodes
+from controller.core.model.events import Allocation
+from controller.core.model.request import PerNodeRequest
+
+
+@dataclass(slots=True)
+class FreeResources:
+    """Free CPU, memory, scratch and GPU-milli of one node; `models` has the GPU type of each slot."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: list[int]
+    models: list[int]
+    scratch_mib: int = 0
+
+    def add(self, node: Node, allocation: Allocation, sign: int) -> None:
+        """Add an allocation (sign 1) or subtract it (sign -1)."""
+        self.cpu_milli += sign * allocation.cpu_milli
+        self.memory_mib += sign * allocation.memory_mib
+        self.scratch_mib += sign * allocation.scratch_mib
+        for hold in allocation.gpus:
+            slot = node.slots.get(hold.uuid)
+            if slot is not None and self.gpus[slot] != ABSENT:
+                self.gpus[slot] += sign * hold.milli
+
+    def fits(self, part: PerNodeRequest, needs: GpuNeeds, row: int) -> bool:
+        """Does the request fit? `needs` are its GPU needs, `row` is the row of the node."""
+        if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
+            return False
+        if part.scratch_mib > self.scratch_mib:
+            return False
+        return needs.met_by(self.gpus, self.models, row)
+
+    def copy(self) -> FreeResources:
+        """An independent copy."""
+        return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
+
+    def minimum(self, other: FreeResources) -> FreeResources:
+        """Of each resource the lesser amount."""
+        return FreeResources(
+            min(self.cpu_milli, other.cpu_milli),
+            min(self.memory_mib, other.memory_mib),
+            [min(pair) for pair in zip(self.gpus, other.gpus, strict=True)],
+            self.models,
+            min(self.scratch_mib, other.scratch_mib),
+        )
+
+
+def free_on(nodes: Nodes, row: int) -> FreeResources:
+    """The free resources of the node in this row now."""
+    columns = nodes.columns
+    cpu, memory = columns.cpu_free.item(row), columns.memory_free.item(row)
+    scratch = columns.scratch_free.item(row)
+    if not columns.gpu_count.item(row):
+        return FreeResources(cpu, memory, [], [], scratch)
+    return FreeResources(
+        cpu, memory, columns.gpu_free[row].tolist(), columns.gpu_model[row].tolist(), scratch
+    )
+
+
+@contextmanager
+def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
+    """Let the node table show other free resources in one row, so that filters can be asked about them.
+
+    At the end of the `with` block the row is as before, also after an exception. Nothing else may read or
+    write the row meanwhile.
+    """
+    before = columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row]
+    gpus_before = columns.gpu_free[row].copy()
+    columns.cpu_free[row], columns.memory_free[row] = free.cpu_milli, free.memory_mib
+    columns.scratch_free[row] = free.scratch_mib
+    if free.gpus:
+        columns.gpu_free[row] = free.gpus
+    try:
+        yield
+    finally:
+        columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row] = before
+        columns.gpu_free[row] = gpus_before

@@ -1,0 +1,237 @@
+"""The health state machine of one GPU. Pure: each function returns the next condition.
+
+1. A fault makes an OK GPU SUSPECT, CORDONED or LOST, by the action for its Xid or reading.
+2. The agent checks the GPU at `due`. A SUSPECT GPU is OK after one passed check, a CORDONED GPU is PROBING
+   and OK after `checks` passed checks in a row. A failed check makes it CORDONED.
+3. Each fault doubles the wait before the first check, from `check_s` up to `check_most_s`, until the GPU has
+   been OK for a day.
+4. With `needs` ("reset", "reboot" or "resume") there are no checks until that has happened.
+
+Only an OK GPU takes new work. Agents report faults; this module decides what they mean.
+
+Example with the defaults: Xid 48 cordons a GPU at 12:00. Checks at 12:00:30, 12:01:00 and 12:01:30 pass: it
+is OK. If it happens again within a day, the first check is 60 s after the fault.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from wire.names import GpuHealth, TroubleKind
+
+FORGET_FAULTS_AFTER_S = 86_400.0
+"""After this many seconds in OK, earlier faults do not count for the wait."""
+
+
+class HealthAction(enum.Enum):
+    """What an Xid leads to."""
+
+    IGNORE = "ignore"
+    """Nothing: the Xid reports housekeeping of the driver."""
+    BLAME = "blame"
+    """The job caused it: the GPU stays in use, and the reason is shown with the failed job."""
+    SUSPECT = "suspect"
+    """No new work until one check has passed."""
+    CORDON = "cordon"
+    """No new work until several checks have passed."""
+    RESET = "reset"
+    """No new work until the GPU was reset: by its agent, a reboot, or an operator who then resumes it."""
+    REBOOT = "reboot"
+    """Lost until the host has booted again."""
+
+
+XID_ACTIONS: Mapping[int, tuple[HealthAction, str]] = MappingProxyType(
+    {
+        13: (HealthAction.BLAME, "graphics engine exception"),
+        31: (HealthAction.BLAME, "memory page fault"),
+        43: (HealthAction.IGNORE, "a program was stopped"),
+        45: (HealthAction.IGNORE, "cleanup after a program's end"),
+        48: (HealthAction.CORDON, "double-bit ECC error"),
+        63: (HealthAction.IGNORE, "a row of memory was remapped"),
+        64: (HealthAction.RESET, "a row of memory could not be remapped"),
+        74: (HealthAction.CORDON, "NVLink error"),
+        79: (HealthAction.REBOOT, "fallen off the bus"),
+        92: (HealthAction.IGNORE, "many single-bit ECC errors"),
+        94: (HealthAction.BLAME, "contained ECC error"),
+        95: (HealthAction.CORDON, "uncontained ECC error"),
+        119: (HealthAction.RESET, "its system processor does not answer"),
+        120: (HealthAction.RESET, "its system processor has failed"),
+    }
+)
+
+
+READING_ACTIONS: Mapping[TroubleKind, HealthAction] = MappingProxyType(
+    {
+        TroubleKind.ECC_UNCORRECTED: HealthAction.CORDON,
+        TroubleKind.ECC_CORRECTED: HealthAction.SUSPECT,
+        TroubleKind.ROW_REMAP: HealthAction.RESET,
+        TroubleKind.NVLINK: HealthAction.CORDON,
+        TroubleKind.SLOWDOWN: HealthAction.SUSPECT,
+        TroubleKind.MEMORY: HealthAction.SUSPECT,
+    }
+)
+"""The default actions for readings; `[gpus.rules]` overrides them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLimits:
+    """The thresholds of `[gpus.rules]`, from which on readings count as a fault."""
+
+    corrected_per_hour: int = 1_000
+    """Corrected ECC errors within an hour."""
+    slowdown_s: float = 60.0
+    """Seconds of thermal or hardware slowdown without a break."""
+    memory_s: float = 60.0
+    """Seconds in which a free GPU has memory in use and no process."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealthPolicy:
+    """How GPUs with faults are treated: `[gpus]` of scheduler.toml."""
+
+    check_s: float = 30.0
+    """Seconds from a first fault to the first check, and between checks while PROBING."""
+    check_most_s: float = 3_600.0
+    """The longest wait in seconds, however many faults there were."""
+    checks: int = 3
+    """Checks in a row that a cordoned GPU must pass."""
+    xids: Mapping[int, HealthAction] = field(default_factory=dict)
+    """Actions by Xid that override the default ones."""
+    rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
+    """Actions for readings."""
+    limits: ReadingLimits = ReadingLimits()
+    reset: tuple[str, ...] = ()
+    """The command that resets a GPU, its UUID appended; empty: only operators and reboots do."""
+
+    def action(self, xid: int) -> tuple[HealthAction, str]:
+        """The action for an Xid, and its meaning in words."""
+        usual, means = XID_ACTIONS.get(xid, (HealthAction.SUSPECT, "not known to Corral"))
+        return self.xids.get(xid, usual), means
+
+    def rule(self, kind: TroubleKind) -> HealthAction:
+        """The action for a reading."""
+        return self.rules.get(kind, READING_ACTIONS.get(kind, HealthAction.SUSPECT))
+
+
+DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCondition:
+    """The health of a GPU. `due` is the time of the next check; there is none while it `needs` something."""
+
+    health: GpuHealth = GpuHealth.OK
+    why: str = ""
+    needs: str = ""
+    falls: int = 0
+    """Faults without FORGET_FAULTS_AFTER_S in OK between them."""
+    good: int = 0
+    """Checks passed in a row."""
+    since: float = 0.0
+    due: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Does the GPU take new work?"""
+        return self.health is GpuHealth.OK
+
+
+_IN_VAIN = "; the reset failed: "
+_GRAVITY = (GpuHealth.OK, GpuHealth.PROBING, GpuHealth.SUSPECT, GpuHealth.CORDONED, GpuHealth.LOST)
+_FALLS = {
+    HealthAction.SUSPECT: (GpuHealth.SUSPECT, ""),
+    HealthAction.CORDON: (GpuHealth.CORDONED, ""),
+    HealthAction.RESET: (GpuHealth.CORDONED, "reset"),
+    HealthAction.REBOOT: (GpuHealth.LOST, "reboot"),
+}
+
+
+def after_fault(
+    old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
+) -> GpuCondition:
+    """The condition after a fault; unchanged if the GPU is in a state as grave already."""
+    health, needs = _FALLS[action]
+    if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
+        health is old.health and (old.needs or not needs)
+    ):
+        return old
+    return _fallen(old, health, why, needs, now, care)
+
+
+def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+    """A process past the queue is on the GPU: not a fall, because the GPU is not to blame."""
+    if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
+        return old
+    return replace(old, health=GpuHealth.SUSPECT, why=why, good=0, since=now, due=now + care.check_s)
+
+
+def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+    """A look found that the reason for which the GPU is out lasts: not a fall, so the wait does not grow."""
+    if old.ok or old.needs:
+        return old
+    health = GpuHealth.SUSPECT if old.health is GpuHealth.PROBING else old.health
+    return replace(old, health=health, why=why, good=0, since=now, due=now + care.check_s)
+
+
+def check_now(old: GpuCondition, now: float) -> GpuCondition:
+    """The condition with the next check due now, because the cause of the fault may be over."""
+    return old if old.ok or old.needs else replace(old, due=now)
+
+
+def after_driver_loss(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+    """The condition after the driver lost the GPU. Checks go on: if the GPU answers again, it can return."""
+    known = old.needs or old.health is GpuHealth.LOST
+    return old if known else _fallen(old, GpuHealth.LOST, why, "", now, care)
+
+
+def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+    """The condition after a check of a GPU that is not OK."""
+    if old.ok or old.needs:
+        return old
+    if not ok:
+        health = GpuHealth.LOST if old.health is GpuHealth.LOST else GpuHealth.CORDONED
+        return _fallen(old, health, why or old.why, "", now, care)
+    if old.health is GpuHealth.SUSPECT or old.good + 1 >= care.checks:
+        return replace(old, health=GpuHealth.OK, why="", good=0, since=now, due=0.0)
+    return replace(
+        old,
+        health=GpuHealth.PROBING,
+        good=old.good + 1,
+        since=now,
+        due=now + care.check_s,
+    )
+
+
+def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
+    """The condition after a failed reset. The reset is tried again, after a longer wait each time."""
+    if old.needs != "reset":
+        return old
+    told = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
+    return _fallen(old, old.health, told, "reset", now, care)
+
+
+def probing(old: GpuCondition, now: float) -> GpuCondition:
+    """The condition after what it `needs` has happened, or an operator resumed it: PROBING, checked now."""
+    return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
+
+
+def cordoned(old: GpuCondition, why: str, now: float) -> GpuCondition:
+    """The condition after an operator cordoned the GPU; only an operator can resume it."""
+    return replace(old, health=GpuHealth.CORDONED, why=why, needs="resume", good=0, since=now, due=0.0)
+
+
+def _fallen(
+    old: GpuCondition, health: GpuHealth, why: str, needs: str, now: float, care: GpuHealthPolicy
+) -> GpuCondition:
+    forgiven = old.ok and now - old.since > FORGET_FAULTS_AFTER_S
+    falls = 1 if forgiven else old.falls + 1
+    wait = min(care.check_s * 2.0 ** min(falls - 1, 30), care.check_most_s)
+    return GpuCondition(health, why, needs, falls, 0, now, now + wait)
+
+
+def resumed_by_operator(restored: GpuCondition, care: GpuHealthPolicy) -> GpuCondition:
+    """The condition after an operator resumed it: one passed check is enough."""
+    return replace(restored, good=max(0, care.checks - 1), falls=max(1, restored.falls))

@@ -1,0 +1,136 @@
+"""Which GPU types suit a request, and how many milli it takes of a GPU of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from controller.core.cluster.node_table import ABSENT, Bools, Ints, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.gpu_requirements import REQUIRE, parse_compute_capability
+from wire.names import WHOLE_GPU
+
+MAX_CACHED = 4_096
+UNSUITABLE = WHOLE_GPU + 1
+"""In `milli_by_type`: the type does not suit the request. More milli than any GPU has."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """GPUs that no request can tell apart."""
+
+    model: str
+    memory_mib: int = 0
+    compute: str = ""
+    mig: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNeeds:
+    """What a request needs of the GPUs of a node: `count` GPUs, all of them inside one of `groups`.
+
+    `milli_by_type` is None if all types suit alike; then `milli_each` is needed of each GPU. `groups` is None
+    if the GPUs need not be on one NUMA node or linked.
+    """
+
+    count: int
+    milli_each: int
+    milli_by_type: tuple[int, ...] | None
+    groups: Bools | None
+    max_milli: int = 0
+    """The most GPU-milli that the request takes on one node, whichever suitable GPUs it gets."""
+
+    def milli_of(self, kind: int) -> int:
+        """The milli that the request takes of a GPU of this type."""
+        return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
+
+    def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
+        """The slots of one node with enough free on a suitable GPU."""
+        if self.milli_by_type is None:
+            return [slot for slot, left in enumerate(free) if left >= self.milli_each]
+        milli = self.milli_by_type
+        return [
+            slot
+            for slot, (left, kind) in enumerate(zip(free, kinds, strict=True))
+            if kind >= 0 and left >= milli[kind]
+        ]
+
+    def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
+        """Are these free milli enough on the node of this row?"""
+        if not self.count:
+            return True
+        if self.milli_by_type is None and self.groups is None:
+            each = self.milli_each
+            return sum(left >= each for left in free) >= self.count
+        slots = self.fitting_slots(free, kinds)
+        if self.groups is None or len(slots) < self.count:
+            return len(slots) >= self.count
+        return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
+
+    def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
+        """By row and slot: is enough free on the GPU, and how many milli are needed of it?"""
+        free = columns.gpu_free[rows]
+        if self.milli_by_type is None:
+            return free >= self.milli_each, self.milli_each
+        needed = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)[
+            columns.gpu_model[rows]
+        ]  # because ABSENT is -1, it reads the last
+        return free >= needed, needed
+
+    def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:
+        """The mask of the rows that have what the request needs."""
+        fits, _ = self.usable(columns, rows)
+        enough: Bools = fits.sum(axis=1) >= self.count
+        if self.groups is not None:
+            grouped = (fits[:, None, :] & self.groups[rows]).sum(axis=2)
+            enough &= grouped.max(axis=1, initial=0) >= self.count
+        return enough
+
+
+def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
+    """The GPU needs of the request on these nodes, computed once per layout."""
+    if part.gpu is None and not part.models and not columns.has_mig:
+        return _needs_of_any_gpu(part.gpus, part.share)
+    found = columns.gpu_needs_cache.get(part)
+    if found is None:
+        if len(columns.gpu_needs_cache) >= MAX_CACHED:
+            columns.gpu_needs_cache.clear()
+        found = columns.gpu_needs_cache[part] = _compute(part, columns)
+    return found
+
+
+@lru_cache(maxsize=4_096)
+def _needs_of_any_gpu(gpus: int, share: int) -> GpuNeeds:
+    count, each = (gpus, WHOLE_GPU) if gpus else (int(share > 0), share)
+    return GpuNeeds(count, each, None, None, count * each)
+
+
+def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
+    wish = part.gpu
+    count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.wants_gpus), part.share or WHOLE_GPU)
+    groups = None
+    if wish is not None and wish.demands and count > 1:
+        groups = columns.groups(wish.numa == REQUIRE, wish.nvlink == REQUIRE)
+    milli = _milli_by_type(part, columns, each)
+    there = [milli[kind] for kind in np.unique(columns.gpu_model) if kind != ABSENT]
+    most = max((taken for taken in there if taken != UNSUITABLE), default=0)
+    return GpuNeeds(count, each, milli, groups, count * most)
+
+
+def _milli_by_type(part: PerNodeRequest, columns: NodeTable, each: int) -> tuple[int, ...]:
+    wanted = set(columns.model_codes(part.models)) if part.models else range(len(columns.gpu_types))
+    wish, found = part.gpu, []
+    for code, kind in enumerate(columns.gpu_types):
+        milli = each if code in wanted and kind.mig == (wish.mig if wish else "") else UNSUITABLE
+        if wish is not None:
+            if kind.memory_mib < wish.least_mib or parse_compute_capability(
+                kind.compute
+            ) < parse_compute_capability(wish.compute):
+                milli = UNSUITABLE
+            elif wish.memory_mib and milli != UNSUITABLE:
+                milli = min(UNSUITABLE, -(-wish.memory_mib * WHOLE_GPU // max(kind.memory_mib, 1)))
+        found.append(milli)
+    return tuple(found)

@@ -1,0 +1,244 @@
+"""Values the free GPUs of a node by what submitted jobs could use of them.
+
+The model. A free GPU has value only as far as the node's CPU and memory suffice for a job on it, and as far
+as the requests that users submit can use it. For a request k of n GPUs with m milli each, a node offers
+
+    usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
+
+where G is the number of GPUs with at least m milli free, and B is all that is free on them in GPU-milli (0 if
+G < n). The value of a node is the mean of usable_k over the submitted requests. The weight of each request is
+its frequency, divided by how much of it the whole cluster can offer (scarce requests count more), times
+1000/m. A placement costs the value that the node loses by it; the `thrift` scorer prefers the least cost.
+
+Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2,
+B = 2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves
+2000 * min(1, (4 / 4) / 2) = 1000: it costs 1000 GPU-milli, although it takes no GPU.
+
+How it is computed. Requests with the same size (n, m) and GPU model are folded into one concave curve over
+CPU per GPU, and one over memory per GPU, each tabulated at GRID + 1 points. So the cost of valuing a node
+follows the number of sizes, of which there are few, and not the number of different requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import ABSENT, Floats, Ints, NodeTable
+from controller.core.model.request import PerNodeRequest
+from wire.names import WHOLE_GPU
+
+SCARCITY_FLOOR = 0.02
+"""A request of which the cluster can offer less than this fraction does not weigh any more for that."""
+GRID = 2_048
+MAX_REQUESTS = 512
+"""Only the most frequent requests are considered; the rest are too rare to matter."""
+
+HALVE_AT = 20_000
+"""Submitted jobs after which all counts are halved, so that old requests count less and less."""
+REVALUE_EVERY = 10_000
+FORGET_BELOW = 0.5
+
+EMPTY_PART = PerNodeRequest(cpu_milli=0, memory_mib=0)
+
+Size = tuple[int, int]
+Indices = NDArray[np.intp]
+
+
+def request_size(part: PerNodeRequest) -> Size:
+    """The number of GPUs of a request, and the milli of each."""
+    return (1, part.share) if part.share else (part.gpus, WHOLE_GPU)
+
+
+class DemandStats:
+    """How often each request was submitted. `version` grows when GpuValue has to be computed again."""
+
+    def __init__(self) -> None:
+        self.counts: dict[PerNodeRequest, float] = {}
+        self.total = 0.0
+        self.version = 0
+        self._due = 1.0
+
+    def copy_from(self, other: DemandStats) -> None:
+        """Take over the counts of another."""
+        self.counts, self.total = dict(other.counts), other.total
+        self.version, self._due = other.version, other._due
+
+    def add(self, part: PerNodeRequest) -> bool:
+        """Count a job. True if `version` has grown: at every doubling, later every REVALUE_EVERY jobs."""
+        self.counts[part] = self.counts.get(part, 0.0) + 1.0
+        self.total += 1.0
+        if self.total < self._due:
+            return False
+        if self.total >= HALVE_AT:
+            self.counts = {
+                part: count / 2 for part, count in self.counts.items() if count / 2 >= FORGET_BELOW
+            }
+            self.total = sum(self.counts.values())
+        self._due = self.total + min(self.total, REVALUE_EVERY) + 1
+        self.version += 1
+        return True
+
+
+class GpuValue:
+    """The curves of the model above, and the current value of each node.
+
+    Valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the value of rows
+    that changed: O(sizes) per row.
+    """
+
+    def __init__(self, columns: NodeTable, demand: DemandStats) -> None:
+        self._columns = columns
+        self._model = np.maximum(
+            columns.gpu_model[:, 0], 0
+        )  # because nodes with several models are rare, they count as the first
+        self._total = float(columns.gpu_count.sum()) * WHOLE_GPU
+        asked = self._requests(demand)
+        self._sizes = sorted({request_size(part) for part in asked})
+        self._number, self._milli = np.array(self._sizes, dtype=np.float64).reshape(-1, 2).T
+        free = np.arange(WHOLE_GPU + 1)[:, None]
+        self._can_host = (free >= self._milli).astype(np.float64)
+        self._offers = self._can_host * free
+        self._step = np.maximum(
+            np.array([columns.cpu_total.max(), columns.memory_total.max()], dtype=np.float64) / GRID, 1.0
+        )
+        self._count, self._room = self._offer(slice(None))
+        self._curves = self._curves_of(asked)
+        self._starts = np.arange(self._curves[..., 0].size).reshape(self._curves.shape[:3]) * (GRID + 1)
+        """The index at which each curve begins, by resource, model and size."""
+        self._value = self._current_value(np.arange(columns.height))
+
+    def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:
+        """The most frequent requests, and one made up: a GPU with its even part of CPU and memory."""
+        columns = self._columns
+        asked: dict[PerNodeRequest, float] = {}
+        for part, count in demand.counts.items():
+            part = self._in_milli(part)
+            if part.gpus or part.share:
+                asked[part] = asked.get(part, 0.0) + count
+        most = sorted(asked, key=lambda part: -asked[part])[:MAX_REQUESTS]
+        gpus = max(1, int(columns.gpu_count.sum()))
+        even = PerNodeRequest(
+            int(columns.cpu_total.sum()) // gpus, int(columns.memory_total.sum()) // gpus, 1
+        )
+        kept = {part: asked[part] for part in most}
+        kept[even] = kept.get(even, 0.0) + 1.0
+        return kept
+
+    def _in_milli(self, part: PerNodeRequest) -> PerNodeRequest:
+        """The request with its GPU memory expressed in milli of the most frequent suitable GPU type."""
+        columns = self._columns
+        if part.gpus or part.share or not part.wants_gpus:
+            return part
+        milli = np.array(gpu_needs_of(part, columns).milli_by_type, dtype=np.int64)
+        known = columns.gpu_model[columns.gpu_model != ABSENT]
+        often = np.bincount(known, minlength=len(milli)) * (milli <= WHOLE_GPU)
+        return replace(part, share=int(milli[often.argmax()])) if often.any() else part
+
+    def _offer(self, rows: Any) -> tuple[Floats, Floats]:
+        """By row and size: G, the number of GPUs that can host the size, and B, what is free on them."""
+        free = np.maximum(self._columns.gpu_free[rows], 0)
+        return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
+
+    def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
+        """The curves by resource, model, size and grid point."""
+        columns = self._columns
+        models = max(1, len(columns.models))
+        curves = np.zeros((2, models, len(self._sizes), GRID + 1))
+        grid = np.arange(GRID + 1) * self._step[:, None]
+        total = sum(asked.values())
+        for part, arrivals in asked.items():
+            size = self._sizes.index(request_size(part))
+            number, milli = self._sizes[size]
+            may = np.ones(models, dtype=np.bool_)
+            milli_of = gpu_needs_of(part, columns).milli_by_type
+            if milli_of is not None:
+                may[:] = [each <= WHOLE_GPU for each in milli_of]
+            need = np.array([[max(part.cpu_milli, 1)], [max(part.memory_mib, 1)]], dtype=np.float64)
+            count = np.maximum(self._count[:, size], 1)
+            lasting = np.minimum(columns.cpu_free / need[0], columns.memory_free / need[1])
+            fed = np.clip(number * lasting / count, 0.0, 1.0)
+            able = may[self._model] & (self._count[:, size] >= number)
+            usable = float((self._room[:, size] * fed)[able].sum())
+            scarcity = usable / max(self._total, 1.0) + SCARCITY_FLOOR
+            weight = arrivals / total / scarcity * WHOLE_GPU / milli
+            curves[:, may, size] += weight * np.minimum(1.0, grid / need)[:, None]
+        scale: float = curves[0, :, :, -1].max(axis=0).sum()
+        return curves / (scale or 1.0)
+
+    def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
+        """The value of these nodes in the given state; `count` (G) and `room` (B) have a column per size."""
+        share = self._number / np.maximum(count, 1)
+        free = np.array((cpu, memory)) / self._step[:, None]
+        at = np.minimum((free[:, :, None] * share).astype(np.int64), GRID)
+        fed = self._curves.take(at + self._starts[:, self._model[rows]])
+        worth: Floats = np.add.reduce(room * np.minimum(*fed) * (count >= self._number), axis=-1)
+        return worth
+
+    def _current_value(self, rows: Indices) -> Floats:
+        return self._value_of(rows, *self._left(EMPTY_PART, rows), self._count[rows], self._room[rows])
+
+    def update(self, rows: Sequence[int]) -> None:
+        """Compute the value of these rows again."""
+        chosen = np.array(rows, dtype=np.intp)
+        self._count[chosen], self._room[chosen] = self._offer(chosen)
+        self._value[chosen] = self._current_value(chosen)
+
+    def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
+        """By row the value after the placement minus the value before; a share goes to the best GPU."""
+        before = self._value[rows]
+        if part.wants_gpus and not part.gpus:
+            return self._after_best_share(part, rows) - before
+        count, room = self._count[rows], self._room[rows]
+        if part.gpus:
+            fits = self._can_host[WHOLE_GPU]  # because a whole free GPU can host every size
+            count = np.maximum(count - part.gpus * fits, 0)
+            room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)
+        return self._value_of(rows, *self._left(part, rows), count, room) - before
+
+    def _left(self, part: PerNodeRequest, rows: Indices) -> tuple[Ints, Ints]:
+        """Free CPU and memory after the placement, at least 0: overcommitted nodes may have less than 0."""
+        columns = self._columns
+        cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
+        return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
+
+    def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
+        """The value of every node after its best GPU has given the share."""
+        needs = gpu_needs_of(part, self._columns)
+        best = np.full(len(rows), float(ABSENT))
+        if needs.milli_by_type is None:
+            free = np.sort(self._columns.gpu_free[rows], axis=1)
+            tried = free >= needs.milli_each
+            tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # because GPUs with as much free give the same value
+            nodes, slots = np.nonzero(tried)
+            after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)
+        else:
+            free = self._columns.gpu_free[rows]
+            tried, milli = needs.usable(self._columns, rows)
+            nodes, slots = np.nonzero(tried)
+            each = np.broadcast_to(milli, tried.shape)[nodes, slots]
+            after = self._after_share(part, rows[nodes], free[nodes, slots], each)
+        np.maximum.at(best, nodes, after)
+        return best
+
+    def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
+        """The value of each of these nodes after a GPU with `free` milli has given the share."""
+        rest = free - share
+        count = self._count[rows] + self._can_host[rest] - self._can_host[free]
+        room = self._room[rows] + self._offers[rest] - self._offers[free]
+        return self._value_of(rows, *self._left(part, rows), count, room)
+
+    def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
+        """The slot, among these, from which the share costs the least value; the first among equals."""
+        free = self._columns.gpu_free[row, slots]
+        needs = gpu_needs_of(part, self._columns)
+        share = np.array(
+            [needs.milli_of(kind) for kind in self._columns.gpu_model[row, slots]], dtype=np.int64
+        )
+        after = self._after_share(part, np.full(len(slots), row, dtype=np.intp), free, share)
+        return slots[int(after.argmax())]

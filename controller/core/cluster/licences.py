@@ -1,0 +1,98 @@
+"""Licences: counted resources of the whole cluster, and how many of each are in use."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from controller.core.model.inputs import Refusal
+from controller.core.model.job import Job
+from controller.core.model.request import LicenceCounts
+from wire.text import printable
+
+
+@dataclass(frozen=True, slots=True)
+class LicenceShortage:
+    """A licence of which fewer are free than wanted."""
+
+    name: str
+    wanted: int
+    used: int
+    total: int
+
+
+class Licences:
+    """Totals and counts in use. A job holds its licences while it is nominated or has an attempt."""
+
+    def __init__(self) -> None:
+        self.total: Mapping[str, int] = {}
+        self.used: dict[str, int] = {}
+
+    def copy(self) -> Licences:
+        """An independent copy of the counts."""
+        other = Licences()
+        other.total, other.used = self.total, dict(self.used)
+        return other
+
+    def take(self, wanted: LicenceCounts) -> None:
+        """Count these as in use."""
+        for name, count in wanted:
+            self.used[name] = self.used.get(name, 0) + count
+
+    def release(self, wanted: LicenceCounts) -> None:
+        """Count these as free."""
+        for name, count in wanted:
+            self.used[name] -= count
+            if not self.used[name]:
+                del self.used[name]
+
+    def free(self, name: str) -> int:
+        """How many are free; negative if the total was lowered below what is in use."""
+        return self.total.get(name, 0) - self.used.get(name, 0)
+
+    def insufficient(self, wanted: LicenceCounts) -> bool:
+        """Are fewer than wanted free of any of these?"""
+        return any(count > self.free(name) for name, count in wanted)
+
+    def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
+        """The licences of which fewer than wanted are free."""
+        for name, count in wanted:
+            if count > self.free(name):
+                yield LicenceShortage(name, count, self.used.get(name, 0), self.total.get(name, 0))
+
+
+def holds_licences(job: Job) -> bool:
+    """Does the job hold its licences now?"""
+    return bool(job.unended or job.claim)
+
+
+def licences_in_use(jobs: Iterable[Job]) -> dict[str, int]:
+    """How many of each licence these jobs hold."""
+    fresh = Licences()
+    for job in jobs:
+        if holds_licences(job):
+            fresh.take(job.ask.licences)
+    return fresh.used
+
+
+def never_available(total: Mapping[str, int], wanted: LicenceCounts) -> Refusal | None:
+    """The refusal of a job that wants unknown licences or more than the total; None if it can have them."""
+    for name, count in wanted:
+        where = f"licences.{name}"
+        if name not in total:
+            return Refusal(
+                "invalid", f"there is no licence {printable(name)!r}", where, _nearest(total, name)
+            )
+        if count > total[name]:
+            message = f"asks for {count} of licence {name}, and there are {total[name]}"
+            return Refusal("never_fits", message, where, "'corral licences' shows what there is.")
+    return None
+
+
+def _nearest(total: Mapping[str, int], name: str) -> str:
+    if not total:
+        return "This cluster has none: they stand in [licences] of scheduler.toml."
+    folded = {known.casefold(): known for known in total}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"Did you mean {folded[close[0]]!r}?" if close else f"There are: {', '.join(sorted(total)[:20])}."

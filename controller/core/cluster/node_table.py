@@ -1,0 +1,206 @@
+"""The nodes as a table of numpy columns, one row per node in the order of names, and sets of its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wire.job.affinity import Taint
+
+if TYPE_CHECKING:
+    from controller.core.cluster.gpu_requirements import GpuNeeds, GpuType
+    from controller.core.cluster.gpu_topology import GpuTopology
+    from controller.core.cluster.gpu_value import GpuValue
+    from controller.core.cluster.job_affinity import JobAffinityIndex
+    from controller.core.model.request import PerNodeRequest
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp] | slice
+
+ALL_ROWS: slice = slice(None)
+ABSENT = -1
+"""In `gpu_free`: no such GPU, or one that takes no work."""
+
+
+@dataclass(slots=True)
+class NodeTable:
+    """What filters, scorers and pickers read about the nodes. They must not write.
+
+    Every column has one entry per row. Amounts are in CPU-milli, MiB and GPU-milli.
+    """
+
+    labels: list[dict[str, str]]
+    models: list[str]
+    open: Bools
+    """Takes new work: up and not drained."""
+    cpu_total: Ints
+    cpu_free: Ints
+    memory_total: Ints
+    memory_free: Ints
+    scratch_total: Ints
+    scratch_free: Ints
+    gpu_free: Ints
+    """By row and slot; ABSENT where there is no GPU, or one that takes no work."""
+    gpu_model: Ints
+    """By row and slot the index into `gpu_types`; ABSENT where there is no GPU."""
+    gpu_count: Ints
+    gpu_types: list[GpuType] = field(default_factory=list)
+    """The types of GPU; `models` has the model name of each."""
+    last_placement: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The number of the last placement on each node, or 0."""
+    job_affinity: Callable[[], JobAffinityIndex] | None = None
+    """Where jobs with labels run; None: the table is of nodes without jobs."""
+    domain_cache: dict[str, Ints] = field(default_factory=dict)
+    gpu_needs_cache: dict[PerNodeRequest, GpuNeeds] = field(default_factory=dict)
+    """GPU needs computed before, by request; emptied when labels, taints or hardware of a node change."""
+    gpu_topology: Callable[[], GpuTopology] | None = None
+    """NUMA and NVLink groups of the GPUs; None: unknown."""
+    taints: list[tuple[Taint, ...]] = field(default_factory=list)
+    runtimes: list[str] = field(default_factory=list)
+    """The container runtime; empty where there is none."""
+    image_gpus: list[str] = field(default_factory=list)
+    """Why containers get no GPUs; empty where they get them."""
+    row_cache: dict[str, int] = field(default_factory=dict)
+    gpu_value: Callable[[], GpuValue] | None = None
+    """The value of the free GPUs as they are now; None: not known for this table."""
+
+    @property
+    def height(self) -> int:
+        """Number of nodes."""
+        return len(self.labels)
+
+    @property
+    def row_of(self) -> dict[str, int]:
+        """The row of each node, by name."""
+        if len(self.row_cache) != len(self.labels):
+            self.row_cache.clear()
+            self.row_cache.update((labels.get("node", ""), row) for row, labels in enumerate(self.labels))
+        return self.row_cache
+
+    def domain(self, label: str) -> Ints:
+        """By row a number for the node's value of the label, -1 without the label."""
+        found = self.domain_cache.get(label)
+        if found is None:
+            values = [labels.get(label) for labels in self.labels]
+            numbers = {value: number for number, value in enumerate(dict.fromkeys(filter(None, values)))}
+            found = np.array([numbers.get(value or "", -1) for value in values], dtype=np.int64)
+            self.domain_cache[label] = found
+        return found
+
+    @property
+    def has_mig(self) -> bool:
+        """Has any node MIG instances?"""
+        return any(kind.mig for kind in self.gpu_types)
+
+    def groups(self, numa: bool, linked: bool) -> Bools:
+        """By row, group and slot: GPUs of one NUMA node, GPUs that are all linked by NVLink, or both."""
+        if self.gpu_topology is None:
+            return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
+        return self.gpu_topology().groups(numa, linked)
+
+    def model_codes(self, names: tuple[str, ...]) -> list[int]:
+        """Indices of the GPU types whose model has one of these names (see `names_model`)."""
+        return [
+            code for code, model in enumerate(self.models) if any(names_model(name, model) for name in names)
+        ]
+
+
+def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
+    """The rows in either mask; None stands for a mask without rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def empty_table(height: int, width: int) -> NodeTable:
+    """A table of `height` nodes with slots for `width` GPUs each."""
+    return NodeTable(
+        labels=[{} for _ in range(height)],
+        models=[],
+        open=np.zeros(height, dtype=np.bool_),
+        cpu_total=np.zeros(height, dtype=np.int64),
+        cpu_free=np.zeros(height, dtype=np.int64),
+        memory_total=np.zeros(height, dtype=np.int64),
+        memory_free=np.zeros(height, dtype=np.int64),
+        scratch_total=np.zeros(height, dtype=np.int64),
+        scratch_free=np.zeros(height, dtype=np.int64),
+        gpu_free=np.full((height, width), ABSENT, dtype=np.int64),
+        gpu_model=np.full((height, width), ABSENT, dtype=np.int64),
+        gpu_count=np.zeros(height, dtype=np.int64),
+        taints=[()] * height,
+        runtimes=[""] * height,
+        image_gpus=[""] * height,
+        last_placement=np.zeros(height, dtype=np.int64),
+    )
+
+
+_WORD = re.compile(r"\w+")
+
+
+@lru_cache(maxsize=4_096)
+def _words(name: str) -> str:
+    """The words of a name in small letters, each between blanks."""
+    return f" {' '.join(_WORD.findall(name.casefold()))} "
+
+
+def names_model(name: str, model: str) -> bool:
+    """Does the model contain the name as whole words? `H100` names `NVIDIA H100 PCIe`, `A10` no `A100`."""
+    return _words(name) in _words(model)
+
+
+def most_specific(names: Iterable[str], model: str) -> str | None:
+    """The name with most words that names the model, among equals the longest; None if none does.
+
+    Example: for `NVIDIA H100 80GB HBM3`, `H100 80GB` comes before `H100`.
+    """
+    return max(
+        (name for name in names if names_model(name, model)),
+        key=lambda name: (_words(name).count(" "), len(name), name),
+        default=None,
+    )
+
+
+RowSet = int
+"""A set of rows as an integer: row r is bit `1 << r`. A union of hundreds of rows is one operation."""
+NO_ROWS: RowSet = 0
+
+
+def row_set(rows: Iterable[int]) -> RowSet:
+    """The set of these rows."""
+    found = NO_ROWS
+    for row in rows:
+        found |= 1 << row
+    return found
+
+
+def rows_where(mask: Bools) -> RowSet:
+    """The set of the rows for which the mask is true."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def rows_in(bits: RowSet) -> Iterator[int]:
+    """The rows of the set in ascending order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def first_rows(bits: RowSet, count: int) -> RowSet:
+    """The first `count` rows of the set, or all of them."""
+    low, high = count, bits.bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        if (bits & ((1 << middle) - 1)).bit_count() >= count:
+            high = middle
+        else:
+            low = middle + 1
+    return bits & ((1 << low) - 1)

@@ -1,0 +1,523 @@
+"""The nodes of the cluster: what each has, which jobs hold it, and the node table that mirrors it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from controller.core.cluster.gpu_health import GpuCondition
+from controller.core.cluster.gpu_requirements import GpuType
+from controller.core.cluster.gpu_topology import GpuTopology
+from controller.core.cluster.gpu_value import DemandStats, GpuValue
+from controller.core.cluster.job_affinity import JobAffinityIndex
+from controller.core.cluster.labels_and_taints import NodeOverrides
+from controller.core.cluster.node_table import ABSENT, NodeTable, empty_table
+from controller.core.model.events import AS_IT_IS, Allocation, Overcommit
+from controller.core.model.request import PerNodeRequest
+from wire.agent.frames import GpuFacts, GpuHold, NodeFacts
+from wire.cluster.hosts import HostSpec
+from wire.job.affinity import Taint
+from wire.names import WHOLE_GPU, GpuHealth, NodeState
+
+CHANGE_LOG_LIMIT = 65_536
+VECTORISE_FROM = 12
+"""From this many rows on, one numpy operation on all rows is cheaper than one operation per row."""
+JUST_STARTED = "the controller has just started"
+NO_FACTS = NodeFacts(cpu_milli=0, memory_mib=0)
+NO_HEIRS: Mapping[int, int] = {}
+
+
+@dataclass(slots=True)
+class Node:
+    """One node. `held` has an entry for each job that holds resources here."""
+
+    name: str
+    labels: dict[str, str]
+    facts: NodeFacts = NO_FACTS
+    overcommit: Overcommit = AS_IT_IS
+    up: bool = False
+    down: bool = False
+    """Away for so long that the node counts as down."""
+    drained: bool = False
+    why: str = "never connected"
+    since: float = 0.0
+    boot_id: str = ""
+    version: str = ""
+    host: HostSpec | None = None
+    """How to reach the node, if an operator added it; other nodes are in the configuration."""
+    health: dict[str, GpuCondition] = field(default_factory=dict)
+    held: dict[int, Allocation] = field(default_factory=dict)
+    claims: dict[int, Allocation] = field(default_factory=dict)
+    """Nominations: by job, what is kept here for it until its victims have left."""
+    leaving: dict[int, int] = field(default_factory=dict)
+    """By victim that still holds resources here, the job that is nominated to these resources."""
+    slots: dict[str, int] = field(default_factory=dict)
+    row: int = -1
+    last_placement: int = 0
+    """The number of its last placement, counted since the controller started; 0: none."""
+    marks: NodeOverrides = field(default_factory=NodeOverrides)
+
+    @property
+    def effective_labels(self) -> dict[str, str]:
+        """The labels that the agent reports, overridden by the configuration, overridden by operators."""
+        return self.marks.effective_labels({**self.facts.labels, **self.labels})
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The taints of the configuration, overridden by operators."""
+        return self.marks.effective_taints()
+
+    @property
+    def reconnect_expected(self) -> bool:
+        """Is the node away only because the controller has just started, before the agent reconnects?"""
+        return not self.up and not self.down and self.why == JUST_STARTED
+
+    @property
+    def state(self) -> NodeState:
+        """The state; a node that is away is DOWN or SUSPECT even if it is drained."""
+        if not self.up:
+            return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
+        return NodeState.DRAINED if self.drained else NodeState.UP
+
+    def unavailable(self) -> Iterator[Allocation]:
+        """What new jobs cannot have: held allocations, and for each nomination the greater of it and what its
+        victims still hold.
+        """
+        if not self.claims:
+            yield from self.held.values()
+            return
+        yield from (allocation for job, allocation in self.held.items() if job not in self.leaving)
+        for job, claim in self.claims.items():
+            yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
+
+    def health_of(self, gpu: GpuFacts) -> GpuHealth:
+        """The health recorded last; before the first record, the health that the agent reported."""
+        known = self.health.get(gpu.uuid)
+        return gpu.health if known is None else known.health
+
+    def condition(self, gpu: GpuFacts) -> GpuCondition:
+        """The condition recorded last; before the first record, the health that the agent reported."""
+        return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
+
+
+def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
+    """For each resource the greater of the nomination and what its victims still hold."""
+    milli: dict[str, int] = {}
+    for allocation in leaving:
+        for hold in allocation.gpus:
+            milli[hold.uuid] = milli.get(hold.uuid, 0) + hold.milli
+    for hold in claim.gpus:
+        milli[hold.uuid] = max(milli.get(hold.uuid, 0), hold.milli)
+    return Allocation(
+        claim.node,
+        max(claim.cpu_milli, sum(each.cpu_milli for each in leaving)),
+        max(claim.memory_mib, sum(each.memory_mib for each in leaving)),
+        tuple(GpuHold(uuid, each) for uuid, each in milli.items()),
+        scratch_mib=max(claim.scratch_mib, sum(each.scratch_mib for each in leaving)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FreeMaxima:
+    """An upper bound for every node: the most free CPU, memory, whole GPUs, and milli of one GPU."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    share: int
+
+    def may_hold(self, part: PerNodeRequest) -> bool:
+        """False only if no node can hold the part."""
+        return (
+            part.cpu_milli <= self.cpu_milli
+            and part.memory_mib <= self.memory_mib
+            and part.gpus <= self.gpus
+            and part.share <= self.share
+        )
+
+
+def _max_free_of(columns: NodeTable) -> FreeMaxima:
+    if not columns.height:
+        return FreeMaxima(0, 0, 0, 0)
+    cpu, memory = int(np.maximum.reduce(columns.cpu_free)), int(np.maximum.reduce(columns.memory_free))
+    if not columns.gpu_free.shape[1]:
+        return FreeMaxima(cpu, memory, 0, 0)
+    whole = int((columns.gpu_free == WHOLE_GPU).sum(axis=1).max())
+    return FreeMaxima(cpu, memory, whole, int(columns.gpu_free.max()))
+
+
+class Nodes:
+    """All nodes by name, and their NodeTable, which every method here keeps in step.
+
+    Rows of the table follow the order of names. They move only when nodes come or go: then the whole table is
+    laid out again at the next access, once, so that hundreds of nodes may join at a time.
+
+    Versions. Code that caches a value computed from nodes stores one of these numbers with it, and compares:
+    - `layout_version` grows when rows move, or when labels, taints or hardware of a node change. Everything
+      cached by row is void.
+    - `change_count` is the number of row changes so far. `changed_since(count)` lists the rows that changed
+      after it, or returns None if that is too long ago; then all rows are looked at again.
+    - `room_version` grows when resources may have become free. A request that did not fit before may fit.
+    - `status_version` grows when a node goes up, down, drained or back, a GPU's health changes, or a
+      nomination does. Reservations of backfill are void.
+    - `value_version` grows when GpuValue was rebuilt for new demand. Scores are void, filter results are not.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Node] = {}
+        self.removed: set[str] = set()
+        """Names of removed nodes. Reports of their agents are ignored."""
+        self.layout_version = 0
+        self.change_count = 0
+        self.room_version = 0
+        self.value_version = 0
+        self.status_version = 0
+        self.claims_to_check: set[int] = set()
+        """Jobs with a nomination on a node that changed since the last cycle."""
+        self.never_connected = 0
+        """How many nodes have never connected."""
+        self.demand = DemandStats()
+        """The requests submitted so far."""
+        self._placements = 0
+        self.job_affinity = JobAffinityIndex()
+        self._gpu_topology = GpuTopology((), 0)
+        self._gpu_topology_at = -1
+        self._gpu_value: GpuValue | None = None
+        self._gpu_value_at = (-1, 0)
+        self._log: list[int] = []
+        self._log_from = 0
+        self._rows: list[Node] = []
+        self._columns: NodeTable = empty_table(0, 0)
+        self._stale = False
+        self._idle: NodeTable | None = None
+        self._max_free = FreeMaxima(0, 0, 0, 0)
+        self._max_free_at = (-1, -1)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    @property
+    def rows(self) -> list[Node]:
+        """The nodes in the order of names: the order of the rows of the table."""
+        if self._stale:
+            self._lay_out()
+        return self._rows
+
+    @property
+    def columns(self) -> NodeTable:
+        """The node table, laid out again if nodes came or went."""
+        if self._stale:
+            self._lay_out()
+        return self._columns
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self.by_name.get(name)
+
+    def copy(self) -> Nodes:
+        """A copy with everything that is held and nominated, for trials."""
+        other = Nodes()
+        other.copy_empty(self)
+        for node in self.rows:
+            copied = other.by_name[node.name]
+            copied.held, copied.claims, copied.leaving = (
+                dict(node.held),
+                dict(node.claims),
+                dict(node.leaving),
+            )
+        other.layout_version, other.demand, other.job_affinity = (
+            self.layout_version,
+            self.demand,
+            self.job_affinity.copy(),
+        )
+        return other
+
+    def insert(self, node: Node) -> None:
+        """Add a node."""
+        self.by_name[node.name] = node
+        self.removed.discard(node.name)
+        self.never_connected += not node.boot_id
+        self._void_caches(stale=True)
+
+    def copy_empty(self, others: Nodes) -> None:
+        """Add copies of these nodes, without jobs or nominations."""
+        for node in others:
+            plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
+            self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
+        self.removed, self._placements = set(others.removed), others._placements
+
+    def remove(self, node: Node) -> None:
+        """Remove a node that holds no job."""
+        del self.by_name[node.name]
+        self.removed.add(node.name)
+        self.never_connected -= not node.boot_id
+        self._void_caches(stale=True)
+
+    def set_labels(self, node: Node, labels: Mapping[str, str], marks: NodeOverrides) -> None:
+        """Set the configured labels of a node, and the labels and taints that operators set."""
+        node.labels, node.marks = dict(labels), marks
+        if not self._stale:
+            self._write(node)
+        self._void_caches()
+
+    def set_facts(
+        self, node: Node, facts: NodeFacts, boot_id: str, overcommit: Overcommit = AS_IT_IS
+    ) -> None:
+        """Set what the agent has reported about the node's hardware, at its first hello or after a change."""
+        self.never_connected -= not node.boot_id
+        same = node.facts == facts and node.overcommit == overcommit
+        node.facts, node.boot_id, node.overcommit = facts, boot_id, overcommit
+        if same:
+            self.refresh(node)
+        elif self._stale or len(facts.gpus) > self._columns.gpu_free.shape[1]:
+            self._void_caches(stale=True)
+        else:
+            self._write(node)
+            self._void_caches()
+
+    def _void_caches(self, *, stale: bool = False) -> None:
+        """Void everything cached by row. With `stale` the table is laid out again at the next access."""
+        self._stale = self._stale or stale
+        self._idle = None
+        self._columns.gpu_needs_cache.clear()
+        self._columns.domain_cache.clear()
+        self._forget_changes()
+        self.layout_version += 1
+        self.room_version += 1
+
+    def retry_placement(self) -> None:
+        """Let waiting jobs try again although nothing became free, for example after a change of policy."""
+        self.room_version += 1
+
+    def gpu_models(self, name: str) -> dict[str, str]:
+        """The model of each GPU of a node, by UUID."""
+        return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
+
+    def hold(self, job: int, allocations: Sequence[Allocation]) -> None:
+        """Record that the job holds these allocations, one per node."""
+        nodes = [self.by_name[allocation.node] for allocation in allocations]
+        turn = self._columns.last_placement
+        for given, (node, allocation) in enumerate(
+            zip(nodes, allocations, strict=True), self._placements + 1
+        ):
+            node.held[job] = allocation
+            node.last_placement = given
+            if not self._stale:
+                turn[node.row] = given
+        self._placements += len(nodes)
+        self._shift(nodes, allocations, -1)
+
+    def free(self, job: int, names: Iterable[str]) -> None:
+        """Record that the job has left these nodes."""
+        nodes = [self.by_name[name] for name in names]
+        allocations = [node.held.pop(job) for node in nodes]
+        for node in nodes:
+            claimant = node.leaving.pop(job, None) if node.leaving else None
+            if claimant is not None:
+                self.claims_to_check.add(claimant)
+        self._shift(nodes, allocations, 1)
+        self.room_version += 1
+
+    def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
+        """Nominate the job to this allocation. Victims that hold resources on the node leave for it."""
+        node = self.by_name[allocation.node]
+        node.claims[job] = allocation
+        for victim in victims:
+            if victim in node.held:
+                node.leaving.setdefault(victim, job)  # because a job that is moved is victim and nominee
+        self.claims_to_check.add(job)
+        self._rewrite(node)
+
+    def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
+        """Drop the nomination of the job on this node. Its victims then leave for their heirs, if any."""
+        node = self.by_name[name]
+        del node.claims[job]
+        for victim in [victim for victim, claimant in node.leaving.items() if claimant == job]:
+            heir = victim if victim != job and victim in node.claims else heirs.get(victim)
+            if heir is not None:
+                node.leaving[victim] = heir
+            else:
+                del node.leaving[victim]
+        self._rewrite(node)
+        self.room_version += 1
+
+    def _rewrite(self, node: Node) -> None:
+        """Write the node's row again. Backfill reservations made before are void."""
+        if not self._stale:
+            self._write(node)
+            self._log_changes((node.row,))
+        self.status_version += 1
+
+    def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
+        """Add (sign 1) or subtract (-1) one allocation on each of these different nodes."""
+        if self._stale:
+            return  # because laying out the table counts what is held
+        cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
+        rows = [node.row for node in nodes]
+        if len(rows) < VECTORISE_FROM:
+            for row, allocation in zip(rows, allocations, strict=True):
+                cpu[row] += sign * allocation.cpu_milli
+                memory[row] += sign * allocation.memory_mib
+        else:
+            at = np.array(rows, dtype=np.intp)
+            cpu[at] += sign * np.array([allocation.cpu_milli for allocation in allocations])
+            memory[at] += sign * np.array([allocation.memory_mib for allocation in allocations])
+        for node, allocation in zip(nodes, allocations, strict=True):
+            if allocation.scratch_mib:
+                self._columns.scratch_free[node.row] += sign * allocation.scratch_mib
+            for gpu in allocation.gpus:
+                slot = node.slots.get(gpu.uuid)
+                if slot is not None and gpus[node.row, slot] != ABSENT:
+                    gpus[node.row, slot] += sign * gpu.milli
+            if node.claims:
+                self._write(node)  # because the row depends on nominations, too
+        self._log_changes(rows)
+
+    def _log_changes(self, rows: Sequence[int]) -> None:
+        if len(self._log) + len(rows) > CHANGE_LOG_LIMIT:
+            self._forget_changes()
+        self._log.extend(rows)
+        self.change_count += len(rows)
+
+    def _forget_changes(self) -> None:
+        self._log.clear()
+        self._log_from = self.change_count
+
+    def changed_since(self, changes: int) -> list[int] | None:
+        """The rows changed since `change_count` had this value, oldest first; None if the log is shorter."""
+        return None if changes < self._log_from else self._log[changes - self._log_from :]
+
+    def refresh(self, node: Node) -> None:
+        """Write the node's row again, after its state or the health of a GPU changed."""
+        self.claims_to_check.update(node.claims)
+        if not self._stale:
+            self._write(node)
+            self._log_changes((node.row,))
+        self.status_version += 1
+        self.room_version += 1
+
+    def _lay_out(self) -> None:
+        self._rows = sorted(self.by_name.values(), key=lambda node: node.name)
+        width = max((len(node.facts.gpus) for node in self._rows), default=0)
+        self._columns = empty_table(len(self._rows), width)
+        self._columns.gpu_value = self.gpu_value
+        self._columns.gpu_topology = self.gpu_topology
+        self._columns.job_affinity = self._get_job_affinity
+        for row, node in enumerate(self._rows):
+            node.row = row
+            self._write(node)
+        self._stale = False
+
+    def rebuilt_columns(self) -> NodeTable:
+        """A table computed from nodes and allocations alone, to compare with the one kept in step."""
+        kept = self._rows, self._columns
+        self._lay_out()
+        fresh = self._columns
+        self._rows, self._columns = kept
+        return fresh
+
+    def _write(self, node: Node) -> None:
+        columns, row, facts = self._columns, node.row, node.facts
+        node.slots = {gpu.uuid: slot for slot, gpu in enumerate(facts.gpus)}
+        columns.labels[row] = {**node.effective_labels, "node": node.name}
+        columns.taints[row] = node.taints
+        columns.runtimes[row] = facts.runtime
+        columns.image_gpus[row] = facts.image_gpus
+        columns.last_placement[row] = node.last_placement
+        columns.open[row] = node.up and not node.drained
+        cpu_milli, memory_mib = node.overcommit.of(facts)
+        columns.cpu_total[row] = cpu_milli
+        columns.memory_total[row] = memory_mib
+        columns.scratch_total[row] = columns.scratch_free[row] = facts.storage_mib
+        columns.gpu_count[row] = len(facts.gpus)
+        columns.gpu_free[row] = ABSENT
+        columns.gpu_model[row] = ABSENT
+        for slot, gpu in enumerate(facts.gpus):
+            kind = GpuType(gpu.model, gpu.memory_mib, gpu.compute, gpu.mig)
+            if kind not in columns.gpu_types:
+                columns.gpu_types.append(kind)
+                columns.models.append(gpu.model)
+            columns.gpu_model[row, slot] = columns.gpu_types.index(kind)
+            if node.health_of(gpu) is GpuHealth.OK:
+                columns.gpu_free[row, slot] = WHOLE_GPU
+        columns.cpu_free[row] = cpu_milli
+        columns.memory_free[row] = memory_mib
+        for allocation in node.unavailable():
+            columns.cpu_free[row] -= allocation.cpu_milli
+            columns.memory_free[row] -= allocation.memory_mib
+            columns.scratch_free[row] -= allocation.scratch_mib
+            for hold in allocation.gpus:
+                held_slot = node.slots.get(hold.uuid)
+                if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
+                    columns.gpu_free[row, held_slot] -= hold.milli
+
+    def _get_job_affinity(self) -> JobAffinityIndex:
+        return self.job_affinity
+
+    def add_to_job_affinity(self, part: PerNodeRequest, node: str) -> None:
+        """Count a job with labels or job affinity on a node. A job that waits for such a job may fit now."""
+        self.job_affinity.add(part, node)
+        self.room_version += 1
+
+    def gpu_topology(self) -> GpuTopology:
+        """The NUMA and NVLink groups of the GPUs, computed once per layout."""
+        columns = self.columns
+        if self._gpu_topology_at != self.layout_version:
+            hosts = [node.facts.gpus for node in self.rows]
+            self._gpu_topology, self._gpu_topology_at = (
+                GpuTopology(hosts, columns.gpu_free.shape[1]),
+                self.layout_version,
+            )
+        return self._gpu_topology
+
+    def revalue(self) -> None:
+        """Compute GpuValue again at its next use, because the demand has changed."""
+        self._gpu_value = None
+        self.value_version += 1
+
+    def gpu_value(self) -> GpuValue:
+        """GpuValue of all nodes as they are now; rows that changed are updated first."""
+        columns = self.columns
+        layout, seen = self._gpu_value_at
+        rows = self.changed_since(seen) if layout == self.layout_version else None
+        if self._gpu_value is None or rows is None:
+            self._gpu_value = GpuValue(columns, self.demand)
+        elif rows:
+            self._gpu_value.update(sorted(set(rows)))
+        self._gpu_value_at = self.layout_version, self.change_count
+        return self._gpu_value
+
+    @property
+    def max_free(self) -> FreeMaxima:
+        """An upper bound on what any node has free. A request above it fits nowhere.
+
+        Free resources only shrink until `room_version` grows, so an old bound stays true. It is computed
+        again when an eighth of the rows has changed.
+        """
+        gains, seen = self._max_free_at
+        if gains != self.room_version or self.change_count - seen > len(self.rows) // 8:
+            self._max_free = _max_free_of(self.columns)
+            self._max_free_at = (self.room_version, self.change_count)
+        return self._max_free
+
+    @property
+    def idle(self) -> NodeTable:
+        """The table with no job on any node, all nodes up and all GPUs healthy: what could fit ever."""
+        if self._idle is None:
+            columns = self.columns
+            self._idle = replace(
+                columns,
+                job_affinity=None,
+                open=np.ones(columns.height, dtype=np.bool_),
+                cpu_free=columns.cpu_total,
+                memory_free=columns.memory_total,
+                scratch_free=columns.scratch_total,
+                gpu_free=np.where(columns.gpu_model == ABSENT, ABSENT, WHOLE_GPU),
+            )
+        return self._idle

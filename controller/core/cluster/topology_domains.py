@@ -1,0 +1,85 @@
+"""Topology domains: the nodes with the same value of a label, such as a rack or a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.core.cluster.node_table import Floats
+from wire.job.gpu_requirements import Topology
+
+
+class TopologyDomains:
+    """The domain of every row, for one topology. Nodes without the label lie in no domain.
+
+    A topology divides the nodes of a gang evenly over a number of domains (`Topology.split`).
+
+    Example: a gang of 4 nodes in one rack; rack a has 5 free nodes, rack b has 3. `choose` returns the 4 best
+    of a. `spare_rows` is 1: of any 2 nodes that are lost, both may be in a, and then no rack has 4.
+    """
+
+    def __init__(self, topology: Topology, labels: Sequence[dict[str, str]]) -> None:
+        self._topology = topology
+        values = [each.get(topology.label) for each in labels]
+        self.names = sorted({value for value in values if value is not None})
+        codes = {name: code for code, name in enumerate(self.names)}
+        self._code = [-1 if value is None else codes[value] for value in values]
+
+    def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
+        """The best `nodes` of these rows that satisfy the topology, in ascending order; empty if too few do.
+
+        1. Take the best rows of each domain, as many as one domain has to give.
+        2. Take the domains with the greatest sum of scores; without scores the first by name.
+        """
+        split = self._topology.split(nodes)
+        if split is None:
+            return []
+        domains, each = split
+        best = rows if scores is None else rows[np.argsort(-scores[rows], kind="stable")]
+        inside: dict[int, list[int]] = {}
+        for row in best.tolist():
+            if self._code[row] >= 0:
+                inside.setdefault(self._code[row], []).append(row)
+        full = [(code, found[:each]) for code, found in inside.items() if len(found) >= each]
+        if len(full) < domains:
+            return []
+        if scores is not None:
+            full.sort(key=lambda found: (-float(scores[found[1]].sum()), found[0]))
+        else:
+            full.sort()
+        return sorted(row for _, found in full[:domains] for row in found)
+
+    def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
+        """How many rows, whichever, may be lost before too few are left; negative: too few are there now."""
+        split = self._topology.split(nodes)
+        if split is None:
+            return -1
+        domains, each = split
+        surplus = sorted(count - each + 1 for count in self._counts(rows).values() if count >= each)
+        return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
+
+    def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
+        """The rows in domains that have as many rows as one domain has to give."""
+        known, split = set(rows), self._topology.split(nodes)
+        each = split[1] if split is not None else 0
+        full = {code for code, count in self._counts(known).items() if count >= each}
+        return {row for row in known if self._code[row] in full}
+
+    def description(self, rows: Iterable[int]) -> str:
+        """The domain with the most of these rows, as part of a sentence."""
+        counts = self._counts(rows)
+        label = self._topology.label
+        if not counts:
+            return f"no node with the label {label} can give that now"
+        most = max(counts, key=lambda code: (counts[code], -code))
+        return f"{label} {self.names[most]} has most that can give that now: {counts[most]}"
+
+    def _counts(self, rows: Iterable[int]) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for row in rows:
+            code = self._code[row]
+            if code >= 0:
+                counts[code] = counts.get(code, 0) + 1
+        return counts

@@ -1,0 +1,1 @@
+"""Handles inputs: user commands, operator commands, agent reports."""

@@ -1,0 +1,107 @@
+"""Checks at submit: the rules of the queue, and quotas that make a job impossible."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+
+from controller.core.model.inputs import Refusal
+from controller.core.model.request import ResourceRequest
+from controller.core.placement.placer import Placer, quota_need
+from controller.core.quota.quotas import QueueRule, QuotaConfig, Quotas
+from wire.cluster.quota import SCOPES
+from wire.job.spec import JobSpec
+from wire.text import duration, printable
+
+DEFAULT_QUEUE = "default"
+LONGEST_NAME = 200
+QUOTA_HINT = "'corral quota list' shows all quotas and their use."
+
+
+def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | Refusal:
+    """The spec with the time limit and node labels of its queue, or a refusal by the rules of the queue."""
+    if not rules.queues:
+        return spec
+    rule = rules.queues.get(spec.queue)
+    if rule is None:
+        if spec.queue == DEFAULT_QUEUE:
+            return spec
+        return Refusal(
+            "invalid", f"there is no queue {printable(spec.queue)!r}", "queue", _nearest(rules, spec.queue)
+        )
+    refused = _queue_refusal(rule, spec, user)
+    if refused is not None:
+        return refused
+    limit = spec.time_limit_s
+    if limit is None:
+        limit = rule.default_time_limit_s or rule.max_time_limit_s
+    if limit is not None and rule.max_time_limit_s is not None and limit > rule.max_time_limit_s:
+        message = f"queue {spec.queue!r} takes jobs of at most {duration(rule.max_time_limit_s)}"
+        return Refusal("invalid", message, "time_limit_s", "Ask for less, or for another queue.")
+    for key, value in rule.select.items():
+        if spec.selector.get(key, value) != value:
+            message = f"queue {spec.queue!r} has only nodes with {key}={value}"
+            return Refusal("invalid", message, f"selector.{key}", "Leave it out, or ask for another queue.")
+    if limit == spec.time_limit_s and not rule.select:
+        return spec
+    return replace(spec, time_limit_s=limit, selector={**spec.selector, **rule.select})
+
+
+def labels_added_by_queue(asked: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
+    """The labels in the selector that the queue added."""
+    return tuple(sorted(admitted.selector.keys() - asked.selector.keys()))
+
+
+def _queue_refusal(rule: QueueRule, spec: JobSpec, user: str) -> Refusal | None:
+    if rule.users and user not in rule.users:
+        message = f"queue {spec.queue!r} is not for user {printable(user)!r}"
+        return Refusal("not_allowed", message, "queue", "Ask an operator, or for another queue.")
+    if rule.projects and spec.project not in rule.projects:
+        message = f"queue {spec.queue!r} is not for project {printable(spec.project)!r}"
+        return Refusal("not_allowed", message, "queue", f"It is for {', '.join(rule.projects)}.")
+    return None
+
+
+def _nearest(rules: QuotaConfig, name: str) -> str:
+    names = sorted({*rules.queues, DEFAULT_QUEUE})
+    close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names)}."
+
+
+def quota_refusal(
+    quotas: Quotas,
+    placer: Placer,
+    spec: JobSpec,
+    ask: ResourceRequest,
+    user: str,
+    count: int,
+    now: float,
+    was: JobSpec | None = None,
+) -> Refusal | None:
+    """Why `count` more jobs may not be queued: too many wait already, or one alone is above a limit.
+
+    `was` is the spec of a job before an edit: tenants that count the job already do not count it again.
+    """
+    if quotas.unlimited:
+        return None
+    need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts.window_s, ask.least)
+    never = quotas.never_allowed(user, spec, need)
+    if never is not None:
+        message = f"can never start: {never.never_text}"
+        return Refusal("over_quota", message, hint=f"Ask for less. {QUOTA_HINT}")
+    counted = () if was is None else quotas.accounts.tenants_of(user, was)
+    kept = {account.key: [0, 0, 0, 0, -count, 0] for account in counted}
+    over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0), now, kept)
+    if over is None:
+        return None
+    more = f", and these are {count} more" if count > 1 else ""
+    return Refusal("over_quota", f"{over}{more}", hint=f"Wait until some have started. {QUOTA_HINT}")
+
+
+def tenant_problem(scope: str, name: str) -> Refusal | None:
+    """What is wrong with the scope or name of a tenant; None if nothing is."""
+    if scope not in SCOPES:
+        return Refusal("invalid", f"must be one of {', '.join(SCOPES)}", "scope")
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        return Refusal("invalid", f"must be printable and at most {LONGEST_NAME} characters", "name")
+    return None

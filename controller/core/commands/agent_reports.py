@@ -1,0 +1,301 @@
+"""Handles what agents report, and their silence: attempts start, end and are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.commands.context import Context
+from controller.core.fairshare.offqueue_usage import offqueue_rate
+from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
+from controller.core.lifecycle.gang_barrier import node_addresses
+from controller.core.lifecycle.requeue_policy import after_attempt
+from controller.core.model import events, inputs
+from controller.core.model.effects import SendToNode, SendToNodes
+from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_failed, outcome_of, was_preempted
+from controller.core.model.inputs import Refusal, Reply, no_such_node
+from controller.core.model.job import Job
+from controller.core.model.start_orders import start_frames
+from wire.agent.frames import AttemptStatus, Settle, Stop
+from wire.names import Reason
+
+BATCH_ENDED = "the end of its batch command"
+"""The cause of the end of a batch job's other members."""
+
+RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
+"""A job that is stopped for one of these reasons is usually queued again."""
+
+
+class AgentReports:
+    """Handles hellos, reports and losses of agents.
+
+    From a report to the end of a job
+    1. `_handle_status` compares what the agent says of an attempt with what the state has. It records what is
+       new (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats each report until
+       it gets Settle, so a repeated report must change nothing.
+    2. When a member has ended, `_record_exit` records it and `_after_member_exits` frees its GPUs for health
+       checks and decides about the other members: they go on, are stopped, or are given back.
+    3. When the last member has ended, `_finish_attempt` records how the job ended, or that it is queued
+       again.
+
+    Invariant: an attempt ends in the state only when an agent has reported its end, when the host was
+    rebooted, or when the node was lost after the lease. So no job runs twice and no GPU is given out twice.
+
+    Cost: O(1) for a report of one member; O(members) for the last one.
+
+    Example: job 7 runs on gpu01 and gpu02. gpu01 reports exit code 1. With on_failure = "fail", gpu02 gets
+    Stop (why = "member_failed"). gpu02 reports its end, and job 7 is FAILED with exit code 1 of gpu01.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._state = context.state
+        self._record = context.record
+        self._order = context.order
+        self._stopper = context.stopper
+        self._context = context
+
+    def on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
+        """A link came up. Brings the state and what the agent reports about its attempts together.
+
+        1. Drop nominations on the node if its hardware changed.
+        2. Record the node's facts, and its GPUs that are new or gone.
+        3. Handle the status of each attempt that the agent knows.
+        4. For each attempt that the state has on this node: repeat a stop order that may have been lost, or
+           decide about an attempt that the agent does not know.
+        """
+        if given.node in self._state.nodes.removed:
+            return no_such_node(given.node)
+        hello, before = given.hello, self._state.nodes.get(given.node)
+        rebooted = before is not None and before.boot_id != hello.boot_id
+        if before is not None and before.facts != hello.facts:
+            for nominee in sorted(before.claims):
+                why = f"the hardware of node {given.node} changed"
+                self._stopper.unclaim(self._state.jobs[nominee], why, now, given.node)
+        gpus_before = {} if before is None else {gpu.uuid: gpu for gpu in before.facts.gpus}
+        overcommit = self._context.pipeline.overcommit
+        self._record(
+            events.NodeJoined(given.node, now, hello.facts, hello.boot_id, hello.version, overcommit)
+        )
+        node = self._state.nodes.by_name[given.node]
+        self._context.gpu_health.on_agent_hello(node, gpus_before, rebooted, now)
+        reported = set()
+        for status in hello.attempts:
+            reported.add((status.job, status.attempt))
+            self._handle_status(given.node, status, now)
+        for job_id in list(node.held):
+            job = self._state.jobs[job_id]
+            known = (job.id, job.attempt) in reported
+            if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
+                self._stopper.send_leave(job, given.node)
+            # After a reboot, an unknown job that was to run again is lost instead of stopped, because it may
+            # have ended before the reboot.
+            elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
+                self._stopper.send_stop(job, given.node)
+            elif not known:
+                self._handle_missing_attempt(given.node, job, now, rebooted)
+        return None
+
+    def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
+        """The agent does not know an attempt that was placed on its node:
+
+        start it again, or count it as lost.
+        """
+        # Not started again after a reboot, because it may have run, or even succeeded, before the reboot.
+        if job.members[node].started_at is None and not rebooted:
+            self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
+        else:
+            self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
+
+    def on_attempt_report(self, given: inputs.AgentReported, now: float) -> None:
+        """An agent reports one attempt."""
+        self._handle_status(given.node, given.status, now)
+
+    def _handle_status(self, node: str, status: AttemptStatus, now: float) -> None:
+        job = self._state.jobs.get(status.job)
+        member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
+        if job is None or member is None or member.ended_at is not None:
+            # An end that is recorded already is settled; a process of an older attempt must not go on.
+            frame = (
+                Settle(status.job, status.attempt)
+                if status.ended_at is not None
+                else Stop(status.job, status.attempt, why="superseded")
+            )
+            self._order(SendToNode(node, frame))
+            return
+        if status.ready:
+            ready = gang_barrier.member_ready(job, node, status, now)
+            if ready is not None:
+                self._record(ready)
+            for go in gang_barrier.go_orders_after(job, status):
+                self._order(go)
+        if member.started_at is None and status.ran:
+            self._record(events.AttemptStarted(job.id, now, job.attempt, node, status.pid))
+        saved = attempt_reports.checkpoint_saved(job, node, status, now)
+        if saved is not None:
+            self._record(saved)
+        if status.ended_at is not None:
+            self._order(SendToNode(node, Settle(status.job, status.attempt)))
+            self._record_exit(job, status, node, now)
+
+    def _record_exit(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
+        usage = status.usage
+        self._record(
+            events.AttemptExited(
+                job.id,
+                now,
+                job.attempt,
+                node,
+                status.code,
+                status.signal,
+                status.why,
+                usage.cpu_s if usage else 0.0,
+                usage.max_rss_mib if usage else 0,
+                status.checkpoint,
+                usage.gpu if usage else None,
+            )
+        )
+        self._after_member_exits(job, [node], now)
+
+    def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
+        """Several members of a gang report at once: one event for all starts and one for all ends.
+
+        A status that has more than a start or an end is handled by itself, as if it had come alone.
+        """
+        job = self._state.jobs.get(given.job)
+        members = job.members if job is not None and job.attempt == given.attempt else {}
+        started: dict[str, int | None] = {}
+        ended: dict[str, AttemptStatus] = {}
+        last, simple = None, False
+        for node, status in given.told.items():
+            if status is not last:  # because members often share one status object
+                last, simple = status, attempt_reports.only_starts_or_ends(status)
+            member = members.get(node)
+            if member is None or member.ended_at is not None or not simple:
+                self._handle_status(node, status, now)
+                continue
+            if member.started_at is None and status.ran:
+                started[node] = status.pid
+            if status.ended_at is not None:
+                ended[node] = status
+        if started:
+            self._record(events.MembersStarted(given.job, now, given.attempt, started))
+        if ended and job is not None:
+            self._order(SendToNodes(tuple(ended), Settle(given.job, given.attempt)))
+            self._record(events.MembersExited(given.job, now, given.attempt, attempt_reports.exits_of(ended)))
+            self._after_member_exits(job, ended, now)
+
+    def _after_member_exits(self, job: Job, nodes: Iterable[str], now: float) -> None:
+        """Members on these nodes have ended: decide about their GPUs, the nodes and the other members."""
+        for name in nodes:
+            node, member = self._state.nodes.by_name[name], job.members[name]
+            if member.allocation.gpus:
+                self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
+            word, _, why = member.why.partition(": ")
+            if word == NODE_UNFIT and node.up:  # because the agent leaves, and checks its host again
+                self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
+        if not job.unended:
+            self._finish_attempt(job, now)
+            return
+        if job.spec.batch and self._release_batch_nodes(job, now):
+            return
+        failed = [name for name in nodes if job.members[name].failed]
+        if failed and job.stopping is None:
+            if continues_without_failed(job):
+                for go in gang_barrier.go_orders(job):
+                    self._order(go)
+            else:
+                self._stopper.stop(job, Reason.MEMBER_FAILED, failed[0], now)
+
+    def _release_batch_nodes(self, job: Job, now: float) -> bool:
+        """Give back the other nodes of a batch job if its command, on the first node, has ended.
+
+        Did it end?
+        """
+        first = next(iter(job.members.values()))
+        if first.ended_at is None or job.stopping is not None:
+            return False
+        others = tuple(member.allocation.node for member in job.staying)
+        if others:
+            self._record(events.JobShrunk(job.id, now, job.attempt, others, BATCH_ENDED, 0.0))
+            for node in others:
+                self._stopper.send_leave(job, node)
+        return True
+
+    def _finish_attempt(self, job: Job, now: float) -> None:
+        """All members have ended: record the outcome, or that the job is queued again."""
+        if was_preempted(job):
+            self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
+            detail = f"preempted by {job.stopped_by}"
+            self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail))
+        else:
+            self._record(after_attempt(job, outcome_of(job, now), self._context.pipeline.idling))
+        if job.move is not None and job.attempt > job.move.attempt:
+            why = job.detail or job.reason.value.replace("_", " ")
+            placer = self._context.cycles.placer_of(job)
+            for event in move_rollback.undo_move(self._state, placer, job, why, now, back=not job.held):
+                self._record(event)
+
+    def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
+        """An agent found a process on a GPU that no job started."""
+        node = self._state.nodes.get(given.node)
+        known = (given.node, given.uuid, given.user) in self._state.offqueue.open
+        if node is not None and node.up and not known:
+            models = self._state.nodes.gpu_models(given.node)
+            rate = offqueue_rate(self._state.shares.sharing, models.get(given.uuid, ""))
+            self._record(
+                events.OffQueueProcessStarted(
+                    now, given.node, given.uuid, given.user, given.pid, given.command, rate
+                )
+            )
+
+    def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
+        """The last off-queue process of a user has left a GPU."""
+        use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
+        if use is not None:
+            self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
+            self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
+
+    def on_data_found(self, given: inputs.DataFound, now: float) -> None:
+        """A path that jobs wait for exists."""
+        self._context.timers.data_found(given.path, now)
+
+    def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
+        """The link to an agent is gone. Jobs on the node go on; nothing new is placed there."""
+        node = self._state.nodes.get(given.node)
+        # Also for a node that never connected, each time the reason changes, because operators read it.
+        if node is not None and (node.up or (not node.drained and node.why != given.why)):
+            self._record(events.NodeWentAway(given.node, now, given.why))
+            self._context.idle_gpus.on_node_away(node, now)
+
+    def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
+        """A node has been silent for `for_s` seconds: jobs on it whose lease is over count as lost."""
+        node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
+        if node is None or node.up:
+            return
+        if not node.down and given.for_s >= losses.down_after_s:
+            self._record(events.NodeWentDown(given.node, now))
+        for job in list(node_loss.lost_jobs(self._state, node, losses, given.for_s)):
+            self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
+
+    def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
+        """An operator declares that nothing runs on a node any more: all its jobs count as lost."""
+        node = self._state.nodes.get(given.node)
+        if node is None:
+            return no_such_node(given.node)
+        if node.up:
+            message = f"node {given.node} is {node.state.value}"
+            return Refusal("conflict", message, "node", "Drain it, and cancel or requeue its jobs.")
+        self._record(events.NodeDeclaredLost(given.node, now, given.by))
+        for number in sorted(node.held):
+            why = f"{given.by} declared {given.node} lost"
+            self._lose_member(self._state.jobs[number], given.node, why, now)
+        return None
+
+    def _lose_member(self, job: Job, node: str, why: str, now: float) -> None:
+        """Record that the job's member on this node has ended, with an unknown exit code."""
+        self._record_exit(job, AttemptStatus(job.id, job.attempt, why=f"node_lost: {why}"), node, now)
+
+    def on_controller_started(self, given: inputs.ControllerStarted, now: float) -> None:
+        """No agent has said hello yet: record that the nodes are away."""
+        for name in given.nodes:
+            self._record(events.NodeWentAway(name, now, JUST_STARTED))

@@ -1,0 +1,35 @@
+"""What the handlers of inputs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.core.backfill.profile_cycles import ProfileCycles
+from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
+from controller.core.lifecycle.idle_gpus import IdleGpuHandler
+from controller.core.lifecycle.stop import Stopper
+from controller.core.lifecycle.timers import Timers
+from controller.core.model.effects import Effect
+from controller.core.model.events import Event
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The state, the configuration, and the parts of the engine that handlers use. Made by the engine.
+
+    `record` applies an event to the state at once and puts it into the decision. `order` puts an effect into
+    the decision; effects are carried out after the events are on disk.
+    """
+
+    state: State
+    pipeline: Pipeline
+    cycles: ProfileCycles
+    timers: Timers
+    gpu_health: GpuHealthHandler
+    idle_gpus: IdleGpuHandler
+    stopper: Stopper
+    record: Callable[[Event], None]
+    order: Callable[[Effect], None]

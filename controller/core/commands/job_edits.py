@@ -1,0 +1,68 @@
+"""Edits of jobs after their submit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.core.commands.admission import labels_added_by_queue
+from controller.core.model.inputs import Refusal
+from controller.core.model.job import Job
+from wire.codec import Malformed, decode, encode
+from wire.job.spec import JobSpec, spec_problems
+from wire.names import JobState
+
+FIXED = {
+    "array": "The indices of an array are fixed: cancel it and submit another.",
+    "hold": "Use 'corral job hold' and 'corral job release'.",
+    "by_default": "The controller sets it: change cpu_milli or memory_mib.",
+    "lease_s": "The controller sets it: change on_node_lost.",
+}
+"""Fields that cannot be edited, and what to do instead."""
+ANY_TIME = frozenset({"name", "priority", "deadline_at", "restart"})
+"""Fields that can be edited after the placement; the agents have the others already."""
+
+
+def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
+    """The spec with the changes;
+
+    null sets a field back to its default. A refusal if a change is impossible.
+    """
+    told = encode(job.spec)
+    if changes.get("queue", job.spec.queue) != job.spec.queue:  # drop the labels that the former queue added
+        told["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
+    for name, value in changes.items():
+        if name in FIXED:
+            return Refusal("invalid", f"{name} cannot be changed", name, FIXED[name])
+        if value is None:
+            told.pop(name, None)
+        else:
+            told[name] = value
+    try:
+        spec = decode(JobSpec, told)
+    except Malformed as malformed:
+        return Refusal("invalid", malformed.message, malformed.where)
+    wrong = spec_problems(spec)
+    if wrong:
+        where, message = wrong[0]
+        return Refusal("invalid", message, where)
+    late = [name for name in changed_fields(job.spec, spec) if name not in ANY_TIME]
+    if late and job.state is not JobState.QUEUED:
+        message = f"{late[0]} cannot change any more: job {job.label} is {job.state.value}"
+        can = ", ".join(sorted(ANY_TIME))
+        return Refusal("conflict", message, late[0], f"After the placement only these can change: {can}.")
+    return spec
+
+
+def labels_of_queue(
+    job: Job, changes: Mapping[str, Any], asked: JobSpec, admitted: JobSpec
+) -> tuple[str, ...]:
+    """The labels in the selector of the edited job that its queue added."""
+    kept = () if "selector" in changes or asked.queue != job.spec.queue else job.from_queue
+    return *kept, *labels_added_by_queue(asked, admitted)
+
+
+def changed_fields(old: JobSpec, new: JobSpec) -> tuple[str, ...]:
+    """The names of the fields that differ."""
+    before, after = encode(old), encode(new)
+    return tuple(name for name in before if before[name] != after[name])

@@ -1,0 +1,157 @@
+"""Handles the commands of operators on nodes, labels and taints, quotas and shares."""
+
+from __future__ import annotations
+
+from controller.core.cluster.labels_and_taints import override_problem
+from controller.core.commands.admission import tenant_problem
+from controller.core.commands.context import Context
+from controller.core.fairshare.share_tree import share_problem
+from controller.core.framework.unfiltered_constraints import (
+    UNFILTERED_HINT,
+    unfiltered_message,
+    unfiltered_taint,
+)
+from controller.core.lifecycle.stop import jobs_to_evict
+from controller.core.model import events, inputs
+from controller.core.model.inputs import DONE, Refusal, Reply, no_such_node
+from wire.cluster.quota import Quota
+from wire.cluster.quota import quota_problems as problems_of_quota
+from wire.names import Reason
+from wire.text import counted
+
+
+class OperatorCommands:
+    """Handles commands on the cluster.
+
+    A command is carried out completely, or refused and nothing has changed.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._state = context.state
+        self._pipeline = context.pipeline
+        self._stopper = context.stopper
+        self._record = context.record
+
+    def add_node(self, given: inputs.AddNode, now: float) -> Reply:
+        """Add a node, or change its configured labels, taints and host."""
+        node = self._state.nodes.get(given.node)
+        taints = node.marks.configured if node is not None else ()
+        if node is None or (node.labels, node.host, taints) != (given.labels, given.host, given.taints):
+            self._record(
+                events.NodeAdded(given.node, now, dict(given.labels), given.host, given.by, given.taints)
+            )
+            for claimant in sorted(self._state.nodes.by_name[given.node].claims):
+                self._stopper.unclaim(
+                    self._state.jobs[claimant],
+                    f"node {given.node} has another configuration",
+                    now,
+                    given.node,
+                )
+            self._evict(given.node, now)
+        return DONE
+
+    def pin_key(self, given: inputs.PinKey, now: float) -> Reply:
+        """Pin the SSH host key of a node."""
+        if self._state.host_keys.get(given.node) != given.key:
+            self._record(events.HostKeyPinned(now, given.node, given.key, given.by))
+        return DONE
+
+    def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
+        """Record which entries leave the journal; the store deletes them afterwards."""
+        self._record(events.JournalSealed(now, given.through, given.digest))
+        return DONE
+
+    def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
+        """Remove a node from the cluster. Refused while a job holds resources on it."""
+        node = self._state.nodes.get(given.node)
+        if node is None:
+            return no_such_node(given.node)
+        # All members count, because a gang holds its nodes until its last member has ended.
+        held = [self._state.jobs[job] for _, job in self._state.releases]
+        labels = [job.label for job in held if given.node in job.members]
+        if labels:
+            return Refusal(
+                "conflict",
+                f"node {given.node} still has {counted(len(labels), 'job')}: {', '.join(labels[:10])}",
+                "node",
+                f"'corral nodes drain {given.node}' lets them end, or cancel them."
+                if node.up
+                else f"It is away. If nothing runs there any more: 'corral nodes lost {given.node}' first.",
+            )
+        for claimant in sorted(node.claims):
+            self._stopper.unclaim(
+                self._state.jobs[claimant], f"node {given.node} is removed", now, given.node
+            )
+        self._record(events.NodeRemoved(given.node, now, given.by))
+        return DONE
+
+    def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
+        """Set or remove labels and taints on top of the configured ones."""
+        if self._state.nodes.get(given.node) is None:
+            return no_such_node(given.node)
+        wrong = override_problem(given.labels, given.taints)
+        if wrong is not None:
+            return Refusal("invalid", wrong[1], wrong[0])
+        taint = unfiltered_taint(self._pipeline.filters, given.taints)
+        if taint is not None:
+            return Refusal("invalid", unfiltered_message("taints"), f"taints.{taint}", UNFILTERED_HINT)
+        self._record(events.NodeMarked(given.node, now, given.by, dict(given.labels), dict(given.taints)))
+        for claimant in sorted(self._state.nodes.by_name[given.node].claims):
+            self._stopper.unclaim(
+                self._state.jobs[claimant], f"node {given.node} has other labels or taints", now, given.node
+            )
+        self._evict(given.node, now)
+        return DONE
+
+    def _evict(self, node: str, now: float) -> None:
+        """Stop and requeue the jobs that do not tolerate the NoExecute taints of the node."""
+        for job, why in list(jobs_to_evict(self._state, self._state.nodes.by_name[node])):
+            self._stopper.stop(job, Reason.EVICTED, why, now)
+
+    def drain(self, given: inputs.Drain, now: float) -> Reply:
+        """Place no more jobs on the node. Running jobs go on."""
+        if self._state.nodes.get(given.node) is None:
+            return no_such_node(given.node)
+        self._record(events.NodeDrained(given.node, now, given.why, given.by))
+        return DONE
+
+    def resume(self, given: inputs.Resume, now: float) -> Reply:
+        """Place jobs on a drained node again."""
+        node = self._state.nodes.get(given.node)
+        if node is None:
+            return no_such_node(given.node)
+        if not node.drained:
+            return Refusal("conflict", f"node {given.node} is not drained", "node")
+        self._record(events.NodeResumed(given.node, now, given.by))
+        return DONE
+
+    def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
+        """Set limits that override those of scheduler.toml."""
+        refused = tenant_problem(given.scope, given.name)
+        if refused is not None:
+            return refused
+        wrong = problems_of_quota(given.scope, given.quota)
+        if wrong:
+            where, message = wrong[0]
+            return Refusal("invalid", message, f"quota.{where}")
+        key = given.scope, given.name
+        quota = given.quota.over(self._state.quotas.edits.get(key, Quota()))
+        if quota != self._state.quotas.edits.get(key):
+            self._record(events.QuotaSet(now, given.scope, given.name, quota, given.by))
+        return DONE
+
+    def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
+        """Remove limits that an operator set; those of scheduler.toml apply again."""
+        if (given.scope, given.name) not in self._state.quotas.edits:
+            message = f"no quota was set for {given.scope} {given.name!r}"
+            return Refusal("not_found", message, "name", "'corral quota list' shows what there is.")
+        self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
+        return DONE
+
+    def set_share(self, given: inputs.SetShare, now: float) -> Reply:
+        """Set a weight or limits that override those of scheduler.toml."""
+        wrong = share_problem(given.share, given.weight, given.soft, given.hard)
+        if wrong is not None:
+            return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows what there is.")
+        self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
+        return DONE

@@ -1,0 +1,186 @@
+"""Default CPU and memory for jobs that do not ask for any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.model.request import ResourceRequest, request_of
+from wire.job.spec import JobSpec
+from wire.names import WHOLE_GPU
+
+if TYPE_CHECKING:
+    from controller.core.placement.placer import Placer
+    from controller.core.quota.quotas import QuotaConfig
+
+BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
+"""The sizes of a best-effort job: above zero, so that a node does not get any number of them."""
+
+FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
+PROVISIONAL = "provisional: no node that could hold the job is known yet"
+SIZE_FIELDS = frozenset(
+    ("gpus", "nodes", "gpu", "gpu_models", "queue", "profile", "selector", "affinity", "image", "best_effort")
+) | frozenset(FIXED_SIZES)
+"""Fields of a spec that the defaults depend on: a change of one of them works the defaults out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The smallest share of CPU and memory among the nodes that could hold a job, and its node."""
+
+    cpu_milli: int
+    cpu_node: str
+    memory_mib: int
+    memory_node: str
+    most_cpu_milli: int
+    most_memory_mib: int
+
+
+class DefaultSizes:
+    """Fills in the CPU and memory that a job did not ask for, once, when it is submitted or changed.
+
+    Algorithm, for each of the two fields that is 0
+    1. A best-effort job gets the least there is.
+    2. Otherwise take the value of the job's queue, or else that of `[jobs]`: per GPU for a job with GPUs, per
+       job for one without. It is cut to what the largest node that could hold the job has.
+    3. With neither, a job with GPUs gets the node's share: its GPUs divided by all GPUs of the node, of the
+       node's CPUs (whole ones) and memory. A job without GPUs gets one CPU, and the memory that comes with
+       its CPUs: the node's memory times its CPUs divided by all CPUs of the node.
+       Where nodes differ it is the smallest share among the nodes that could hold the job.
+    4. While no node is known that could hold the job, the value is provisional, and `settle` replaces it.
+
+    Invariant: a default never keeps a job off a node that could otherwise hold it (3), or off all nodes (2).
+    Cost: O(nodes) once per class of jobs and layout of the nodes, one lookup after that.
+
+    Example: a node has 8 GPUs, 128 CPUs and 2 TiB. `--gpus 2` gets 32 CPUs and 512 GiB there. With a second
+    node of 4 GPUs, 16 CPUs and 64 GiB, the same job gets 8 CPUs and 32 GiB, and fits on both; with
+    `--gpu-model` of the first, it gets the first node's share again.
+    """
+
+    def __init__(self, rules: QuotaConfig) -> None:
+        self._rules = rules
+        self._shares: dict[ResourceRequest, tuple[int, _Share | None]] = {}
+        self._provisional: set[int] | None = None
+
+    def fill(self, spec: JobSpec, placer: Placer) -> JobSpec:
+        """The spec with CPU and memory, and with the source of each default in `by_default`."""
+        if spec.cpu_milli and spec.memory_mib:
+            return spec
+        found: dict[str, Any] = {}
+        notes: dict[str, str] = {}
+        for field in FIXED_SIZES:
+            if not getattr(spec, field):
+                found[field], notes[field] = self._value(field, replace(spec, **found), placer)
+        for name, limit in (("cpu_milli", spec.cpu_limit_milli), ("memory_mib", spec.memory_limit_mib)):
+            if name in found and limit is not None:
+                found[name] = min(found[name], limit)  # a request may not be above its limit
+        return replace(spec, **found, by_default={**spec.by_default, **notes})
+
+    def refill(self, spec: JobSpec, placer: Placer, given: frozenset[str]) -> JobSpec:
+        """The spec after a change of the fields `given`: defaults are calculated again."""
+        kept = {name: source for name, source in spec.by_default.items() if name not in given}
+        cleared: dict[str, Any] = dict.fromkeys(kept, 0) if given & SIZE_FIELDS else {}
+        notes = {name: source for name, source in kept.items() if name not in cleared}
+        return self.fill(replace(spec, **cleared, by_default=notes), placer)
+
+    def note(self, job: int, spec: JobSpec) -> None:
+        """Remember a job whose defaults are provisional."""
+        if self._provisional is not None and has_provisional_size(spec):
+            self._provisional.add(job)
+
+    def waiting(self, jobs: Callable[[], Any]) -> list[int]:
+        """Jobs with provisional defaults, in order; `jobs` gives all jobs and is called once."""
+        if self._provisional is None:
+            self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}
+        return sorted(self._provisional)
+
+    def settled(self, job: int) -> None:
+        """Remove the job from those with provisional defaults."""
+        if self._provisional is not None:
+            self._provisional.discard(job)
+
+    def _value(self, field: str, spec: JobSpec, placer: Placer) -> tuple[int, str]:
+        if spec.best_effort:
+            return BEST_EFFORT[field], "best-effort"
+        if (
+            self._rules.defaults is None
+        ):  # on virtual clusters and in tests, where job lists state their sizes
+            return FIXED_SIZES[field], "fixed"
+        probe = request_of(replace(spec, cpu_milli=spec.cpu_milli or 1, memory_mib=spec.memory_mib or 1))
+        gpu_milli, share = self._share(probe, placer)
+        said = self._said(field, spec, gpu_milli)
+        if said is not None:
+            value, source = said
+            most = value if share is None else getattr(share, f"most_{field}")
+            return max(1, min(value, most)), source
+        if share is None:
+            return FIXED_SIZES[field], PROVISIONAL
+        per = "GPU" if gpu_milli else "CPU"
+        if field == "memory_mib":
+            return share.memory_mib, f"share per {per} of node {share.memory_node}"
+        if gpu_milli:
+            return share.cpu_milli, f"share per GPU of node {share.cpu_node}"
+        return min(FIXED_SIZES[field], share.most_cpu_milli), "one CPU"
+
+    def _said(self, field: str, spec: JobSpec, gpu_milli: int) -> tuple[int, str] | None:
+        """The default of the queue or of `[jobs]` and its source; None if neither has one."""
+        rule = self._rules.queues.get(spec.queue)
+        tables = [(rule.defaults, f"queue {spec.queue}")] if rule is not None else []
+        if self._rules.defaults is not None:
+            tables.append((self._rules.defaults, "[jobs]"))
+        for defaults, source in tables:
+            value = getattr(defaults, f"{field}_per_gpu" if gpu_milli else field)
+            if value is not None:
+                return (value * gpu_milli // WHOLE_GPU if gpu_milli else value), source
+        return None
+
+    def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
+        """The GPUs on one node, in thousandths, and the share of the nodes that could hold the request."""
+        shape = placer.shape(probe)
+        part = probe.part if shape is None else shape.part
+        gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli if part.wants_gpus else 0
+        if shape is None:
+            return gpu_milli or int(part.wants_gpus), None
+        layout = placer.nodes.layout_version
+        known = self._shares.get(probe)
+        if known is None or known[0] != layout:
+            if known is None and len(self._shares) >= 4_096:
+                self._shares.clear()
+            known = self._shares[probe] = (layout, self._find_share(probe, placer, gpu_milli))
+        return gpu_milli, known[1]
+
+    def _find_share(self, probe: ResourceRequest, placer: Placer, gpu_milli: int) -> _Share | None:
+        shape = placer.shape(probe)
+        if shape is None:
+            return None
+        nodes, columns = placer.nodes, placer.nodes.columns
+        rows = placer.ranking(shape.part).possible.nonzero()[0]
+        if not len(rows):  # only a taint keeps the job away: any node may become free of it
+            rows = columns.cpu_total.nonzero()[0]
+        least_cpu: tuple[int, str] | None = None
+        least_memory: tuple[int, str] | None = None
+        for row in rows:
+            cpus, mib = int(columns.cpu_total[row]), int(columns.memory_total[row])
+            name = nodes.rows[row].name
+            part, whole = gpu_milli, int(columns.gpu_count[row]) * WHOLE_GPU
+            if not gpu_milli:
+                part, whole = probe.part.cpu_milli, cpus
+            if not whole:
+                continue
+            cpu = max(1, cpus * min(part, whole) // whole)
+            if cpu > 1_000:  # whole cores, because jobs are bound to cores
+                cpu -= cpu % 1_000
+            memory = max(1, mib * min(part, whole) // whole)
+            least_cpu = min(least_cpu or (cpu, name), (cpu, name))
+            least_memory = min(least_memory or (memory, name), (memory, name))
+        if least_cpu is None or least_memory is None:
+            return None
+        most_cpu, most_memory = int(columns.cpu_total[rows].max()), int(columns.memory_total[rows].max())
+        return _Share(*least_cpu, *least_memory, most_cpu, most_memory)
+
+
+def has_provisional_size(spec: JobSpec) -> bool:
+    """Has the spec a default that was set while no fitting node was known?"""
+    return bool(spec.by_default) and PROVISIONAL in spec.by_default.values()

@@ -1,0 +1,290 @@
+"""Handles the commands of users: submit, edit, cancel, hold, release, preempt and requeue jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.core.cluster.licences import never_available
+from controller.core.commands.admission import apply_queue_rule, labels_added_by_queue, quota_refusal
+from controller.core.commands.context import Context
+from controller.core.commands.job_edits import apply_changes, changed_fields, labels_of_queue
+from controller.core.commands.resource_sizes import DefaultSizes, has_provisional_size
+from controller.core.explain.why_pending import never_fits
+from controller.core.framework import profiles
+from controller.core.lifecycle import gates, node_loss
+from controller.core.lifecycle.gates import AdmittedSpec
+from controller.core.model import events, inputs
+from controller.core.model.inputs import DONE, Accepted, Refusal, Reply, no_such_job
+from controller.core.model.job import Job
+from controller.core.model.request import ResourceRequest, without_relaxed
+from controller.core.model.start_estimates import should_record
+from controller.core.placement.placer import Placer
+from wire.job.spec import JobSpec, array_indices, is_storable, spec_problems
+from wire.names import JobState, Reason
+
+BY_CONTROLLER = ""
+"""The author of a change that the controller makes by itself."""
+
+MAX_KEY = 200
+"""The most characters of an idempotency key."""
+
+
+class UserCommands:
+    """Handles commands on jobs. A command is carried out completely, or refused and nothing has changed.
+
+    How a submit is checked (`_examine`; an edit goes through the same checks for the fields that change)
+    1. The spec is valid by itself, and allowed by its queue, its profile and the ceilings of the requester.
+    2. Missing CPU and memory are filled in (`DefaultSizes`).
+    3. Its dependencies, begin time and deadline are possible; they say which gates keep it out of the queue.
+    4. Some set of nodes could hold it if the cluster were empty, and no quota makes it impossible for ever.
+
+    Cost: O(1) for a repeated key; otherwise one look at the fitting nodes per class of jobs, then
+    O(elements).
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._state = context.state
+        self._pipeline = context.pipeline
+        self._cycles = context.cycles
+        self._stopper = context.stopper
+        self._record = context.record
+        self._sizes = DefaultSizes(context.pipeline.rules)
+
+    def submit(self, given: inputs.Submit, now: float) -> Reply:
+        """Queue a job, or all elements of an array.
+
+        A repeated key of the same user returns the first jobs again.
+        """
+        known = self._state.keys.get((given.user, given.key)) if given.key else None
+        if known:
+            return Accepted(tuple(known))
+        if not is_storable(given.key) or len(given.key) > MAX_KEY:
+            return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
+        examined = self._examine(given, now)
+        if isinstance(examined, Refusal):
+            return examined
+        admitted, from_queue, indices = examined
+        spec = admitted.spec
+        first = self._state.next_job
+        array = None if spec.array is None else first
+        met, lost = admitted.met, admitted.lost
+        for number, index in enumerate(indices):
+            closed, job = admitted.gates_of(number), first + number
+            self._sizes.note(job, spec)
+            self._record(
+                events.JobQueued(
+                    job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue
+                )
+            )
+        return Accepted(tuple(range(first, first + len(indices))))
+
+    def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
+        """The spec that a submit would queue, with its defaults filled in. Changes nothing."""
+        examined = self._examine(given, now)
+        return examined if isinstance(examined, Refusal) else examined[0].spec
+
+    def _examine(
+        self, given: inputs.Submit, now: float
+    ) -> Refusal | tuple[AdmittedSpec, tuple[str, ...], Sequence[int | None]]:
+        """The admission of a submit, the labels that its queue added, and the indices of its array."""
+        wrong = spec_problems(given.spec)
+        if wrong:
+            where, message = wrong[0]
+            return Refusal("invalid", message, where)
+        spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, given.spec, given.user))
+        from_queue = () if isinstance(spec, Refusal) else labels_added_by_queue(given.spec, spec)
+        if not isinstance(spec, Refusal):
+            spec = profiles.profile_refusal(self._state.profiles, spec, given.user) or spec
+        if not isinstance(spec, Refusal):
+            spec = node_loss.with_loss_policy(self._pipeline.losses, spec)
+        if isinstance(spec, Refusal):
+            return spec
+        placer = self._placer_for(spec, given.user)
+        admitted = gates.admit(
+            self._state, self._pipeline.waiting, self._sizes.fill(spec, placer), given.known, now
+        )
+        if isinstance(admitted, Refusal):
+            return admitted
+        spec = admitted.spec
+        ask = self._state.ask(spec)
+        indices: Sequence[int | None] = [None] if spec.array is None else array_indices(spec.array)
+        refusal = self._never(placer, spec, ask, from_queue) or quota_refusal(
+            self._state.quotas, placer, spec, ask, given.user, len(indices), now
+        )
+        return refusal or (admitted, from_queue, indices)
+
+    def edit(self, given: inputs.Edit, now: float) -> Reply:
+        """Change the spec of a job. The new spec must pass the checks of a submit."""
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if job.state.terminal:
+            return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        asked = apply_changes(job, given.changes)
+        if isinstance(asked, Refusal):
+            return asked
+        spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, asked, job.user), job.spec)
+        if not isinstance(spec, Refusal) and profiles.may_change_profile(job.spec, spec):
+            spec = profiles.profile_refusal(self._state.profiles, spec, job.user) or spec
+        if isinstance(spec, Refusal):
+            return spec
+        from_queue = labels_of_queue(job, given.changes, asked, spec)
+        spec = node_loss.with_loss_policy(self._pipeline.losses, spec)
+        if job.state is JobState.QUEUED:
+            spec = self.with_defaults(job, spec, frozenset(given.changes))
+            self._sizes.note(job.id, spec)
+        admitted = gates.readmit(self._state, self._pipeline.waiting, job, spec, given.known, now)
+        if isinstance(admitted, Refusal):
+            return admitted
+        spec, ask = admitted.spec, self._state.ask(admitted.spec)
+        fields = changed_fields(job.spec, spec)
+        if not fields:
+            return Accepted((job.id,))
+        moves = int((spec.project, spec.queue) != (job.spec.project, job.spec.queue))
+        other = spec.profile != job.spec.profile
+        if moves or other or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
+            placer = self._placer_for(spec, job.user)
+            refusal = self._never(placer, spec, ask, from_queue) or quota_refusal(
+                self._state.quotas, placer, spec, ask, job.user, moves, now, job.spec
+            )
+            if refusal is not None:
+                return refusal
+        if job.state is JobState.QUEUED:
+            self._stopper.unclaim(job, f"a change by {given.by}", now)
+            self._cycles.forget(job.id)
+        closed, met, lost = admitted.gates, admitted.met, admitted.lost
+        self._record(events.JobEdited(job.id, now, spec, given.by, fields, closed, met, lost, from_queue))
+        return Accepted((job.id,))
+
+    def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
+        """The spec of a waiting job after these fields changed, with its default sizes calculated again."""
+        return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
+
+    def settle_defaults(self, now: float) -> None:
+        """Replace the provisional sizes of waiting jobs, because a node has joined that may hold them."""
+        for number in self._sizes.waiting(lambda: self._state.jobs.values()):
+            job = self._state.jobs.get(number)
+            if job is None or job.state is not JobState.QUEUED or not has_provisional_size(job.spec):
+                self._sizes.settled(number)
+                continue
+            spec = self.with_defaults(job, job.spec, frozenset(("nodes",)))
+            if has_provisional_size(spec):
+                continue
+            self._sizes.settled(number)
+            self._stopper.unclaim(job, "its defaults for CPU and memory are known now", now)
+            self._cycles.forget(number)
+            self._record(
+                events.JobEdited(
+                    *(number, now, spec, BY_CONTROLLER, changed_fields(job.spec, spec)),
+                    *(job.wait.gates, job.wait.met, job.wait.lost, job.from_queue),
+                )
+            )
+
+    def _allowed(
+        self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
+    ) -> JobSpec | Refusal:
+        """The spec, or a refusal if it is above the ceilings of the requester."""
+        if isinstance(spec, Refusal):
+            return spec
+        return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
+
+    def _placer_for(self, spec: JobSpec, user: str) -> Placer:
+        """The placer of the profile that the job has, or will have."""
+        return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
+
+    def _never(
+        self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...]
+    ) -> Refusal | None:
+        """Why no set of nodes could hold the job, not even without the constraints that `relax` drops."""
+        lacking = never_available(self._state.licences.total, ask.licences)
+        if lacking is not None:
+            return lacking
+        refusal = never_fits(placer, ask)
+        if refusal is not None and spec.relax:
+            return never_fits(placer, self._state.ask(without_relaxed(spec, from_queue)))
+        return refusal
+
+    def cancel(self, given: inputs.Cancel, now: float) -> Reply:
+        """End a job in any state that is not final."""
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if job.state.terminal:
+            return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        if job.state is JobState.QUEUED:
+            self._stopper.unclaim(job, f"cancelled by {given.by}", now)
+            self._record(
+                events.JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}")
+            )
+        elif job.stopping is not Reason.USER:
+            self._stopper.unclaim(job, f"cancelled by {given.by}", now)
+            self._stopper.stop(job, Reason.USER, given.by, now)
+        return Accepted((job.id,))
+
+    def preempt(self, given: inputs.Preempt, now: float) -> Reply:
+        """Preempt a running job: it saves its state if it can, ends, and is queued again."""
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if not job.unended:
+            return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
+        if job.stopping is not None:
+            return Refusal("conflict", f"job {job.label} is being stopped already", "job")
+        if given.hold:
+            self._record(events.JobHeld(job.id, now, given.by))
+        self._stopper.stop(
+            job, Reason.PREEMPTED, given.by, now, now + self._cycles.of(job).preemption.grace(job)
+        )
+        return Accepted((job.id,))
+
+    def requeue(self, given: inputs.Requeue, now: float) -> Reply:
+        """End the attempt of a job and queue the job again.
+
+        If it succeeds before it ends, it has completed.
+        """
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if job.state.terminal:
+            message = f"job {job.label} is {job.state.value} already"
+            return Refusal(
+                "conflict", message, "job", "A job that has ended does not run again: submit it again."
+            )
+        if not job.unended:
+            return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        if job.stopping is not None:
+            return Refusal("conflict", f"job {job.label} is being stopped already", "job")
+        self._stopper.stop(job, Reason.REQUEUED, given.by, now)
+        return Accepted((job.id,))
+
+    def hold(self, given: inputs.Hold, now: float) -> Reply:
+        """Keep a waiting job from starting until it is released."""
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if job.state is not JobState.QUEUED:
+            return Refusal(
+                "conflict", f"job {job.label} is {job.state.value}; only queued jobs can be held", "job"
+            )
+        if not job.held:
+            self._stopper.unclaim(job, f"held by {given.by}", now)
+            self._record(events.JobHeld(job.id, now, given.by))
+        return Accepted((job.id,))
+
+    def release(self, given: inputs.Release, now: float) -> Reply:
+        """Put a held job back into the queue."""
+        job = self._state.jobs.get(given.job)
+        if job is None:
+            return no_such_job(given.job)
+        if not job.held or job.state is not JobState.QUEUED:
+            return Refusal("conflict", f"job {job.label} is not held", "job")
+        self._record(events.JobReleased(job.id, now, given.by))
+        return Accepted((job.id,))
+
+    def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
+        """Record the start that a user was told, so that it is scored when the job starts."""
+        job = self._state.jobs.get(given.job)
+        waits = job is not None and job.state is JobState.QUEUED
+        if waits and job is not None and should_record(job.foreseen, given.kind, now):
+            self._record(events.StartEstimated(job.id, now, given.kind, given.start))
+        return DONE

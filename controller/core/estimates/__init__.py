@@ -1,0 +1,1 @@
+"""Run time predictions from the history of similar jobs."""

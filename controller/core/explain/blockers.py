@@ -1,0 +1,176 @@
+"""What keeps a job waiting although nodes have room: quota, share, licences, reservations, deadlines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.core.backfill.deadline_guard import DeadlineGuard, deadline_reservation
+from controller.core.backfill.easy import earliest_reservation
+from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.cluster.licences import LicenceShortage, holds_licences
+from controller.core.fairshare.share_tree import ShareAtLimit
+from controller.core.framework.interfaces import DeadlinePolicy
+from controller.core.lifecycle.gang_barrier import accepts_fewer_from
+from controller.core.model.job import NEVER, Job
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.placer import Placer
+from controller.core.state.state import State
+from wire.names import Reason
+from wire.text import counted, duration, printable
+
+HOLDERS = 8
+"""The most jobs that a sentence names."""
+
+
+def limit_blocker(
+    state: State, placer: Placer, reserved_start: GuaranteedStart | None, job: Job, now: float
+) -> tuple[Reason, str] | None:
+    """The quota or share that keeps a job from starting, with a sentence; None if there is none."""
+    allowance = StartLimits(state, placer)
+    over = allowance.over(job, now)
+    if isinstance(over, ShareAtLimit):
+        return over.reason, share_limit_text(state, over, now)
+    if over is not None and not (now >= accepts_fewer_from(job) and allowance.nodes_within(job, now)):
+        return over.reason, f"{over}{fewer_nodes_text(job, now)}"
+    ahead = reserved_start is not None and reserved_start.job != job.id and reserved_start.job in state.queue
+    if reserved_start is None or not ahead or not allowance.borrows(job, now):
+        return None
+    lent, first = state.over_soft_quota(job, now), state.jobs[reserved_start.job].label
+    return (Reason.QUOTA, f"nothing is lent while job {first} waits: {lent}") if lent else None
+
+
+def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
+    """The latest time at which a share may start jobs again, if its jobs end at their limits."""
+    depth = len(stopped.path)
+    jobs = [state.jobs[job] for _, job in state.releases]
+    ends = [
+        (job.expected_end, job.charge)
+        for job in jobs
+        if job.placed_at is not None and state.tenant(job)[:depth] == stopped.path
+    ]
+    return state.shares.falls_below(stopped.path, stopped.limit, now, ends)
+
+
+def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
+    """A sentence about a share at its hard limit."""
+    at = share_free_at(state, stopped, now)
+    if at < NEVER:
+        return f"{stopped}: nothing of it starts for another {duration(at - now)} at most"
+    if not stopped.limit:
+        return f"{stopped}: nothing of it starts until its hard limit is raised"
+    return f"{stopped}: nothing of it starts before jobs of it have ended, and they have no time limit"
+
+
+def fewer_nodes_text(job: Job, now: float) -> str:
+    """With how few nodes a gang may start, and from when; empty for any other job."""
+    if job.ask.least is None:
+        return ""
+    left = accepts_fewer_from(job) - now
+    return f"; {counted(job.ask.least, 'node')} will do" + (f" in {duration(left)}" if left > 0 else "")
+
+
+def licence_blocker(state: State, job: Job) -> str:
+    """The licences that a job lacks, and the jobs that hold them; empty if there are enough."""
+    return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
+
+
+def _lack_text(state: State, lack: LicenceShortage) -> str:
+    if lack.wanted > lack.total:
+        return f"waits for {lack.wanted} of licence {lack.name}, and there are {lack.total}"
+    text = f"waits for {lack.wanted} of licence {lack.name}; {lack.used} of {lack.total} in use"
+    holders = licence_holders(state, lack.name)
+    names = ", ".join(job.label for job in holders[:HOLDERS])
+    more = f" and {len(holders) - HOLDERS} more" if len(holders) > HOLDERS else ""
+    return f"{text} by {'jobs' if len(holders) > 1 else 'job'} {names}{more}"
+
+
+def licence_holders(state: State, name: str) -> list[Job]:
+    """The jobs that hold a licence, by id."""
+    jobs = (state.jobs[job] for job in sorted(job for _, job in state.releases))
+    return [job for job in jobs if holds_licences(job) and any(name == each for each, _ in job.ask.licences)]
+
+
+def reservation_blocker(
+    state: State, placer: Placer, part: PerNodeRequest, need: int, job: Job, now: float
+) -> str:
+    """The reservation that keeps a job that would fit from starting; empty if there is none."""
+    barred = state.barred_nodes(job, now)
+    if barred is None:
+        return ""
+    fits = placer.ranking(part).fits
+    left = int(np.count_nonzero(fits & ~barred))
+    if left >= need:
+        return ""
+    lost = fits & barred
+    first = min(
+        (
+            each
+            for each in state.reservations.excluding(job.user, job.spec.project)
+            if each.overlaps(now, now + job.span) and lost[state.reservations.rows(state.nodes, each)].any()
+        ),
+        key=lambda each: (each.next_change, each.spec.name),
+    )
+    counts = f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not kept: "
+    name = f"reservation {printable(first.spec.name)!r}"
+    if first.began:
+        return counts + f"{name} is on for another {duration(first.ends_at - now)}"
+    begins = f"{name} begins in {duration(first.starts_at - now)}"
+    if job.limit == NEVER:
+        return counts + f"{begins}, and the job has no time limit"
+    return counts + f"{begins}, and the job may hold them for {duration(job.span)}"
+
+
+def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
+    """The job whose deadline keeps a job that would fit from starting; empty if there is none."""
+    shape = placer.shape(job.ask)
+    if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:
+        return ""
+    guarded, barred = (
+        DeadlineGuard(state, placer, StartLimits(state, placer), state.queue_of(job)),
+        state.barred_nodes(job, now),
+    )
+    against = guarded.against(job, now)
+    if not against or placer.find(job.ask, guarded.kept_from(job, shape, barred, now)) is not None:
+        return ""
+    other, start = state.jobs[against[0].job].label, duration(against[0].starts_at - now)
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    return f"fits now, but {limit} in room that job {other} needs within {start} to keep its deadline"
+
+
+def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
+    """The latest start for the job's deadline, and whether it can be met; empty without a deadline."""
+    if job.latest_start == NEVER:
+        return []
+    text = f"has to start within {duration(job.latest_start - now)} to keep its deadline"
+    if placer.fits(job.ask) or deadline_reservation(state, placer, job, job.latest_start) is not None:
+        return [text]
+    free = earliest_reservation(state, placer, job.ask, job.id, now)
+    if free is None or free.starts_at == NEVER:
+        return [f"{text}, and the jobs that run there have no time limit"]
+    return [f"{text}, and room for it may come free only in {duration(free.starts_at - now)}"]
+
+
+def other_profile_blocker(
+    state: State, placer: Placer, common: SharedReservations, job: Job, now: float
+) -> str:
+    """The job of another profile for which the fitting nodes are reserved; empty if there is none."""
+    barred, shape = common.barred(job, now), placer.shape(job.ask)
+    if common.needs_reserved_licences(job, now):
+        return "there are enough licences now, but other jobs need them before this job would end"
+    if barred is None or shape is None:
+        return ""
+    fits = placer.ranking(shape.part).fits
+    left = int(np.count_nonzero(fits & ~barred))
+    to = [each for row in np.flatnonzero(fits & barred) for each in common.starts_on(int(row), job)]
+    others = [each for each in sorted(to) if state.jobs[each[1]].profile != job.profile]
+    if left >= shape.nodes or not others:
+        return ""
+    at, number = others[0]
+    other = state.jobs[number]
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    return (
+        f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not promised: "
+        f"the job {limit}, and job {other.label} of profile {printable(other.profile)} "
+        f"starts there in {duration(max(0.0, at - now))} at the latest"
+    )

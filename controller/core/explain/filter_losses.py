@@ -1,0 +1,135 @@
+"""Counts the nodes that each filter takes from a job, and finds the filters that bind.
+
+A filter binds if it takes nodes that would be suitable if they were idle: its answer changes with time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.cluster.node_table import ALL_ROWS, Bools, NodeTable
+from controller.core.framework.interfaces import Filter
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.placer import Placer
+from controller.core.placement.ranking import filters_for, is_static
+from wire.api.reasons import FilterLoss
+from wire.text import counted
+
+MAX_EXAMPLES = 3
+"""Nodes that a sentence names for each loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingFilters:
+    """The nodes that could hold the part if they were idle, and the filters that keep it off them now."""
+
+    suitable: int
+    losses: tuple[FilterLoss, ...]
+
+    def __str__(self) -> str:
+        """The one or two largest losses, with names of nodes."""
+        largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
+        return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
+
+
+def _names(loss: FilterLoss) -> str:
+    more = loss.lost - len(loss.examples)
+    return ", ".join(loss.examples) + (f" and {more} more" if more else "")
+
+
+def filter_losses(
+    placer: Placer, part: PerNodeRequest, columns: NodeTable
+) -> tuple[tuple[FilterLoss, ...], int]:
+    """The nodes that each filter takes from those before it, and how many are left.
+
+    Nodes that a filter would take even if they were idle are counted apart from nodes that it takes while
+    other jobs are on them: "no B200 GPU" and "no free B200 GPU".
+    """
+    left = np.ones(columns.height, dtype=np.bool_)
+    idle = placer.nodes.idle
+    found: list[FilterLoss] = []
+    for each in _gpus_first(filters_for(part, placer.pipeline)):
+        keeps = each.keep(part, columns, ALL_ROWS)
+        lost = left & ~keeps
+        never = lost if columns is idle else lost & ~each.keep(part, idle, ALL_ROWS)
+        if is_static(each) or each.name == "available":
+            found += _static_losses(placer, each, part, columns, lost)
+        else:
+            found += _loss(placer, each, never, _message(each, part, idle, never, idle=True))
+            found += _loss(
+                placer, each, lost & ~never, _message(each, part, columns, lost & ~never, idle=False)
+            )
+        left &= keeps
+    return tuple(found), int(np.count_nonzero(left))
+
+
+def _static_losses(
+    placer: Placer, each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
+) -> Iterator[FilterLoss]:
+    """The losses of a filter; with several conditions (`apart`), of each condition in turn."""
+    apart = getattr(each, "apart", None)
+    left = lost
+    for one in [part] if apart is None else apart(part):
+        taken = left if apart is None else left & ~each.keep(one, columns, ALL_ROWS)
+        yield from _loss(placer, each, taken, each.explain(one))
+        left = left & ~taken
+
+
+def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
+    """What keeps a part off the nodes that could hold it: labels, taints and missing GPU models are left out.
+
+    Example: 99 of 100 nodes lack a label that is asked for, and the CPUs of the last one are taken. The CPUs
+    bind, and the label is left out, because the user meant it.
+    """
+    columns, suitable = placer.nodes.columns, placer.ranking(part).possible
+    left, found = suitable.copy(), []
+    for each in _gpus_first(filters_for(part, placer.pipeline)):
+        keeps = each.keep(part, columns, ALL_ROWS)
+        lost = left & ~keeps
+        found += _loss(placer, each, lost, _message(each, part, columns, lost, idle=False))
+        left &= keeps
+    return BindingFilters(int(np.count_nonzero(suitable)), tuple(found))
+
+
+def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
+    """The filters with `gpu` before `capacity`, because by default CPU and memory run out with the GPUs."""
+    found = list(filters)
+    names = [each.name for each in found]
+    if "gpu" in names and "capacity" in names and names.index("capacity") < names.index("gpu"):
+        found.insert(names.index("capacity"), found.pop(names.index("gpu")))
+    return found
+
+
+def _loss(placer: Placer, each: Filter, lost: Bools, message: str) -> list[FilterLoss]:
+    rows = np.flatnonzero(lost)
+    names = tuple(placer.nodes.rows[row].name for row in rows[:MAX_EXAMPLES])
+    return [FilterLoss(each.name, len(rows), message, names)] if len(rows) else []
+
+
+def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
+    """What the filter lacks on these nodes: its exact shortage if it can tell, else its general words."""
+    shortage = getattr(each, "shortage", None)
+    rows = np.flatnonzero(lost)
+    if shortage is not None and len(rows):
+        return str(shortage(part, columns, rows, idle=idle))
+    return each.explain(part) + (" even when idle" if idle else "")
+
+
+def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
+    """A hint if this number of GPUs does not divide evenly over the nodes; empty if it does."""
+
+    def fits(number: int) -> bool:
+        return any(number % count == 0 and number // count <= largest for count in range(1, nodes + 1))
+
+    if not largest or gpus > nodes * largest or fits(gpus):
+        return ""
+    fewer = next(number for number in range(gpus - 1, 0, -1) if fits(number))
+    more = next((number for number in range(gpus + 1, nodes * largest + 1) if fits(number)), None)
+    instead = f"{fewer}" if more is None else f"{fewer} or {more}"
+    return (
+        f"A job gets the same number of GPUs on each of its nodes, and {counted(gpus, 'GPU')} do not divide "
+        f"evenly over nodes with at most {largest}: ask for {instead}."
+    )

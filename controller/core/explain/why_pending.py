@@ -1,0 +1,332 @@
+"""Why a job waits, in a sentence, from the filters and limits that decide about it.
+
+For a job that is not ready the reason is its state: held, a closed gate, a preemption or a move in progress.
+For a ready job, `_why_waiting` looks for the reason in the order in which the pass does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from controller.core.explain.blockers import (
+    deadline_blocker,
+    deadline_texts,
+    fewer_nodes_text,
+    licence_blocker,
+    limit_blocker,
+    other_profile_blocker,
+    reservation_blocker,
+)
+from controller.core.explain.filter_losses import (
+    MAX_EXAMPLES,
+    binding_filters,
+    filter_losses,
+    uneven_gpus_hint,
+)
+from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
+from controller.core.lifecycle.gates import gates_text, waiting_effects
+from controller.core.lifecycle.idle_gpus import idle_text
+from controller.core.lifecycle.node_loss import silent_node_text
+from controller.core.lifecycle.priority_inheritance import inherited_text
+from controller.core.model.inputs import Refusal
+from controller.core.model.job import NEVER, Job
+from controller.core.model.request import PerNodeRequest, ResourceRequest
+from controller.core.placement.placer import Placer
+from controller.core.state.order_view import position_key, priority_points
+from controller.core.state.state import State
+from wire.api.reasons import Ahead, FilterLoss, Points, Why
+from wire.names import GpuHealth, JobState, Reason, priority_name
+from wire.text import counted, duration
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
+NAMED = 8
+"""The most jobs ahead, and GPUs out of service, that are named."""
+
+
+def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
+    """The dominant reason, and for a waiting job the nodes that each filter takes."""
+    if job.state is not JobState.QUEUED:
+        return Why(job.reason, _state_text(state, job, now))
+    if job.held:
+        return Why(Reason.HELD, "held: release it to let it start")
+    if job.wait.gates:
+        return Why(job.wait.gates[0], gates_text(state, job, now))
+    if job.claim and job.reason is Reason.MOVING:
+        return Why(Reason.MOVING, _moving(state, job))
+    if job.claim:
+        return Why(Reason.PREEMPTING, _making_room(state, job, now))
+    why = _why_waiting(state, placer, cycle, job, now)
+    queue = state.queue_of(job)
+    position = queue.ahead(job.id, position_key(state, queue, now)) + 1
+    if job.wait.doubted:
+        why = replace(why, reason=Reason.DEADLINE)
+    due = deadline_texts(state, placer, job, now)
+    sentence = "; ".join((why.sentence, *due, *waiting_effects(state, job)))
+    ahead = [
+        state.jobs[each] for each in islice(queue.first_ahead(job.id, position_key(state, queue, now)), NAMED)
+    ]
+    return replace(
+        why,
+        sentence=sentence,
+        position=position,
+        receipt=_receipt(state, job, now),
+        ahead=tuple(Ahead(each.id, each.label, each.user, request_text(each)) for each in ahead),
+        notes=tuple(_notes(state, placer, job, now)),
+    )
+
+
+def request_text(job: Job) -> str:
+    """The request of a waiting job, such as `8 GPUs on 2 nodes, 1h00m00s, priority normal`."""
+    spec = job.spec
+    what = [counted(spec.gpus, "GPU")] if spec.gpus else [f"{counted(spec.cpu_milli / 1000, 'CPU')} per node"]
+    what += [counted(spec.nodes, "node")] if (spec.nodes or 1) > 1 and spec.nodes else []
+    limit = "no time limit" if spec.time_limit_s is None else f"{duration(spec.time_limit_s)}"
+    return f"{' on '.join(what)}, {limit}, priority {priority_name(job.priority).lower()}"
+
+
+def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
+    """Further reasons beside the dominant one: soft limits, and GPUs out of service."""
+    soft = state.over_soft_quota(job, now)
+    if soft is not None:
+        yield f"it is ordered behind all jobs within their soft limits: {soft}"
+    if job.ask.part.wants_gpus:
+        shape = placer.shape(job.ask)
+        possible = placer.possible_nodes(shape.part) if shape is not None else state.nodes.columns.open
+        out = [
+            f"{node.name}:{gpu.number} ({node.health_of(gpu).value})"
+            for node in state.nodes.rows
+            if possible[node.row]
+            for gpu in node.facts.gpus
+            if node.health_of(gpu) is not GpuHealth.OK
+        ]
+        if out:
+            more = f" and {len(out) - NAMED} more" if len(out) > NAMED else ""
+            yield f"takes no new work: GPU {', '.join(out[:NAMED])}{more}"
+
+
+def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
+    """The points of the job's position, with a note if its priority is inherited."""
+    found, note = priority_points(state, job, now), inherited_text(state, job)
+    return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
+
+
+def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
+    if not len(state.nodes):
+        return Why(Reason.NO_NODES, "no node has joined yet")
+    field = placer.unsupported_request(job.ask.part)
+    if field is not None:
+        return Why(Reason.RESOURCES, unfiltered_message(field))
+    limit = limit_blocker(state, placer, cycle.first_reservation(now), job, now)
+    if limit is not None:
+        return Why(*limit)
+    shape = placer.shape(job.ask)
+    part = shape.part if shape else job.ask.part
+    need = shape.nodes if shape else job.ask.nodes or 1
+    found, fitting = filter_losses(placer, part, state.nodes.columns)
+    domains = placer.required_grouping(shape) if shape is not None else None
+    if fitting >= need and shape is not None and domains is not None:
+        fits = placer.ranking(part).fits.nonzero()[0]
+        if domains.spare_rows(fits, need) < 0:
+            where = (
+                f" in {shape.topology}"
+                if shape.topology_required
+                else " of one GPU model (--mixed-models allows several)"
+            )
+            sentence = f"needs {counted(need, 'node')} with {part}{where}; {domains.description(fits)}"
+            return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
+    if fitting >= need:
+        reserved = reservation_blocker(state, placer, part, need, job, now)
+        if reserved:
+            return Why(Reason.RESERVATION, reserved, found, fitting=fitting)
+        lack = licence_blocker(state, job)
+        if lack:
+            return Why(Reason.LICENCE, lack, found, fitting=fitting)
+        spared = deadline_blocker(state, placer, job, now)
+        if spared:
+            return Why(Reason.OTHERS_DEADLINE, spared, found, fitting=fitting)
+        common = cycle.shared
+        elsewhere = "" if common is None else other_profile_blocker(state, placer, common, job, now)
+        if elsewhere:
+            return Why(Reason.PROMISED, elsewhere, found, fitting=fitting)
+        return Why(Reason.PRIORITY, _passed_over(state, cycle, job, now), found, fitting=fitting)
+    sentence = (
+        f"needs {counted(need, 'node')} with {part}; {_nodes_that_can(placer, part, need, found, fitting)}"
+    )
+    lack = licence_blocker(state, job)
+    besides = f"; besides, it {lack}" if lack else ""
+    return Why(Reason.RESOURCES, sentence + fewer_nodes_text(job, now) + besides, found, fitting=fitting)
+
+
+def _nodes_that_can(
+    placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
+) -> str:
+    """How many nodes can give the request now, and the filters that bind."""
+    bound, total = binding_filters(placer, part), len(placer.nodes)
+    if bound.suitable < need:  # because of taints, or because the cluster has shrunk since the submit
+        largest = max(found, key=lambda loss: loss.lost).message if found else ""
+        return f"{fitting} of {total} can give that now: {largest}"
+    suitable = f"{bound.suitable} suitable nodes" if bound.suitable < total else f"{total}"
+    if bound.suitable == 1 < total:
+        suitable = "1 suitable node"
+    return f"{fitting} of {suitable} can give that now: {bound}"
+
+
+def reason_of(state: State, job: Job) -> Reason:
+    """The reason for a table, from what the last pass noted; it asks no filter."""
+    if job.state is not JobState.QUEUED or job.held or job.claim:
+        return job.reason
+    if job.wait.gates:
+        return job.wait.gates[0]
+    if not len(state.nodes):
+        return Reason.NO_NODES
+    queue = state.queue_of(job)
+    if job.id in queue.new_jobs:
+        return job.reason
+    if job.wait.doubted:
+        return Reason.DEADLINE
+    lane = queue.lane(job.id)
+    found = (
+        queue.pending_reasons.get(job.id)
+        if lane is None
+        else queue.lane_pending_reasons.get(lane, queue.pending_reasons.get(job.id))
+    )
+    if found is not None:
+        return found
+    blocked = lane is not None and lane.fit.blocked_at == state.nodes.room_version
+    if lane is not None and blocked:
+        return lane.fit.why
+    return Reason.LICENCE if state.licences.insufficient(job.ask.licences) else Reason.PRIORITY
+
+
+def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
+    """A refusal if all nodes together could not hold the request when idle; None while a node is unknown."""
+    nodes, field = placer.nodes, placer.unsupported_request(ask.part)
+    if field is not None:
+        return Refusal(
+            "never_fits", f"can never be placed: {unfiltered_message(field)}", field, UNFILTERED_HINT
+        )
+    if not len(nodes) or nodes.never_connected or placer.shape(ask) is not None:
+        return None
+    part, need = ask.part, ask.nodes or 1
+    topology = ask.topology
+    if ask.one_model and placer.shape(replace(ask, one_model=False)) is not None:
+        message = f"can never be placed: it needs {counted(need, 'node')} with {part} of one GPU model"
+        return Refusal(
+            "never_fits", message, "nodes", "--mixed-models allows nodes with different GPU models."
+        )
+    if topology is not None and placer.shape(replace(ask, topology=None)) is not None:
+        values = ", ".join(placer.domains(topology).names[:10]) or "none"
+        message = (
+            f"can never be placed: it needs {counted(need, 'node')} with {part} in {topology}, "
+            "and they do not lie so even when idle"
+        )
+        hint = f"The values of the label {topology.label} are: {values}."
+        return Refusal("never_fits", message, "topology", hint)
+    largest = int(nodes.columns.gpu_count.max())
+    if part.wants_gpus and not largest:
+        return _without_gpus(placer, ask)
+    found, fitting = filter_losses(placer, part, nodes.idle)
+    counts = "; ".join(f"{counted(loss.lost, 'node')}: {loss.message}" for loss in found)
+    message = (
+        f"can never be placed: it needs {counted(need, 'node')} with {part}, and {fitting} of {len(nodes)} "
+        "could give that when idle" + (f" ({counts})" if counts else "")
+    )
+    where = "gpus" if part.gpus > largest else "nodes" if need > len(nodes) else ""
+    if any(loss.filter == "image" for loss in found):
+        hint = "Images need podman, docker or apptainer: 'corral nodes show NODE' says what it has."
+        return Refusal("never_fits", message, "image", hint)
+    hint = uneven_gpus_hint(part.gpus, len(nodes), largest) if ask.nodes is None else ""
+    if not hint:
+        size = f"The largest node has {counted(largest, 'GPU')}: 'corral nodes'."
+        hint = size if where == "gpus" else "'corral nodes' shows what each node has."
+    return Refusal("never_fits", message, where, hint)
+
+
+def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
+    """The refusal on a cluster without GPUs. On a host with GPUs it means that no driver was found."""
+    names = [node.name for node in placer.nodes.rows]
+    silent_node_text = ", ".join(names[:MAX_EXAMPLES]) + (", …" if len(names) > MAX_EXAMPLES else "")
+    message = (
+        f"can never be placed: it needs {ask.part}, and no node has a GPU: "
+        f"no NVIDIA driver (NVML) was found on {silent_node_text}"
+    )
+    hint = (
+        f"Does 'nvidia-smi' work there? To try Corral without GPUs, write gpus = \"simulated:8xH100\" under "
+        f"[nodes.{names[0]}] in scheduler.toml and restart the controller, or submit without GPUs."
+    )
+    return Refusal("never_fits", message, "gpus", hint)
+
+
+def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
+    """Why a job that fits is not started: it would delay a job with a reservation."""
+    if cycle.starts_next_pass(job, now):
+        return "fits now: considered in the next pass"
+    own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
+    if own is not None:
+        wait = duration(own.starts_at - now)
+        return f"fits now, but would delay jobs before it: it can start in {wait} at the latest"
+    if first_start is None:
+        return "fits now, but no job may start before the first waiting job"
+    first = state.jobs[first_start.job].label
+    if first_start.starts_at == NEVER:
+        return f"fits now, but job {first} before it could then not start at all"
+    limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
+    wait = duration(first_start.starts_at - now)
+    return f"fits now, but {limit} and would delay job {first}, which can start in {wait} at the latest"
+
+
+def _making_room(state: State, job: Job, now: float) -> str:
+    """The preempted jobs for whose end a job waits."""
+    victims = sorted(
+        {
+            victim
+            for allocation in job.claim
+            for victim, claimant in state.nodes.by_name[allocation.node].leaving.items()
+            if claimant == job.id
+        }
+    )
+    nodes = ", ".join(allocation.node for allocation in job.claim)
+    if not victims:
+        return f"starts on {nodes} in the next cycle"
+    names = ", ".join(state.jobs[victim].label for victim in victims)
+    left = duration(max(0.0, (job.stop_by or now) - now))
+    return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
+
+
+def _moving(state: State, job: Job) -> str:
+    """Where a job is moved to, or that it goes back."""
+    last = job.moves[-1]
+    if last.undone:
+        nodes, why = ", ".join(each.node for each in last.origin), last.undone
+        return f"goes back to where it was, {nodes}: it could not be moved to {', '.join(last.to)}: {why}"
+    other = state.jobs.get(last.for_job or 0)
+    why = f" so that job {other.label} can start" if other is not None else ""
+    then = "it starts there in the next cycle" if job.state is JobState.QUEUED else "it saves its state first"
+    return f"is moved to {', '.join(last.to)}{why} (rebalancing {last.proposal}): {then}"
+
+
+def _state_text(state: State, job: Job, now: float) -> str:
+    if job.reason is Reason.MOVING:
+        return _moving(state, job)
+    if job.detail:
+        return job.detail
+    if job.reason is Reason.GRACE:
+        return f"makes room: preempted by {job.stopped_by}"
+    if job.idle_since is not None:
+        return f"running on {', '.join(job.members)}; {idle_text(job, now)}"
+    silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
+    silent = [node for node in silent if not node.up]
+    if silent:
+        return f"was on {silent[0].name}, which is silent: it {silent_node_text(job, silent[0])}"
+    nodes = ", ".join(job.members)
+    sentences = {
+        JobState.SCHEDULED: f"starting on {nodes}",
+        JobState.RUNNING: f"running on {nodes}",
+        JobState.COMPLETED: "completed with exit code 0",
+    }
+    return sentences.get(job.state, job.state.value.lower())

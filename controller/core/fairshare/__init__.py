@@ -1,0 +1,1 @@
+"""Fair share: decayed usage, the share tree and off-queue usage."""

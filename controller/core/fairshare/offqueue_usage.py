@@ -1,0 +1,120 @@
+"""Use of GPUs outside the queue: by which user, from when to when, and charged to which share.
+
+One use is one user on one GPU, with any number of processes. While a node is away nothing is known about it,
+so its uses end when it goes away, and new ones begin when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
+from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
+from wire.agent.frames import GpuProcess
+
+MAX_KEPT = 5_000
+"""Ended uses that are remembered; the journal has all of them."""
+
+OffQueueKey = tuple[str, str, str]
+"""(node, GPU UUID, user)."""
+
+_UNKNOWN_USER = "?"
+"""The owner of a process that ended before the agent could look it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffQueueUse:
+    """One user on one GPU. `rate` is the charge in units per hour."""
+
+    node: str
+    uuid: str
+    user: str
+    pid: int
+    command: str
+    since: float
+    rate: float = 0.0
+    until: float | None = None
+
+    def gpu_hours(self, since: float, until: float) -> float:
+        """GPU-hours between two times. The GPU counts as a whole one."""
+        end = until if self.until is None else min(until, self.until)
+        return max(0.0, end - max(since, self.since)) / 3_600
+
+
+@dataclass(slots=True)
+class OffQueueUsage:
+    """All uses: the open ones, and the newest of the ended ones by number."""
+
+    open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
+    over: dict[int, OffQueueUse] = field(default_factory=dict)
+    next: int = 1
+    touched: dict[str, None] = field(default_factory=dict)
+    ended: dict[int, None] = field(default_factory=dict)
+    charged: dict[SharePath, None] = field(default_factory=dict)
+    """What has changed since the rows were last written: nodes, ended uses, shares."""
+
+    def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
+        """A use begins: charge it from now on."""
+        self.open[use.node, use.uuid, use.user] = use
+        self.touched[use.node] = None
+        self._charge(use, use.rate, use.since, shares)
+
+    def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
+        """A use ends: remember it, and forget the oldest beyond MAX_KEPT."""
+        use = self.open.pop(key)
+        self.touched[use.node] = None
+        self.over[self.next] = replace(use, until=at)
+        self.ended[self.next] = None
+        self.next += 1
+        for number in list(self.over)[: max(0, len(self.over) - MAX_KEPT)]:
+            del self.over[number]
+            self.ended[number] = None
+        self._charge(use, -use.rate, at, shares)
+
+    def leave(self, node: str, at: float, shares: ShareTree) -> None:
+        """End all uses on a node that is away."""
+        for key in self.on(node):
+            self.end(key, at, shares)
+
+    def on(self, node: str) -> list[OffQueueKey]:
+        """The open uses on a node."""
+        return [key for key in self.open if key[0] == node]
+
+    def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
+        """The uses that overlap a time window, newest first."""
+        for use in (*reversed(self.open.values()), *reversed(self.over.values())):
+            if use.since < until and (use.until is None or use.until > since):
+                yield use
+
+    def _charge(self, use: OffQueueUse, rate: float, at: float, shares: ShareTree) -> None:
+        if use.rate:
+            path = shares.path(shares.sharing.off_queue or "", use.user)
+            shares.add(path)
+            shares.change_rate(path, rate, at)
+            self.charged.update((path[:depth], None) for depth in range(len(path) + 1))
+
+
+def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
+    """The charge for a GPU used outside the queue, in units per hour; 0 if no project is named for it."""
+    if not sharing.off_queue:
+        return 0.0
+    billing: Mapping[str, float] = sharing.billing
+    return billing.get(f"gpu.{model}", billing.get("gpu", 0.0))
+
+
+def offqueue_inputs(
+    node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
+) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
+    """The inputs for uses that began or ended on a node, from the processes that its agent reports."""
+    seen = {
+        (node, each.uuid, each.user): each
+        for each in reversed(processes)
+        if each.job is None and each.user != _UNKNOWN_USER
+    }
+    for key in known.on(node):
+        if key not in seen:
+            yield OffQueueProcessGone(*key)
+    for key, each in seen.items():
+        if key not in known.open:
+            yield OffQueueProcessSeen(*key, each.pid, each.command)

@@ -1,0 +1,350 @@
+"""Fair share: a tree of organisations, their projects and the projects' users, with use, weights and limits.
+
+`ShareTree.version` grows with every weight or limit that an operator sets. Backfill and preemption compare
+it to learn that an earlier answer may be outdated.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from controller.core.cluster.node_table import most_specific
+from controller.core.fairshare.decayed_usage import DecayedUsage, WindowedUsage
+from controller.core.model.events import Allocation
+from wire.agent.frames import GpuHold, NodeFacts
+from wire.cluster.quota import UNLIMITED
+from wire.job.spec import is_storable
+from wire.names import WHOLE_GPU, Reason
+from wire.text import printable
+
+SETTLED_S = 1.0
+"""Seconds added to the time at which use falls to a limit, so that rounding cannot leave it above."""
+NO_ALLOCATION = Allocation("", 0, 0)
+Ends = Sequence[tuple[float, float]]
+SharePath = tuple[str, ...]
+"""From the top: (organisation, project, user), or (project, user) for a project of no organisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class FairshareConfig:
+    """[fairshare] of scheduler.toml: how use is counted, weighed and limited."""
+
+    half_life_s: float = 86_400.0
+    window_s: float | None = None
+    """Instead of the half-life: use within this window counts in full, older use not at all."""
+    billing: Mapping[str, float] = field(default_factory=lambda: {"gpu": 1.0})
+    """Units per hour of a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or one of a model (`gpu.H100`).
+
+    A model is named by whole words, as with --gpu-model.
+    """
+    dominant: bool = False
+    """True: only the most expensive resource of a job counts, not the sum."""
+    held_hours: float = 1.0
+    """Resources in use count as if they had been used for this many hours already."""
+    organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The projects of each."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By organisation, project, or `project/user`; the default is 1."""
+    soft: Mapping[str, float] = field(default_factory=dict)
+    """Units beyond which the share's jobs are ordered behind all others."""
+    hard: Mapping[str, float] = field(default_factory=dict)
+    """Units from which on no job of the share starts."""
+    off_queue: str = ""
+    """The project whose users are charged for GPU use outside the queue; empty: no charge."""
+
+    @property
+    def by_model(self) -> bool:
+        """True if the charge depends on the GPU model."""
+        return any(name.startswith("gpu.") for name in self.billing)
+
+    def usage(self) -> DecayedUsage | WindowedUsage:
+        """The usage of a new share."""
+        return DecayedUsage(self.half_life_s) if self.window_s is None else WindowedUsage(self.window_s)
+
+    def charge_whole(self, facts: NodeFacts) -> float:
+        """Units per hour for a whole node."""
+        held = tuple(GpuHold(gpu.uuid, WHOLE_GPU) for gpu in facts.gpus)
+        models = {gpu.uuid: gpu.model for gpu in facts.gpus}
+        return self.charge(Allocation("", facts.cpu_milli, facts.memory_mib, held), models)
+
+    def charges(
+        self, allocations: Iterable[Allocation], models: Callable[[str], Mapping[str, str]]
+    ) -> Iterator[float]:
+        """Units per hour for each allocation; `models` by node. Equal neighbours are computed once."""
+        last, charge = NO_ALLOCATION, 0.0
+        for allocation in allocations:
+            alike = (allocation.cpu_milli, allocation.memory_mib) == (last.cpu_milli, last.memory_mib)
+            if not alike or allocation.gpus or last.gpus:
+                charge = self.charge(allocation, models(allocation.node) if self.by_model else {})
+            last = allocation
+            yield charge
+
+    def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
+        """Units per hour for one allocation; `models` by GPU UUID."""
+        billing = self.billing
+        gpu = sum(self._price(models.get(each.uuid, "")) * each.milli / WHOLE_GPU for each in allocation.gpus)
+        parts = (
+            billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
+            billing.get("memory", 0.0) * allocation.memory_mib / 1024,
+            gpu,
+        )
+        return max(parts) if self.dominant else sum(parts)
+
+    def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
+        """The highest charge in units per hour, if the GPUs are of one of these models."""
+        dearest = max(models, key=self._price, default="")
+        hold = GpuHold("", gpu_milli)
+        return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
+
+    def _price(self, model: str) -> float:
+        """Units per hour of a GPU: the most specific `gpu.MODEL` key that names its model, else `gpu`."""
+        if not self.by_model:
+            return self.billing.get("gpu", 0.0)
+        key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
+        return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
+
+
+MAX_WEIGHT = 1_000_000.0
+MAX_UNITS = 1e12
+
+
+def share_problem(
+    name: str, weight: float | None, soft: float | None, hard: float | None
+) -> tuple[str, str] | None:
+    """The wrong field of a change to a share, and what is wrong; None if the change is valid."""
+    if weight is not None and not 0 < weight <= MAX_WEIGHT:
+        return "weight", f"must be above 0 and at most {MAX_WEIGHT:,.0f}"
+    for where, limit in (("soft", soft), ("hard", hard)):
+        if limit is not None and limit != UNLIMITED and not 0 <= limit <= MAX_UNITS:
+            return where, f"must be units between 0 and {MAX_UNITS:,.0f}"
+    if weight is None and soft is None and hard is None:
+        return "weight", "is missing, and so are a soft and a hard limit: nothing would change"
+    parts = name.split("/")
+    if not is_storable(name) or len(name) > 400 or len(parts) > 2 or not all(parts):
+        return "share", "must be an organisation, a project, or a project/user"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAtLimit:
+    """A share at its hard limit: none of its jobs starts until its use is below the limit."""
+
+    path: SharePath
+    name: str
+    used: float
+    limit: float
+    until: float
+    """The time at which that happens at the present rate of use; may be never."""
+    reason: ClassVar[Reason] = Reason.SHARE
+    only_this_job: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"share {printable(self.name)!r} has used {self.used:.4g} of {self.limit:.4g} units"
+
+
+@dataclass(slots=True)
+class Share:
+    """One node of the tree: the root, an organisation, a project or a user."""
+
+    path: SharePath
+    usage: DecayedUsage | WindowedUsage
+    weight: float = 1.0
+    below: Counter[float] = field(default_factory=Counter)
+    """The number of children by weight."""
+    jobs: int = field(default=0, compare=False)
+    """Live jobs of this share and all below it."""
+    active: Counter[float] = field(default_factory=Counter, compare=False)
+    """The number of children with live jobs, by weight."""
+
+    @property
+    def weights(self) -> float:
+        """The sum of the children's weights. fsum, so that the order of arrival does not matter."""
+        return math.fsum(weight * count for weight, count in self.below.items())
+
+
+class ShareTree:
+    """Shares by path, from the root to each user.
+
+    1. A share is added with the first job of its tenant and stays. When its jobs get or lose resources, that
+       changes the rate of the share and of all above it; the usage itself decays without timers
+       (decayed_usage.py).
+    2. `factor`, for the priority, halves for each fair share of the cluster that was used, at every level:
+       2 ** -(sum over the levels of used / fair).
+    3. `fairness`, for the order `fair`, compares weight / used from the top down.
+    4. At a hard limit no job starts; beyond a soft limit jobs are ordered behind all others.
+
+    Cost: O(depth), at most 4, for each start, end and question.
+
+    Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day. A day
+    of steady use of the whole cluster counts about 277 GPU-hours in the end; a's fair part is 208. A user
+    who is alone in a and has used 208 has 208/208 at the level of a and 208/277 at the level of the user.
+    The factor is 2 ** -1.75 = 0.30.
+    """
+
+    def __init__(self, sharing: FairshareConfig) -> None:
+        self.sharing = sharing
+        self.accounts: dict[SharePath, Share] = {(): Share((), sharing.usage())}
+        self.set_weights: dict[str, float] = {}
+        """Weights set by operators. They override scheduler.toml."""
+        self.limits: dict[str, tuple[float | None, float | None]] = {}
+        """(soft, hard) limits set by operators; None: the limit of scheduler.toml."""
+        self.version = 0
+        """Grows with every weight or limit that is set."""
+        self.soft = dict(sharing.soft)
+        self.hard = dict(sharing.hard)
+        """The limits in effect."""
+        self.without_row: list[SharePath] = []
+        """Shares that are not in the store yet."""
+        self._above: dict[SharePath, tuple[Share, ...]] = {}
+        self._home = {name: name for name in sharing.organisations}
+        for organisation, projects in sharing.organisations.items():
+            self._home.update(dict.fromkeys(projects, organisation))
+
+    def path(self, project: str, user: str) -> SharePath:
+        """The path of a user in a project."""
+        home = self._home.get(project)
+        return (project, user) if home is None else (home, project, user)
+
+    def name(self, path: SharePath) -> str:
+        """The name of a share: an organisation's or project's own, or `project/user`."""
+        return "/".join(path[1:] if len(path) > 1 and path[0] in self.sharing.organisations else path)
+
+    def add(self, path: SharePath) -> None:
+        """Add a share and all above it, if they are new."""
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in self.accounts:
+                account = Share(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
+                self.accounts[path[:depth]] = account
+                self.accounts[path[: depth - 1]].below[account.weight] += 1
+                self.without_row.append(path[:depth])
+
+    def _weight(self, path: SharePath) -> float:
+        name = self.name(path)
+        return self.set_weights.get(name, self.sharing.weights.get(name, 1.0))
+
+    def add_job(self, path: SharePath) -> None:
+        """Count one more live job of the tenant."""
+        for account in self._shares_on(path):
+            account.jobs += 1
+            if account.jobs == 1 and account.path:
+                self.accounts[account.path[:-1]].active[account.weight] += 1
+
+    def remove_job(self, path: SharePath) -> None:
+        """Uncount a job that has ended or has moved to another tenant."""
+        for account in self._shares_on(path):
+            account.jobs -= 1
+            if not account.jobs and account.path:
+                self.accounts[account.path[:-1]].active[account.weight] -= 1
+
+    def _shares_on(self, path: SharePath) -> tuple[Share, ...]:
+        """The root, and each share on the path, added on first use."""
+        line = self._above.get(path)
+        if line is None:
+            self.add(path)
+            line = self._above[path] = tuple(self.accounts[path[:depth]] for depth in range(len(path) + 1))
+        return line
+
+    def fair_rate(self, path: SharePath, capacity: float) -> float:
+        """The part of `capacity` that is fair for the share while all shares with live jobs want more."""
+        part = capacity
+        for depth in range(1, len(path) + 1):
+            above = self.accounts[path[: depth - 1]].active
+            weights = math.fsum(weight * count for weight, count in above.items())
+            part *= self.accounts[path[:depth]].weight / weights if weights else 0.0
+        return part
+
+    def change_rate(self, path: SharePath, rate: float, now: float) -> None:
+        """Add to the use per hour of a share and all above it, from now on."""
+        if not rate:
+            return
+        for depth in range(len(path) + 1):
+            self.accounts[path[:depth]].usage.change(rate, now)
+
+    def set_weight(self, name: str, weight: float) -> None:
+        """Set a weight that overrides scheduler.toml."""
+        self.set_weights[name] = weight
+        for path, account in self.accounts.items():
+            if path and self.name(path) == name:
+                above = self.accounts[path[:-1]]
+                for each in (above.below, above.active) if account.jobs else (above.below,):
+                    each[account.weight] -= 1
+                    each[weight] += 1
+                account.weight = weight
+        self.version += 1
+
+    def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
+        """Set limits that override scheduler.toml; None leaves one as it is."""
+        was = self.limits.get(name, (None, None))
+        soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard
+        self.limits[name] = soft, hard
+        for limits, limit in ((self.soft, soft), (self.hard, hard)):
+            if limit == UNLIMITED:
+                limits.pop(name, None)
+            elif limit is not None:
+                limits[name] = limit
+        self.version += 1
+
+    def used(self, path: SharePath, now: float) -> float:
+        """Units that count now: the decayed use, and `held_hours` of what is in use."""
+        usage = self.accounts[path].usage
+        return usage.total(now) + self.sharing.held_hours * usage.rate
+
+    def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
+        """weight / (used + 1) of each share on the path, from the top: higher values start first."""
+        return tuple(
+            self.accounts[path[:depth]].weight / (self.used(path[:depth], now) + 1.0)
+            for depth in range(1, len(path) + 1)
+        )
+
+    def factor(self, path: SharePath, capacity: float, now: float) -> float:
+        """1 for a share without use; halved for each fair share that was used, at every level.
+
+        `capacity` is the charge of the whole cluster in units per hour.
+        """
+        shares_used = 0.0
+        for depth in range(1, len(path) + 1):
+            account, siblings = self.accounts[path[:depth]], self.accounts[path[: depth - 1]].weights
+            fair = capacity * account.usage.longest_h * account.weight / siblings
+            shares_used += self.used(account.path, now) / fair if fair > 0 else 0.0
+        return math.exp2(-shares_used)
+
+    def over_soft_limit(self, path: SharePath, now: float) -> bool:
+        """True if the share, or one above it, is over its soft limit."""
+        soft = self.soft
+        return bool(soft) and any(
+            self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
+            for depth in range(1, len(path) + 1)
+        )
+
+    def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
+        """The hard limit, of the share or one above it, that lasts longest; None if none is reached."""
+        found = None
+        for depth in range(1, len(path) + 1) if self.hard else ():
+            name, account = self.name(path[:depth]), self.accounts[path[:depth]]
+            limit = self.hard.get(name)
+            if limit is not None and (used := self.used(account.path, now)) >= limit:
+                until = self._below(account.usage, limit, now)
+                if found is None or until > found.until:
+                    found = ShareAtLimit(account.path, name, used, limit, until)
+        return found
+
+    def falls_below(self, path: SharePath, limit: float, now: float, ends: Ends) -> float:
+        """The time at which use is below a limit if jobs end as in `ends`: (time, rate), soonest first."""
+        usage, moment = copy.deepcopy(self.accounts[path].usage), now
+        for end, rate in ends:
+            at = self._below(usage, limit, moment)
+            if at <= end:
+                return at
+            moment = max(moment, end)
+            usage.change(-rate, moment)
+        return self._below(usage, limit, moment)
+
+    def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
+        """The time at which use is below a limit if the rate stays as it is; may be never."""
+        left = limit - self.sharing.held_hours * usage.rate
+        return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf

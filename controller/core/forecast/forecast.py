@@ -1,0 +1,185 @@
+"""Forecasts of starts: a copy of the engine decides ahead of time, with every job running to its limit."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from controller.core.engine import Engine
+from controller.core.framework.circuit_breaker import CircuitBreaker
+from controller.core.model.events import JobPlaced, JobShrunk, PreemptionPlanned, StopRequested
+from controller.core.model.exit_outcome import PREEMPTED, SHRUNK
+from controller.core.model.inputs import Decision, Input, MembersReported, Tick
+from controller.core.model.job import NEVER, Job
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.pipeline.reconfigure import state_under
+from controller.core.state.order_view import position_key
+from wire.agent.frames import AttemptStatus
+from wire.names import Reason
+
+MAX_IDLE_TURNS = 3
+"""How often each reservation may begin and end without a start before the forecast ends."""
+MAX_STEPS = 100_000
+"""The most steps, whatever the caller allows, so that a forecast always ends."""
+KeepGoing = Callable[[float, Container[int]], bool]
+"""Asked before each step with its time and the started jobs; False ends the forecast."""
+
+
+T = TypeVar("T")
+
+
+class OnCopy(Protocol):
+    """Runs some work on a copy of an engine; None if the work was not finished."""
+
+    def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
+        """The result of the work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastStart:
+    """The latest start of a waiting job, and its nodes."""
+
+    at: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The result of a forecast: the starts by job, and the decisions about the first inputs."""
+
+    starts: dict[int, ForecastStart]
+    decisions: tuple[Decision, ...]
+    whole: bool
+    """True if every job that can ever start has started."""
+    plans: tuple[PreemptionPlanned, ...] = ()
+    """The preemptions that the forecast assumes."""
+    known_until: float = NEVER
+    """Every start before this time is in `starts`; NEVER if the forecast was not cut short."""
+
+
+def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
+    """A copy of the engine that decides like the original and changes nothing in it.
+
+    With another pipeline it decides as after a restart with that one. A plugin that fails on the copy does
+    not count as failed in the original.
+    """
+    source, rules = engine.state, pipeline or replace(engine.pipeline, breaker=CircuitBreaker())
+    state = state_under(source, rules, source.live(), source.estimates.read_only())
+    ahead = Engine(rules, state)
+    if pipeline is None:
+        ahead.profile_cycles.resume(engine.profile_cycles)
+    else:
+        for node in state.nodes.rows:
+            if node.boot_id:
+                state.nodes.set_facts(node, node.facts, node.boot_id, pipeline.overcommit)
+    return ahead
+
+
+def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
+    """Run the work on a fork."""
+    return work(fork(engine))
+
+
+def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
+    """The fork with running jobs that end after their predicted times, or else at their limits."""
+    rules, state = ahead.pipeline.estimating, ahead.state
+    if predicted == rules.predicted:
+        return ahead
+    for job in [state.jobs[each] for _, each in state.releases]:
+        if job.unended:
+            state.remove_release(job)
+            job.planned_s = job.predicted_s if predicted else None
+            state.add_release(job)
+    return Engine(replace(ahead.pipeline, estimating=replace(rules, predicted=predicted)), state)
+
+
+def forecast(
+    ahead: Engine,
+    now: float,
+    first: Iterable[Input] = (),
+    until: int | None = None,
+    going: KeepGoing | None = None,
+    steps: int = MAX_STEPS,
+) -> Forecast:
+    """Hand a fork the `first` inputs, then simulate the future. The fork is used up.
+
+    1. Run a pass at the present step, and note its starts. End what a preemption or a shrink stops at once.
+    2. Stop if job `until` has started, if no job waits, or if nothing but reservations would happen.
+    3. Go on to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
+    4. Repeat until `going` says no, or for `steps` steps. The starts found so far stay valid.
+
+    Cost: one pass for each step.
+
+    Example: job 3 runs until 10:00 on the only node, and jobs 4 and 5 wait for it with one hour each. Steps:
+    now, 10:00 (job 4 starts), 11:00 (job 5 starts).
+    """
+    decisions = tuple(ahead.handle(given, now) for given in first)
+    for job in [job for job in ahead.state.live() if job.stopping is not None and job.stop_by is None]:
+        _end(ahead, job, now)
+    for job in [ahead.state.jobs[each] for each in ahead.state.elastic]:
+        _leave(ahead, job, now)
+    starts: dict[int, ForecastStart] = {}
+    plans: list[PreemptionPlanned] = []
+    moment, idle_turns = now, 0
+    for _ in range(steps):
+        if moment > now and going is not None and not going(moment, starts):
+            break
+        for event in ahead.handle(Tick(), moment).events:
+            if isinstance(event, JobPlaced):
+                idle_turns = 0
+                nodes = tuple(each.node for each in event.allocations)
+                starts.setdefault(event.job, ForecastStart(moment, nodes))
+            elif isinstance(event, JobShrunk):
+                _leave(ahead, ahead.state.jobs[event.job], moment)
+            elif isinstance(event, PreemptionPlanned):
+                plans.append(event)
+            elif isinstance(event, StopRequested) and event.until is None:
+                _end(ahead, ahead.state.jobs[event.job], moment)
+        waiting = len(ahead.state.queue) or ahead.timers.gated or ahead.state.claims
+        if until in starts or not waiting:
+            return Forecast(starts, decisions, True, tuple(plans))
+        following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
+        ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
+        due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
+        idle_turns += not (ends or due < NEVER)  # because recurring reservations alone would go on for ever
+        if following == NEVER or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
+            return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
+        moment = max(moment, following)
+        _end_due(ahead, moment)
+    return Forecast(starts, decisions, False, tuple(plans), known_until=moment)
+
+
+def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
+    """The first jobs in queue order, at most `count` of each profile."""
+    found: list[int] = []
+    for cycle in engine.profile_cycles.cycles.values():
+        entries = (entry for lane in cycle.queue for entry in lane)
+        place = position_key(engine.state, cycle.queue, now)
+        found += [job for _, job in heapq.nsmallest(count, entries, key=place)]
+    return found
+
+
+def _leave(engine: Engine, job: Job, moment: float) -> None:
+    """End the processes of an elastic job on the nodes that it gives up."""
+    leaving = [member.allocation.node for member in job.running if member.leaving]
+    over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
+    engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
+
+
+def _end_due(engine: Engine, moment: float) -> None:
+    """End the jobs whose limit is reached."""
+    state = engine.state
+    for job in [job for end, job in state.releases if end <= moment]:
+        _end(engine, state.jobs[job], moment)
+
+
+def _end(engine: Engine, job: Job, moment: float) -> None:
+    """End all processes of a job."""
+    why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
+    code = 9 if job.stopping is Reason.EVICTED else 0
+    over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)
+    nodes = [member.allocation.node for member in job.running]
+    engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(nodes, over)), moment)

@@ -1,0 +1,68 @@
+"""Time limits with which a waiting job could start now, because it would end before others need its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from controller.core.backfill.cycle import Cycle
+from controller.core.backfill.deadline_guard import DeadlineGuard
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.engine import Engine
+from controller.core.model.job import NEVER, Job
+from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.usage_counters import GPU_TIME
+
+USABLE_S = 10.0
+"""Seconds for which an advised limit stays valid, because a user needs time to enter it."""
+MINUTES_FROM_S = 180.0
+"""From this length on, advised limits are whole minutes; below it, multiples of STEP_S."""
+STEP_S = 5.0
+MOST = 64
+
+
+def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
+    """The limits worth trying, the longest first, all shorter than the job's own; after a cycle at `now`.
+
+    1. Collect the times at which a place is needed: reserved starts of other jobs (EASY, conservative, of
+       other profiles, for deadlines) and starts of reservations.
+    2. A job that starts now and holds its place until such a moment may run until then, less its grace.
+    3. A quota on GPU-hours allows what is left of it, shared by the job's GPUs.
+    4. Round down to a length that users write.
+
+    Example: job 7 has a reserved start in 2h00m00s, the job has a grace of 30s: 1h59m.
+    """
+    cycle = ahead.profile_cycles.of(job)
+    spans = {moment - now - job.spec.grace_s for moment in _moments(ahead, cycle, job, now)}
+    spans |= set(_within_quota(cycle, job, now))
+    limits = {_written(span - USABLE_S) for span in spans if span < NEVER}
+    return sorted((each for each in limits if 0 < each < job.limit), reverse=True)[:MOST]
+
+
+def _moments(ahead: Engine, cycle: Cycle, job: Job, now: float) -> Iterator[float]:
+    state = ahead.state
+    shadow = cycle.easy_reservation(now)
+    if shadow is not None:
+        yield cycle.backfill_ends_by(shadow)
+    for other in ahead.profile_cycles.cycles.values():
+        yield from (each.starts_at for number, each in other.reservations.by_job.items() if number != job.id)
+    for reservation in state.reservations.excluding(job.user, job.spec.project):
+        every, start = reservation.spec.every_s, reservation.starts_at
+        if reservation.began and every is not None:
+            start += every
+        yield start
+    guarded = DeadlineGuard(state, cycle.placer, StartLimits(state, cycle.placer), state.queue_of(job))
+    if cycle.guards_deadlines:
+        yield from (each.starts_at for each in guarded.against(job, now))
+
+
+def _within_quota(cycle: Cycle, job: Job, now: float) -> Iterator[float]:
+    over = cycle.limits.over(job, now)
+    if isinstance(over, LimitExceeded) and over.kind == GPU_TIME and over.asked:
+        length = min(job.limit, cycle.state.accounts.window_s)
+        yield length * (over.limit - over.used) / over.asked + USABLE_S
+
+
+def _written(span: float) -> float:
+    step = 60.0 if span >= MINUTES_FROM_S else STEP_S
+    return math.floor(span / step) * step

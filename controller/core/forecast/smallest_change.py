@@ -1,0 +1,225 @@
+"""Finds the smallest change that starts a waiting job now. Each change is tried on a copy of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from controller.core.commands.job_edits import changed_fields
+from controller.core.engine import Engine
+from controller.core.explain.blockers import licence_holders
+from controller.core.forecast.forecast import OnCopy, on_fork
+from controller.core.forecast.longest_time_limit import time_limits_that_fit
+from controller.core.forecast.relaxations import Relaxation, RelaxationScale, relaxations, without_constraints
+from controller.core.forecast.trial import StartTrial
+from controller.core.model.inputs import Edit, GpuChecked, Input, Preempt, Release, Resume, ResumeGpu
+from controller.core.model.job import Job
+from controller.core.model.request import without_relaxed
+from controller.core.quota.quotas import LimitExceeded
+from wire.codec import encode
+from wire.job.spec import JobSpec, spec_problems
+from wire.names import GpuHealth
+from wire.text import printable
+
+MAX_EDITS = 3
+"""The most changes to the job itself that are suggested."""
+MOST_NODES = 4
+"""The most nodes and GPUs out of service that are tried."""
+MOST_SINGLES = 4
+"""The most running jobs that are tried one by one if a quota or a licence is missing."""
+ACTOR = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A change that starts the job, in words that follow `it would start now …`, and as an action.
+
+    Exactly one of these is given: fields of its spec to change, running jobs to preempt (and to hold, where
+    they would take their old places at once), the job itself to release, or nodes and GPUs to resume.
+    """
+
+    sentence: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    preempt: tuple[int, ...] = ()
+    hold: bool = False
+    release: bool = False
+    resume: tuple[str, ...] = ()
+
+
+def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> tuple[Suggestion, ...]:
+    """The changes that start the job now, the smallest first; none if it starts anyway, or cannot start.
+
+    1. A held job: its release, and nothing else.
+    2. Changes of one thing that it asks for, up to MOST_TOLD; of each kind the smallest.
+    3. Nodes or GPUs that an operator took out of service.
+    4. Running jobs that make room.
+    5. If no single change helps: without all its demands at once, and with less of something if need be.
+
+    Each is tried alone on a copy (Trial), which `on_copy` makes. Nothing is done to `ahead`.
+    """
+    trial = StartTrial(ahead, job, now, on_copy)
+    asked = trial.job
+    if asked.held and trial.starts(Release(job, ACTOR)):
+        return (Suggestion("if it was released", release=True),)
+    if not asked.ready or (limits := trial.after_pass(time_limits_that_fit)) is None:
+        return ()
+    editing = EditSearch(trial, limits)
+    found = [*editing.singles()][:MAX_EDITS]
+    found += [*_resumed(trial)][:1]
+    found += [*_preempted(trial)][:1]
+    if not any(each.changes for each in found):
+        found += editing.both()
+    return tuple(found)
+
+
+class EditSearch:
+    """Finds smaller requests with which a job starts now."""
+
+    def __init__(self, trial: StartTrial, limits: Sequence[float]) -> None:
+        self._trial = trial
+        self._job = trial.job
+        self._cycle = trial.ahead.profile_cycles.of(trial.job)
+        self._limits = limits
+
+    def singles(self) -> Iterator[Suggestion]:
+        """The smallest change of each kind that starts the job."""
+        for scale in relaxations(self._job.spec, self._cycle.placer, self._limits):
+            least = self._least(scale)
+            if least is not None:
+                yield Suggestion(least.sentence, self._changes(least.spec))
+
+    def both(self) -> Iterator[Suggestion]:
+        """Without all constraints, and if that is not enough, with a smaller amount as well."""
+        bare = without_constraints(self._job.spec)
+        if bare is None:
+            return
+        for scale in ((bare,), *relaxations(bare.spec, self._cycle.placer, self._limits)):
+            least = self._least(scale)
+            if least is not None:
+                sentence = bare.sentence + (f", and {least.sentence}" if least is not bare else "")
+                yield Suggestion(sentence, self._changes(least.spec))
+                return
+
+    def _least(self, scale: RelaxationScale) -> Relaxation | None:
+        """The smallest relaxation of a scale that starts the job; None if none does.
+
+        Tries the smallest, then the largest, and halves the range between them, because a larger relaxation
+        helps whenever a smaller one does.
+        """
+        fitting = [each for each in scale if self._fits_now(each.spec)]
+        low, high = 0, len(fitting) - 1
+        if not fitting or self._starts(fitting[low]):
+            return fitting[low] if fitting else None
+        if high == low or not self._starts(fitting[high]):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._starts(fitting[middle]):
+                high = middle
+            else:
+                low = middle
+        return fitting[high]
+
+    def _starts(self, each: Relaxation) -> bool:
+        changes = self._changes(each.spec)
+        return bool(changes) and self._trial.starts(Edit(self._job.id, "", changes))
+
+    def _changes(self, spec: JobSpec) -> dict[str, Any]:
+        """The changed fields of the spec, encoded as in JSON."""
+        encoded = encode(spec)
+        return {name: encoded[name] for name in changed_fields(self._job.spec, spec)}
+
+    def _fits_now(self, spec: JobSpec) -> bool:
+        """True if the spec fits and exceeds no quota; this saves a copy of the engine if not."""
+        if spec_problems(spec):
+            return False
+        spec = self._trial.ahead.with_defaults(self._job, spec)
+        state, cycle, now = self._trial.ahead.state, self._cycle, self._trial.now
+        ask = state.ask(without_relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec)
+        changed_job = replace(self._job, spec=spec, ask=ask)
+        if cycle.limits.over(changed_job, now) is not None or state.licences.insufficient(ask.licences):
+            return False
+        barred = state.barred_nodes(changed_job, now)
+        return cycle.placer.find(ask, barred) is not None or cycle.placer.find_fewer(ask, barred) is not None
+
+
+def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
+    """Drained nodes and cordoned GPUs brought back, one by one, then all cordoned GPUs of a node."""
+    nodes = trial.ahead.state.nodes.rows
+    for node in [node for node in nodes if node.up and node.drained][:MOST_NODES]:
+        if trial.starts(Resume(node.name, ACTOR)):
+            yield Suggestion(f"if node {printable(node.name)} was resumed", resume=(node.name,))
+    for node in [node for node in nodes if node.up and not node.drained]:
+        out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
+        for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
+            # A resumed GPU takes work when its agent has looked at it once.
+            given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
+            given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
+            if trial.starts(*given):
+                names = tuple(f"{node.name}:{gpu.number}" for gpu in chosen)
+                what = "GPU" if len(names) == 1 else "GPUs"
+                yield Suggestion(
+                    f"if {what} {printable(', '.join(names))} was resumed and is well", resume=names
+                )
+                break
+
+
+def _preempted(trial: StartTrial) -> Iterator[Suggestion]:
+    """Running jobs preempted; held afterwards only if they would start again before the job."""
+    for victims in _candidates(trial):
+        for hold in (False, True):
+            if trial.starts(*(Preempt(victim, ACTOR, hold) for victim in victims)):
+                yield Suggestion(_preempted_text(trial, victims, hold), preempt=victims, hold=hold)
+                break
+
+
+def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> str:
+    jobs = trial.ahead.state.jobs
+    lost = sum(jobs[victim].unsaved(trial.now) for victim in victims)
+    names = ", ".join(jobs[victim].label for victim in victims)
+    were = "was" if len(victims) == 1 else "were"
+    what = f"{were} preempted and held" if hold else f"{were} preempted"
+    jobs_word = "job" if len(victims) == 1 else "jobs"
+    return f"if {jobs_word} {names} {what}: {lost:.1f} GPU-hours lost"
+
+
+def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
+    """The cheapest set of victims, then single jobs that hold the missing quota or licence."""
+    job, state, now = trial.job, trial.ahead.state, trial.now
+    plan, _ = trial.ahead.preemption_plan(job, now)
+    if plan is not None and plan.victims:
+        yield tuple(victim.job for victim in plan.victims)
+    over = trial.ahead.profile_cycles.of(job).limits.over(job, now)
+    holders: list[Job] = []
+    if isinstance(over, LimitExceeded):
+        running = [state.jobs[number] for _, number in state.releases]
+        holders = [
+            each
+            for each in running
+            if any(over.key == account.key for account in state.accounts.tenants_of(each.user, each.spec))
+        ]
+    for lack in state.licences.shortages(job.ask.licences):
+        holders += licence_holders(state, lack.name)
+    may = {
+        each.id: each
+        for each in holders
+        if each.unended
+        and each.stopping is None
+        and each.spec.preemptible
+        and each.spec.priority <= job.spec.priority
+    }
+    for each in sorted(may.values(), key=lambda one: (one.unsaved(now), one.id))[:MOST_SINGLES]:
+        yield (each.id,)
+
+
+def suggestion_command(eased: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
+    """The arguments of `corral` for a suggestion; empty for changes to the job, which the CLI writes."""
+    if eased.release:
+        return ("job", "release", label)
+    if eased.resume:
+        return ("nodes", "resume", *eased.resume)
+    if eased.preempt:
+        hold = ("--hold",) if eased.hold else ()
+        return ("job", "preempt", *hold, *(labels[job] for job in eased.preempt))
+    return ()

@@ -1,0 +1,99 @@
+"""Sentences about the forecast start of a waiting job: what it assumes, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.core.engine import Engine
+from controller.core.forecast.forecast import Forecast, ForecastStart, forecast, with_run_times
+from controller.core.lifecycle.gates import gates_text
+from controller.core.model.job import NEVER, Job
+from wire.names import JobState, Reason
+from wire.text import duration
+
+NAMED = 8
+"""The most jobs that a sentence names."""
+LAST_AFTER_S = 600.0
+"""The last blocker is looked up only if the start is at least this many seconds away."""
+
+
+def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
+    if start is None:
+        return f"it is held; even if released: {why_no_start(ahead, number, now)}"
+    left = start.at - now
+    when = "at once" if left < 1 else f"in {duration(left)} at the latest, on {', '.join(start.nodes)}"
+    return f"it is held; released now it would start {when}"
+
+
+def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
+    """The preemptions for other jobs that the forecast assumes before this start."""
+    others = [plan for plan in found.plans if plan.job != number]
+    for plan in others[:NAMED]:
+        jobs = ahead.state.jobs
+        victims = _named([jobs[victim.job] for victim in plan.victims if victim.job in jobs])
+        label = jobs[plan.job].label if plan.job in jobs else str(plan.job)
+        yield f"{victims} {'is' if len(plan.victims) == 1 else 'are'} preempted for job {label} before"
+    if len(others) > NAMED:
+        yield f"{len(others) - NAMED} more preemptions come before"
+
+
+def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
+    """What the job waits for just before its start; empty if that is what it waits for now.
+
+    The copy is used up.
+    """
+    if at - now < LAST_AFTER_S:
+        return ""
+    first = ahead.explain(job, now)
+    forecast(
+        with_run_times(ahead, predicted=False), now, (), job.id, going=lambda moment, _starts: moment < at
+    )
+    there = ahead.state.jobs.get(job.id)
+    if there is None or there.state is not JobState.QUEUED:
+        return ""
+    last = ahead.explain(there, at - 1.0)
+    same = last.reason is first.reason and last.reason not in (Reason.QUOTA, Reason.SHARE)
+    return "" if same or last.sentence == first.sentence else last.sentence
+
+
+def why_no_start(ahead: Engine, number: int, now: float) -> str:
+    """Why a forecast found no start, from its last state."""
+    job = ahead.state.jobs.get(number)
+    if job is None:
+        return "it is cancelled before it can start"
+    if job.state.terminal:
+        when = f" in {duration(job.ended_at - now)}" if job.ended_at and job.ended_at - now >= 1 else ""
+        return f"it ends{when} without having started: {job.detail or job.reason.value.replace('_', ' ')}"
+    if job.wait.gates:
+        return f"the time of that is unknown: {gates_text(ahead.state, job, now)}"
+    at = max(now, ahead.state.reservations.next_at) if not ahead.state.releases else now
+    why = ahead.explain(job, at)
+    unlimited = _without_limit(ahead, job)
+    if unlimited:
+        has = "has no time limit" if len(unlimited) == 1 else "have no time limit"
+        return f"{_named(unlimited)} {has}, and no end of another job is enough: {why.sentence}"
+    if ahead.state.releases:
+        return "it does not start within the time that the forecast covers"
+    return f"no job that ends makes room for it: {why.sentence}"
+
+
+def _without_limit(ahead: Engine, job: Job) -> list[Job]:
+    """The jobs without a time limit in the last state; if some hold nodes for the job, only those."""
+    state = ahead.state
+    cycle = ahead.profile_cycles.of(job)
+    shape = cycle.placer.shape(job.ask)
+    found = [state.jobs[number] for end, number in state.releases if end == NEVER]
+    if shape is None:
+        return []
+    possible = cycle.placer.possible_nodes(shape.part)
+    rows = state.nodes.by_name
+    near = [
+        each for each in found if any(possible[rows[member.allocation.node].row] for member in each.running)
+    ]
+    return near or found
+
+
+def _named(jobs: list[Job]) -> str:
+    names = ", ".join(job.label for job in jobs[:NAMED])
+    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    return f"job{'s' * (len(jobs) > 1)} {names}{more}"

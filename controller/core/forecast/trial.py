@@ -1,0 +1,98 @@
+"""Tries on copies of the engine whether a change starts a waiting job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from typing import TypeVar
+
+from controller.core.engine import Engine
+from controller.core.forecast.forecast import OnCopy, on_fork
+from controller.core.model.exit_outcome import PREEMPTED
+from controller.core.model.inputs import Input, MembersReported, Preempt, Refusal, Tick
+from controller.core.model.job import Job
+from wire.agent.frames import AttemptStatus
+from wire.names import JobState
+
+MAX_COPIES = 48
+"""The most copies for one question."""
+T = TypeVar("T")
+
+ALL_ORDERS = 3
+"""Up to this many ending processes, every order of their ends is tried."""
+
+Leaving = tuple[int, str]
+"""A preempted job, and one of its nodes."""
+
+
+class StartTrial:
+    """Answers one question about one waiting job: does it start if this is done, at once and alone?
+
+    1. Copy the engine, and hand the copy the inputs. A refused input is a no.
+    2. Run the cycle that the controller runs after an input.
+    3. If the inputs made running jobs leave: let their processes end one after another, with a cycle after
+       each. For up to ALL_ORDERS processes every order is tried, for more the two orders of their names.
+    4. Yes if the job has left the queue in all of them.
+
+    Invariant: `ahead` is never changed. Cost: one copy per order, MOST_TRIED copies in all; once they are
+    used up every answer is no, so no advice is given rather than one that was not tried.
+    """
+
+    def __init__(self, ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> None:
+        self.ahead = ahead
+        self.job: Job = ahead.state.jobs[job]
+        self.now = now
+        self.left = MAX_COPIES
+        self._on_copy = on_copy
+
+    def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
+        """The result of some work on a copy after the next pass; None if the job starts in that pass."""
+
+        def after(copy: Engine) -> T | None:
+            copy.handle(Tick(), self.now)
+            return None if self._started(copy) else work(copy, copy.state.jobs[self.job.id], self.now)
+
+        return self._on_copy(self.ahead, after)
+
+    def starts(self, *given: Input) -> bool:
+        """True if the job starts in the pass after these inputs, or when the preempted jobs have ended."""
+        leaving = _leaving(self.ahead, given)
+        return all(self._starts_in(given, order) for order in _orders(leaving))
+
+    def _starts_in(self, given: Sequence[Input], order: Sequence[Leaving]) -> bool:
+        if not self.left:
+            return False
+        self.left -= 1
+
+        def started(copy: Engine) -> bool:
+            if any(isinstance(copy.handle(each, self.now).reply, Refusal) for each in given):
+                return False
+            copy.handle(Tick(), self.now)
+            for number, node in order:
+                self._end(copy, number, node)
+            return self._started(copy)
+
+        return bool(self._on_copy(self.ahead, started))
+
+    def _started(self, copy: Engine) -> bool:
+        return copy.state.jobs[self.job.id].state is not JobState.QUEUED
+
+    def _end(self, copy: Engine, number: int, node: str) -> None:
+        """End the preempted job's processes on a node, and run a pass."""
+        job = copy.state.jobs[number]
+        if node in job.members and job.members[node].ended_at is None:
+            over = AttemptStatus(number, job.attempt, 0, self.now, self.now, signal=15, why=PREEMPTED)
+            copy.handle(MembersReported(number, job.attempt, {node: over}), self.now)
+            copy.handle(Tick(), self.now)
+
+
+def _leaving(engine: Engine, given: Sequence[Input]) -> list[Leaving]:
+    """The processes of the jobs that the inputs preempt."""
+    jobs = [engine.state.jobs[each.job] for each in given if isinstance(each, Preempt)]
+    return [(job.id, member.allocation.node) for job in jobs for member in job.running]
+
+
+def _orders(leaving: list[Leaving]) -> list[tuple[Leaving, ...]]:
+    if len(leaving) <= ALL_ORDERS:
+        return [*permutations(leaving)]
+    return [tuple(leaving), tuple(reversed(leaving))]

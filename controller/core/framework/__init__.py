@@ -1,0 +1,1 @@
+"""Plugin interfaces, profiles, and the isolation of plugins that fail."""

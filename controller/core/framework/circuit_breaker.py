@@ -1,0 +1,87 @@
+"""Counts the failures of plugins, and stops calling a plugin that fails too often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+MAX_FAILED_CYCLES = 3
+"""After failures in this number of cycles a plugin is not called any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFault:
+    """One failure of a plugin; `times` is the number of cycles in which it has failed so far."""
+
+    kind: str
+    name: str
+    why: str
+    times: int
+
+    @property
+    def given_up(self) -> bool:
+        """Is the plugin not called any more until the controller restarts?"""
+        return self.times >= MAX_FAILED_CYCLES
+
+
+@dataclass(slots=True)
+class CircuitBreaker:
+    """Decides whether a plugin may be called.
+
+    1. A plugin that fails is not called again in the same cycle; its answer is replaced by a neutral one.
+    2. It is called again in the next cycle.
+    3. After failures in MAX_FAILED_CYCLES cycles it is not called until the controller restarts or gets
+       another configuration.
+    """
+
+    cycle: int = 0
+    """The number of the current cycle. The engine increases it at each Tick."""
+    faults: list[PluginFault] = field(default_factory=list)
+    """Failures that take_faults() has not returned yet."""
+    _failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """(number of cycles with failures, last of these cycles) by (kind, name)."""
+    _why: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The last error by (kind, name)."""
+
+    def allows(self, kind: str, name: str) -> bool:
+        """May the plugin be called in this cycle?"""
+        times, last = self._failed.get((kind, name), (0, -1))
+        return times < MAX_FAILED_CYCLES and last != self.cycle
+
+    def fail(self, kind: str, name: str, why: str) -> None:
+        """Record a failure in this cycle."""
+        times = self._failed.get((kind, name), (0, -1))[0] + 1
+        self._failed[kind, name] = times, self.cycle
+        self._why[kind, name] = why
+        self.faults.append(PluginFault(kind, name, why, times))
+
+    def times(self) -> dict[tuple[str, str], int]:
+        """The number of cycles with failures, by kind and name."""
+        return {plugin: times for plugin, (times, _) in self._failed.items()}
+
+    def why(self, kind: str, name: str) -> str:
+        """The last error of the plugin; empty if it never failed."""
+        return self._why.get((kind, name), "")
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """One sentence for each plugin that has failed."""
+        return tuple(
+            f"{kind} {name}: {self._why[kind, name]}"
+            + ("; it is not asked again" if times >= MAX_FAILED_CYCLES else "")
+            for (kind, name), (times, _) in sorted(self._failed.items())
+        )
+
+    @property
+    def retrying(self) -> bool:
+        """Is a plugin that failed in the last cycle called again in this one?"""
+        return any(
+            times < MAX_FAILED_CYCLES and last == self.cycle - 1 for times, last in self._failed.values()
+        )
+
+    def take_faults(self) -> Sequence[PluginFault]:
+        """Return the new failures, and forget them."""
+        if not self.faults:
+            return ()
+        found, self.faults = self.faults, []
+        return found

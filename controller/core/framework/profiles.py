@@ -1,0 +1,136 @@
+"""Profiles: several scheduling policies side by side, each for some jobs on some nodes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.inputs import Refusal
+from controller.core.model.request import PerNodeRequest
+from wire.job.affinity import Term
+from wire.job.spec import JobSpec
+from wire.text import printable
+
+if TYPE_CHECKING:
+    from controller.core.framework.interfaces import SchedulingPolicy
+
+DEFAULT_PROFILE = "default"
+"""The profile of jobs that no other profile takes. On a cluster without profiles it is the empty name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileNodesFilter:
+    """The filter that keeps the jobs of a profile on the nodes of the profile."""
+
+    name: ClassVar[str] = "profile"
+    static: ClassVar[bool] = True
+
+    profile: str
+    terms: tuple[Term, ...]
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:  # noqa: ARG002 - the same for all requests
+        """True where every term matches."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        terms, labels = self.terms, nodes.labels
+        return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
+
+    def concerns(self, part: PerNodeRequest) -> bool:  # noqa: ARG002 - the same for all requests
+        """True, because every job of the profile is concerned."""
+        return True
+
+    def explain(self, part: PerNodeRequest) -> str:  # noqa: ARG002 - the same for all requests
+        """Why nodes are rejected."""
+        return f"outside profile {printable(self.profile)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named policy for jobs of these queues, projects and users, on nodes that match these terms.
+
+    An empty tuple does not restrict.
+    """
+
+    name: str
+    policy: SchedulingPolicy
+    queues: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    nodes: tuple[Term, ...] = ()
+
+    @property
+    def pipeline(self) -> SchedulingPolicy:
+        """The policy, restricted to the nodes of the profile."""
+        if not self.nodes:
+            return self.policy
+        return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
+
+    def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
+        """(kind, name) of the first queue, project or user that the profile does not take;
+
+        None: it takes the job.
+        """
+        for kind, name, names in (
+            ("queue", spec.queue, self.queues),
+            ("project", spec.project, self.projects),
+            ("user", user, self.users),
+        ):
+            if names and name not in names:
+                return kind, name
+        return None
+
+    def rows(self, columns: NodeTable) -> Bools:
+        """True for the nodes of the profile."""
+        return np.array([all(term.matches(each) for term in self.nodes) for each in columns.labels], np.bool_)
+
+
+def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
+    """The profile of a job: the one it asks for if that takes it, else the first that does.
+
+    Depends on the job and the configuration only, so after a restart with another configuration the waiting
+    jobs are in the profiles of the new one.
+    """
+    fitting = [each.name for each in profiles if each.refused(spec, user) is None]
+    if not fitting:
+        return ""
+    return spec.profile if spec.profile in fitting else fitting[0]
+
+
+def may_change_profile(was: JobSpec, spec: JobSpec) -> bool:
+    """Can the change give the job another profile?"""
+    return (was.profile, was.queue, was.project) != (spec.profile, spec.queue, spec.project)
+
+
+def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Refusal | None:
+    """The refusal of a profile that the job asks for and that does not exist or does not take it."""
+    if spec.profile is None or (not profiles and spec.profile == DEFAULT_PROFILE):
+        return None
+    found = next((each for each in profiles if each.name == spec.profile), None)
+    shown = printable(spec.profile)
+    if found is None:
+        hint = _nearest(spec.profile, (each.name for each in profiles))
+        return Refusal("invalid", f"there is no profile {shown!r}", "profile", hint)
+    refused = found.refused(spec, user)
+    if refused is None:
+        return None
+    kind, name = refused
+    there = ", ".join(map(printable, getattr(found, f"{kind}s")))
+    fitting = profile_of(profiles, spec, user)
+    return Refusal(
+        "not_allowed",
+        f"profile {shown!r} is not for {kind} {printable(name)!r}",
+        "profile",
+        f"It is for {there}. Without --profile the job has profile {printable(fitting)!r}.",
+    )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    if not names:
+        return "This cluster has no profiles: leave it out."
+    close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names)}."

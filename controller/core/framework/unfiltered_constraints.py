@@ -1,0 +1,50 @@
+"""Finds constraints that no configured filter checks. Such a job is refused, not placed without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from controller.core.framework.interfaces import Filter
+from controller.core.model.request import PerNodeRequest
+from wire.job.affinity import Effect
+
+NO_CONSTRAINTS = PerNodeRequest(0, 0)
+UNFILTERED_HINT = "Leave it out, or have an operator put the filter into 'filters' in [scheduler]."
+
+
+def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | None:
+    """The first field of the request that no filter checks; None: all are checked."""
+    for field, value in _constraints(part):
+        constraint: dict[str, Any] = {field: value}
+        asked = replace(NO_CONSTRAINTS, **constraint)
+        if not any(each.concerns(asked) and not each.concerns(NO_CONSTRAINTS) for each in filters):
+            return field
+    return None
+
+
+def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The constraints that are no amounts, by field."""
+    if part.selector:
+        yield "selector", part.selector
+    if part.affinity:
+        yield "affinity", part.affinity
+    demanded = tuple(term for term in part.company if not term.prefer)
+    if demanded:
+        yield "company", demanded
+
+
+def unfiltered_message(field: str) -> str:
+    """The message for an unchecked constraint."""
+    return f"nothing here looks at {field}, for the filter {field!r} is not configured"
+
+
+def unfiltered_taint(filters: Sequence[Filter], taints: Mapping[str, str | None]) -> str | None:
+    """The first taint, written `key:effect`, that no filter would enforce; None: all are enforced."""
+    if any(each.name == "taints" for each in filters):
+        return None
+    soft = f":{Effect.PREFER_NO_SCHEDULE.value}"
+    return next(
+        (each for each, value in taints.items() if value is not None and not each.endswith(soft)), None
+    )

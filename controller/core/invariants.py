@@ -1,0 +1,185 @@
+"""Checks that the whole state is consistent. Used by tests after each step, and by `admin verify`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from controller.core.cluster.job_affinity import JobAffinityIndex
+from controller.core.cluster.licences import licences_in_use
+from controller.core.cluster.node_table import ABSENT
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.lifecycle.dependencies import Target, targets_of_job
+from controller.core.lifecycle.priority_inheritance import lend_targets, lent_priority
+from controller.core.quota.usage_counters import UsageCounters
+from controller.core.state.state import State
+from wire.names import WHOLE_GPU, JobState
+
+HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
+
+
+def find_violations(state: State) -> list[str]:
+    """One sentence for each violation; empty if the state is consistent."""
+    return [
+        *_check_queue(state),
+        *_check_holders(state),
+        *_check_claims(state),
+        *_check_gpus(state),
+        *_check_company(state),
+        *_check_columns(state),
+        *_check_accounts(state),
+        *_check_inherited(state),
+        *_check_licences(state),
+        *_check_shares(state),
+    ]
+
+
+def _check_queue(state: State) -> list[str]:
+    wrong = []
+    for job in state.jobs.values():
+        if job.ready != (job.id in state.queue):
+            kept = f"held={job.held}, gates={job.wait.gates}"
+            wrong.append(f"job {job.id} is {job.state.value}, {kept}, but in queue: {not job.ready}")
+        if job.state.terminal != (job.id in state.ended):
+            wrong.append(f"job {job.id} is {job.state.value} but among the ended: {job.id in state.ended}")
+        if job.id >= state.next_job:
+            wrong.append(f"job {job.id} has an id that is given to another job ({state.next_job})")
+    return wrong
+
+
+def _check_holders(state: State) -> list[str]:
+    wrong = []
+    claimed = set()
+    for job in state.jobs.values():
+        holding = {(job.id, member.allocation.node) for member in job.running}
+        if bool(holding) != (job.state in HOLDING):
+            wrong.append(f"job {job.id} is {job.state.value} and holds {len(holding)} allocations")
+        claimed |= holding
+    expected = sorted((job.expected_end, job.id) for job in state.jobs.values() if job.running or job.claim)
+    if expected != state.releases:
+        wrong.append("the expected releases are not those of the jobs that hold something")
+    given = {(job, node.name) for node in state.nodes for job in node.held}
+    wrong += [
+        f"job {job} and node {node} disagree on what the job holds" for job, node in sorted(claimed ^ given)
+    ]
+    return wrong
+
+
+def _check_claims(state: State) -> list[str]:
+    wrong = []
+    kept = {(job.id, each.node) for job in state.jobs.values() for each in job.claim}
+    if kept != {(job, node.name) for node in state.nodes for job in node.claims}:
+        wrong.append("jobs and nodes disagree on nominations")
+    if {job for job, _ in kept} != set(state.claims):
+        wrong.append("the index of nominated jobs is wrong")
+    wrong += [
+        f"job {job} is nominated, but is neither queued nor being moved"
+        for job in state.claims
+        if state.jobs[job].held
+        or (state.jobs[job].state is not JobState.QUEUED and state.jobs[job].stopping is None)
+    ]
+    for node in state.nodes:
+        for victim, claimant in node.leaving.items():
+            if victim not in node.held or claimant not in node.claims:
+                wrong.append(f"job {victim} leaves {node.name} for job {claimant}, which is not so")
+            elif state.jobs[victim].stopping is None and not state.jobs[victim].members[node.name].leaving:
+                wrong.append(f"job {victim} leaves {node.name}, but is not being stopped")
+    return wrong
+
+
+def _check_company(state: State) -> list[str]:
+    fresh = JobAffinityIndex()
+    for job in state.jobs.values():
+        for allocation in (*job.claim, *(member.allocation for member in job.running)):
+            fresh.add(job.ask.part, allocation.node)
+    same = fresh.snapshot() == state.nodes.job_affinity.snapshot()
+    return [] if same else ["the job affinity counts are not those of the placed jobs"]
+
+
+def _check_gpus(state: State) -> list[str]:
+    wrong = []
+    for node in state.nodes:
+        held: dict[str, int] = {}
+        for allocation in node.held.values():
+            for gpu in allocation.gpus:
+                held[gpu.uuid] = held.get(gpu.uuid, 0) + gpu.milli
+        wrong += [
+            f"GPU {uuid} of {node.name} is given out {milli}/{WHOLE_GPU}"
+            for uuid, milli in held.items()
+            if milli > WHOLE_GPU
+        ]
+    return wrong
+
+
+def _check_columns(state: State) -> list[str]:
+    nodes, columns = state.nodes, state.nodes.columns
+    kept = (columns.open.copy(), columns.cpu_free.copy(), columns.memory_free.copy(), columns.gpu_free.copy())
+    scratch = columns.scratch_free.copy()
+    wrong = []
+    if (kept[1] < 0).any() or (kept[2] < 0).any():
+        wrong.append("more CPU or memory given out than a node has")
+    if ((kept[3] < 0) & (kept[3] != ABSENT)).any():
+        wrong.append("more of a GPU given out than it has")
+    if [node.name for node in nodes] != sorted(nodes.by_name):
+        wrong.append("rows are not in the order of names")
+    fresh = nodes.rebuilt_columns()
+    gpu_free = np.full_like(kept[3], ABSENT)  # it grows with the widest node, and does not shrink again
+    gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
+    if not np.array_equal(scratch, fresh.scratch_free):
+        wrong.append("column scratch_free is not what the allocations add up to")
+    for name, old, new in zip(
+        ("open", "cpu_free", "memory_free", "gpu_free"),
+        kept,
+        (fresh.open, fresh.cpu_free, fresh.memory_free, gpu_free),
+        strict=True,
+    ):
+        if not np.array_equal(old, new):
+            wrong.append(f"column {name} is not what the allocations add up to")
+    return wrong
+
+
+def _check_inherited(state: State) -> list[str]:
+    """Compares inherited priorities with those calculated from all dependencies."""
+    lent: dict[Target, list[int]] = {}
+    for job in state.live():
+        for goal in lend_targets(job):
+            lent.setdefault(goal, []).append(lent_priority(job))
+    wrong = []
+    for job in state.live():
+        best = max((each for goal in targets_of_job(job) for each in lent.get(goal, ())), default=0)
+        if job.wait.inherited != (best if best > job.spec.priority else 0):
+            wrong.append(f"job {job.id} inherited {job.wait.inherited}, and {best} waits for it")
+    return wrong
+
+
+def _check_accounts(state: State) -> list[str]:
+    """Compares the usage of users, projects and queues with a new count."""
+    fresh = UsageCounters(state.accounts.window_s)
+    for job in state.jobs.values():
+        fresh.load_job(job)
+    keys = {*fresh.by_key, *state.accounts.by_key}
+    return [
+        f"{scope} {name} is counted {kept}, and holds {used}"
+        for scope, name in sorted(keys)
+        if (kept := state.accounts.tenant((scope, name)).used) != (used := fresh.tenant((scope, name)).used)
+    ]
+
+
+def _check_licences(state: State) -> list[str]:
+    """Compares the licences in use with a new count."""
+    held, used = licences_in_use(state.jobs.values()), state.licences.used
+    return [] if held == used else [f"licences in use are {used}, and jobs hold {held}"]
+
+
+def _check_shares(state: State) -> list[str]:
+    """Compares the number of live jobs of each share with a new count."""
+    there: Counter[SharePath] = Counter()
+    for job in state.live():
+        path = state.tenant(job)
+        there.update(path[:depth] for depth in range(len(path) + 1))
+    return [
+        f"share {'/'.join(path) or 'of all'} is counted {account.jobs} jobs, and has {there[path]}"
+        for path, account in state.shares.accounts.items()
+        if account.jobs != there[path]
+    ]

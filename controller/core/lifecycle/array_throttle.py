@@ -1,0 +1,107 @@
+"""Arrays with a limit of running elements (`--array 0-99%5`): which elements have a slot."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from controller.core.model.events import Event, GateClosed, GateOpened
+from controller.core.model.job import Job
+from wire.job.spec import array_concurrency_limit
+from wire.names import JobState, Reason
+
+
+class ArrayThrottle:
+    """The slots of one array.
+
+    An element holds a slot from the moment its array gate opens until it ends, is held, or has to wait for
+    other jobs. A free slot goes to the waiting element with the lowest id.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.holding: set[int] = set()
+        self.waiting: set[int] = set()
+        self._heap: list[int] = []
+
+    def update(self, job: Job) -> None:
+        """Note whether this element holds a slot, waits for one, or neither."""
+        closed, over = Reason.ARRAY in job.wait.gates, job.state.terminal
+        (self.holding.discard if closed or over else self.holding.add)(job.id)
+        if not closed or over or _waits_for_others(job):
+            self.waiting.discard(job.id)
+        elif job.id not in self.waiting:
+            self.waiting.add(job.id)
+            heapq.heappush(self._heap, job.id)
+
+    @property
+    def unused(self) -> bool:
+        """True if no element holds or waits for a slot."""
+        return not (self.holding or self.waiting)
+
+    def next_element(self) -> int | None:
+        """The element that gets the next free slot; None if no slot is free or no element waits."""
+        heap = self._heap
+        while heap and heap[0] not in self.waiting:
+            heapq.heappop(heap)
+        return heap[0] if heap and len(self.holding) < self.limit else None
+
+
+class ArrayThrottles:
+    """The throttles of all arrays with a limit, while an element is alive.
+
+    1. `update` notes the state of an element after each of its events. It puts the array on the list
+       `unsettled` if a slot may have to move.
+    2. `settle` takes the slots of elements that cannot use them, then gives free slots to waiting elements.
+
+    Invariant: after `settle` no slot is free while an element waits for one.
+    Cost: O(log elements) for an update; nothing while the elements run or wait.
+    """
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self.by_array: dict[int, ArrayThrottle] = {}
+        self.unsettled: dict[int, list[int]] = {}
+        """Arrays to settle, each with the elements that hold a slot and cannot use it."""
+        for job in jobs:
+            self.update(job)
+        # These jobs come from a state in which everything was settled.
+        self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
+        self.unsettled.clear()
+
+    def update(self, job: Job) -> None:
+        """Note what has become of a job; nothing happens if it is not in an array with a limit."""
+        if job.array is None:
+            return
+        throttle = self.by_array.get(job.array)
+        if throttle is None:
+            limit = array_concurrency_limit(job.spec.array or "")
+            if limit is None:
+                return
+            throttle = self.by_array[job.array] = ArrayThrottle(limit or 0)
+        throttle.update(job)
+        wasted = wastes_slot(job)
+        if wasted or throttle.next_element() is not None or throttle.unused:
+            wasting = self.unsettled.setdefault(job.array, [])
+            if wasted:
+                wasting.append(job.id)
+
+    def settle(self, now: float, record: Callable[[Event], None]) -> None:
+        """Move the slots of one unsettled array. `record` must apply each event and call `update`."""
+        array, wasting = self.unsettled.popitem()
+        for job in wasting:
+            record(GateClosed(job, now, Reason.ARRAY))
+        throttle = self.by_array[array]
+        while (following := throttle.next_element()) is not None:
+            record(GateOpened(following, now, Reason.ARRAY))
+        self.unsettled.pop(array, None)  # because the events above have just been dealt with
+        if throttle.unused:
+            del self.by_array[array]
+
+
+def wastes_slot(job: Job) -> bool:
+    """True if a queued element holds a slot while it is held or waits for other jobs."""
+    return _waits_for_others(job) and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
+
+
+def _waits_for_others(job: Job) -> bool:
+    return job.held or Reason.DEPENDENCY in job.wait.gates

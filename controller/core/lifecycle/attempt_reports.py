@@ -1,0 +1,78 @@
+"""Reads what agents report about attempts: checkpoints, exits, and the reports of a gang as one input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from controller.core.model.events import CheckpointSaved, Exit
+from controller.core.model.inputs import AgentReported, Input, MembersReported
+from controller.core.model.job import Job
+from wire.agent.frames import AttemptStatus
+
+A = TypeVar("A")
+
+
+def only_starts_or_ends(status: AttemptStatus) -> bool:
+    """True if a report only says that a process started or ended: nothing of a barrier or a checkpoint."""
+    waits = status.ready and status.started_at is None
+    return not waits and (status.checkpoint is None or status.ended_at is not None)
+
+
+def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
+    """The event for a checkpoint newer than the job's last one; None if there is none."""
+    if status.checkpoint is None or status.ended_at is not None:
+        return None
+    # The host's clock may be ahead, so the time of the checkpoint is at most now.
+    found = replace(status.checkpoint, at=min(status.checkpoint.at, now))
+    if job.checkpoint is not None and job.checkpoint.at >= found.at:
+        return None
+    return CheckpointSaved(job.id, now, job.attempt, node, found)
+
+
+def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
+    """The exit of each member, by node. Members with the same status object share one Exit."""
+    exits: dict[str, Exit] = {}
+    last = how = None
+    for node, status in over.items():
+        if how is None or status is not last:
+            last, how = status, exit_of(status)
+        exits[node] = how
+    return exits
+
+
+def exit_of(status: AttemptStatus) -> Exit:
+    """How one member ended."""
+    usage, checkpoint = status.usage, status.checkpoint
+    if usage is None:
+        return Exit(status.code, status.signal, status.why, checkpoint=checkpoint)
+    return Exit(status.code, status.signal, status.why, usage.cpu_s, usage.max_rss_mib, checkpoint, usage.gpu)
+
+
+def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
+    """Consecutive reports about members of one attempt as one input; all other inputs unchanged.
+
+    Reports of different attempts may change places, because none depends on another. A second report of the
+    same node and attempt waits until the first is handed over.
+    """
+    pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
+    for given, answer in taken:
+        if isinstance(given, AgentReported) and answer is None:
+            key = given.status.job, given.status.attempt
+            if given.node in pending.get(key, ()):
+                yield from _hand_over(pending)
+            pending.setdefault(key, {})[given.node] = given
+        else:
+            yield from _hand_over(pending)
+            yield given, answer
+    yield from _hand_over(pending)
+
+
+def _hand_over(pending: dict[tuple[int, int], dict[str, AgentReported]]) -> Iterator[tuple[Input, None]]:
+    for key, reports in pending.items():
+        if len(reports) == 1:
+            yield next(iter(reports.values())), None
+        else:
+            yield MembersReported(*key, {node: report.status for node, report in reports.items()}), None
+    pending.clear()

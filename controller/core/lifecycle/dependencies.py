@@ -1,0 +1,268 @@
+"""Dependencies between jobs: whether they are met, and which jobs wait for an event of another job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from controller.core.model.job import NEVER, Job
+from controller.core.state.state import State
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency, Until
+from wire.names import JobState, Reason
+from wire.text import duration, printable
+
+MAX_SHOWN = 3
+"""Dependencies that one sentence names."""
+_VERBS = {
+    Until.STARTED: "start",
+    Until.OK: "succeed",
+    Until.NOT_OK: "fail",
+    Until.ENDED: "end",
+    Until.CHECKPOINT: "save a checkpoint",
+}
+
+
+Edge = tuple[int, int]
+"""A job that waits, and the index of the dependency in `spec.after`."""
+Target = tuple[str, Until]
+"""The label of a job or array (or a path), and what has to happen to it."""
+
+
+class DependencyIndex:
+    """The unmet dependencies of all queued jobs, by what they wait for.
+
+    An array as a target is met when all its elements are, and failed when one is. The first question about an
+    array looks at all elements; after that `_pending` has the elements that are still undecided.
+
+    Cost: an event about a job costs O(dependencies on that job).
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._edges: dict[Target, dict[Edge, None]] = {}
+        self._pending: dict[Target, set[int]] = {}
+        """Undecided elements of an array target, from the first event of one of them on."""
+        self._waiting: dict[int, tuple[Dependency, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._edges)
+
+    @property
+    def edges(self) -> list[tuple[Target, Edge]]:
+        """Every target with each job that waits for it, sorted."""
+        return sorted((target, edge) for target, edges in self._edges.items() for edge in edges)
+
+    @property
+    def data_paths(self) -> list[str]:
+        """The paths that jobs wait for."""
+        return [path for path, until in self._edges if until is Until.DATA]
+
+    def update(self, job: Job) -> None:
+        """Add or drop the dependencies of a job, as its gate is closed or open now."""
+        waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
+        known = self._waiting.get(job.id, ())
+        if waits is known:
+            return
+        for index in range(len(known)):
+            self.remove(job.id, index)
+        self._waiting.pop(job.id, None)
+        if waits:
+            self._waiting[job.id] = waits
+            decided = {*job.wait.met, *job.wait.lost}
+            for index, each in enumerate(waits):
+                if index not in decided:
+                    self._edges.setdefault(target_of(each), {})[job.id, index] = None
+
+    def remove(self, job: int, index: int) -> None:
+        """Drop one dependency of a job: it is decided."""
+        target = target_of(self._waiting[job][index])
+        edges = self._edges.get(target, {})
+        edges.pop((job, index), None)
+        if not edges:
+            self._edges.pop(target, None)
+            self._pending.pop(target, None)
+
+    def targets(self, job: Job) -> list[Target]:
+        """The targets of other jobs that this job, or its array, can meet."""
+        if not self._edges:
+            return []
+        return [target for target in targets_of_job(job) if target in self._edges]
+
+    def waiting(self, target: Target) -> list[Edge]:
+        """The jobs that wait for a target, with the index of the dependency, sorted."""
+        return sorted(self._edges.get(target, ()))
+
+    def outcome(self, target: Target, changed: Job) -> bool | None:
+        """Whether a target is met after an event of this job; False if never, None if undecided."""
+        label, until = target
+        if label == changed.label:
+            return _job_outcome(changed, until)
+        array = self._state.arrays[int(label)]
+        pending = self._pending.get(target)
+        elements = [changed]
+        if pending is None:
+            pending = self._pending[target] = set(array.values())
+            elements = [self._state.jobs[each] for each in array.values()]
+        return _array_outcome(elements, until, pending)
+
+
+def targets_of_job(job: Job) -> list[Target]:
+    """Every target that this job, or its array, could be."""
+    labels = (job.label,) if job.array is None else (job.label, str(job.array))
+    return [(label, until) for label in labels for until in _VERBS]
+
+
+def target_of(dependency: Dependency) -> Target:
+    """The target of a dependency."""
+    return dependency.path or dependency.job, dependency.until
+
+
+def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
+    """Whether a dependency is met; False if never, None if undecided.
+
+    `known` has the end states of old jobs that are only in the store.
+    """
+    if dependency.until is Until.DATA:
+        return None
+    old_end = known.get(dependency.job)
+    array = array_elements(state, dependency.job)
+    if array is None:
+        job = state.find(dependency.job)
+        if job is not None:
+            return _job_outcome(job, dependency.until)
+        return None if old_end is None else outcome_from_end(dependency.until, old_end)
+    decisive = dependency.until is Until.NOT_OK
+    if old_end is not None and outcome_from_end(dependency.until, old_end) is decisive:
+        return decisive
+    return _array_outcome(
+        [state.jobs[each] for each in array.values()], dependency.until, set(array.values())
+    )
+
+
+def array_elements(state: State, label: str) -> Mapping[int, int] | None:
+    """The elements of the array with this label; None if the label is that of a single job."""
+    return None if "_" in label else state.arrays.get(int(label))
+
+
+def canonical(state: State, dependency: Dependency) -> Dependency:
+    """The dependency with the job's own label, because job id 7 can be element 5_2 of an array."""
+    if not dependency.job or array_elements(state, dependency.job) is not None:
+        return dependency
+    job = state.find(dependency.job)
+    return dependency if job is None else replace(dependency, job=job.label)
+
+
+def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
+    """The outcome for an array: all elements have to meet it; for NOT_OK one failure is enough."""
+    decisive = until is Until.NOT_OK
+    for element in elements:
+        found = _job_outcome(element, until)
+        if found is decisive:
+            return found
+        if found is not None:
+            pending.discard(element.id)
+    return None if pending else not decisive
+
+
+def _job_outcome(job: Job, until: Until) -> bool | None:
+    """The outcome for one job."""
+    over, completed = job.state.terminal, job.state is JobState.COMPLETED
+    if until is Until.OK:
+        return completed if over else None
+    if until is Until.NOT_OK:
+        return not completed if over else None
+    if until is Until.ENDED:
+        return True if over else None
+    happened = has_started(job) if until is Until.STARTED else job.checkpoint is not None
+    return True if happened else False if over else None
+
+
+def has_started(job: Job) -> bool:
+    """True if any attempt of the job has been running."""
+    return job.started_at is not None or job.attempt > (job.state is not JobState.QUEUED)
+
+
+def outcome_from_end(until: Until, ended: JobState) -> bool:
+    """The outcome for an old job of which only the end state is known."""
+    if until in (Until.OK, Until.CHECKPOINT):
+        return ended is JobState.COMPLETED
+    if until is Until.NOT_OK:
+        return ended is not JobState.COMPLETED
+    return True
+
+
+def dependency_text(dependency: Dependency) -> str:
+    """Words such as `job 12 to succeed`."""
+    if dependency.until is Until.DATA:
+        return f"{printable(dependency.path)} to be there"
+    return f"job {dependency.job} to {_VERBS[dependency.until]}"
+
+
+def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
+    """Why a target can no longer be met."""
+    label, until = target
+    array = array_elements(state, label)
+    jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
+    cause = next((job for job in jobs if job is not None and _job_outcome(job, until) is False), None)
+    hopeless = f"job {label} can no longer {_VERBS[until]}"
+    if cause is None:
+        return f"{hopeless}: it is {known[label].value}" if label in known else hopeless
+    how = f" ({printable(cause.detail)})" if cause.detail else ""
+    return f"{hopeless}: job {cause.label} is {cause.state.value}{how}"
+
+
+def waiting_text(state: State, job: Job, now: float) -> str:
+    """A sentence about the undecided dependencies of a job, each with the state of its target."""
+    spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
+    left = [each for index, each in enumerate(spec.after) if index not in decided]
+    parts = [dependency_text(each) + _progress(state, each, now) for each in left[:MAX_SHOWN]]
+    if len(left) > MAX_SHOWN:
+        parts.append(f"{len(left) - MAX_SHOWN} more")
+    need = dependencies_needed(spec)
+    if need > len(spec.after) - len(job.wait.lost):
+        gone = "; ".join(
+            why_impossible(state, target_of(spec.after[index]), {}) for index in job.wait.lost[:MAX_SHOWN]
+        )
+        return f"never starts: {gone}; change its dependencies, or cancel it"
+    some = "" if need == len(spec.after) else f"{need - len(job.wait.met)} of "
+    return f"waits for {some}{', '.join(parts)}"
+
+
+def dependencies_needed(spec: JobSpec) -> int:
+    """How many of its dependencies have to be met before the job may start."""
+    return len(spec.after) if spec.after_count is None else spec.after_count
+
+
+def _progress(state: State, dependency: Dependency, now: float) -> str:
+    job = state.find(dependency.job) if dependency.job else None
+    if job is None or (job.array is not None and "_" not in dependency.job):
+        return ""
+    if job.placed_at is None or job.expected_end == NEVER:
+        return f" ({job.state.value.lower()})"
+    return f" ({job.state.value.lower()}, ends in {duration(job.expected_end - now)} at the latest)"
+
+
+def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
+    """The labels of a cycle that these dependencies of the job would close; empty if there is none."""
+    targets = {job.label, str(job.array)}
+    seen: set[str] = set()
+    paths: list[tuple[str, ...]] = [(each.job,) for each in after if each.job]
+    while paths:
+        path = paths.pop()
+        label = path[-1]
+        if label in targets:
+            return [job.label, *path]
+        if label not in seen:
+            seen.add(label)
+            paths += [(*path, each.job) for each in _next(state, label) if each.job]
+    return []
+
+
+def _next(state: State, label: str) -> Iterator[Dependency]:
+    """The dependencies of a job, or of an array's elements, whose gate is closed."""
+    array = array_elements(state, label)
+    jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
+    for job in jobs:
+        if job is not None and Reason.DEPENDENCY in job.wait.gates:
+            yield from job.spec.after

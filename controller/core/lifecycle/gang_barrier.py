@@ -1,0 +1,47 @@
+"""The start barrier of gangs: the members wait until all are ready, then all start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.core.model.effects import SendToNode
+from controller.core.model.events import MemberReady
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from wire.agent.frames import AttemptStatus, Go
+
+
+def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:
+    """The event that a member has reached the barrier; None if that is known already."""
+    member = job.members[node]
+    if status.ready and not member.ready and member.started_at is None:
+        return MemberReady(job.id, now, job.attempt, node)
+    return None
+
+
+def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
+    """The orders to start after this report of a waiting member.
+
+    A member that reports again that it waits has missed its order, and gets it again.
+    """
+    if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
+        return
+    yield from go_orders(job)
+
+
+def go_orders(job: Job) -> Iterator[SendToNode]:
+    """The orders to start for all waiting members; none while a member that has not ended is not ready."""
+    members = {name: member for name, member in job.members.items() if member.ended_at is None}
+    if all(member.ready or member.started_at is not None for member in members.values()):
+        waiting = [name for name, member in members.items() if member.started_at is None]
+        yield from (SendToNode(name, Go(job.id, job.attempt)) for name in waiting)
+
+
+def accepts_fewer_from(job: Job) -> float:
+    """The time from which a gang with `min_nodes` may start on fewer nodes than it asks for."""
+    return job.ready_at + job.spec.gang.assembly_s
+
+
+def node_addresses(state: State, job: Job) -> dict[str, str]:
+    """The network address of each node of an attempt."""
+    return {name: state.nodes.by_name[name].facts.address for name in job.members}

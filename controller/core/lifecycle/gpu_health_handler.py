@@ -1,0 +1,241 @@
+"""Keeps the health of GPUs: reports of agents and orders of operators change it, and jobs get the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.core.cluster import gpu_health
+from controller.core.cluster.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
+from controller.core.cluster.nodes import Node
+from controller.core.model import events, inputs
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import Allocation, Event
+from controller.core.model.inputs import DONE, Refusal, Reply
+from controller.core.state.state import State
+from wire.agent.frames import CheckGpu, GpuFacts, ResetGpu
+from wire.names import GpuHealth, TroubleKind
+from wire.text import counted
+
+_TOLD_TO_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
+"""Troubles that may have made a job on the GPU fail."""
+
+
+class GpuHealthHandler:
+    """Changes the health of GPUs.
+
+    1. An agent reports a fault (`on_fault`). The policy says whether the GPU goes out of service, and the
+       jobs on it get the reason, in case they fail.
+    2. The agent of a GPU that is out of service gets an order to check it after a time. The agent keeps the
+       time. Each check (`on_check`) brings the GPU nearer to service or keeps it out.
+    3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
+       end all jobs on it.
+    4. Operators take GPUs out of service and bring them back (`cordon`, `resume`).
+
+    Invariant: a GPU that is out of service and needs nothing else has one pending check order at its agent; a
+    hello renews it, because the agent may have lost it. The rules are in cluster/gpu_health.py.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        care: GpuHealthPolicy,
+        record: Callable[[Event], None],
+        order: Callable[[Effect], None],
+    ) -> None:
+        self._state = state
+        self._care = care
+        self._record = record
+        self._order = order
+
+    # --- reports of agents ---
+
+    def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
+        """A GPU has a fault: take it out of service if the policy says so, and note it for its jobs."""
+        node, gpu = self._find(given.node, given.uuid)
+        if node is None or gpu is None:
+            return DONE
+        if given.kind is TroubleKind.XID and given.xid is not None:
+            action, means = self._care.action(given.xid)
+            why = f"Xid {given.xid}: {means}"
+        else:
+            action, why = self._care.rule(given.kind), given.why
+        own = action is HealthAction.BLAME
+        if own or (action is not HealthAction.IGNORE and given.kind in _TOLD_TO_JOBS):
+            self._note_fault_for_jobs(node, gpu, why, own, now)
+        if own or action is HealthAction.IGNORE:
+            return DONE
+        old = node.condition(gpu)
+        if given.kind is TroubleKind.LOST:
+            new = gpu_health.after_driver_loss(old, why, now, self._care)
+        elif given.kind is TroubleKind.UNCLEAN:
+            new = gpu_health.occupy(old, why, now, self._care)
+        else:
+            new = gpu_health.after_fault(old, action, why, now, self._care)
+        self._change(node, gpu, old, new, now)
+        return DONE
+
+    def on_check(self, given: inputs.GpuChecked, now: float) -> Reply:
+        """The result of an ordered check of a GPU that is out of service."""
+        node, gpu = self._find(given.node, given.uuid)
+        if node is not None and gpu is not None:
+            old = node.condition(gpu)
+            if given.lasts and not given.ok:
+                new = gpu_health.still_waits(old, given.why, now, self._care)
+            else:
+                new = gpu_health.after_check(old, given.ok, given.why, now, self._care)
+            self._change(node, gpu, old, new, now)
+        return DONE
+
+    def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
+        """A process outside the queue has left a GPU: have the GPU checked at once."""
+        node, gpu = self._find(name, uuid)
+        if node is not None and gpu is not None:
+            old = node.condition(gpu)
+            self._change(node, gpu, old, gpu_health.check_now(old, now), now)
+
+    def on_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
+        """The result of an ordered reset: after a successful one the GPU still has to pass checks."""
+        node, gpu = self._find(given.node, given.uuid)
+        if node is not None and gpu is not None:
+            old = node.condition(gpu)
+            if given.ok and old.needs == "reset":
+                self._change(node, gpu, old, gpu_health.probing(old, now), now)
+            elif not given.ok:
+                self._change(
+                    node, gpu, old, gpu_health.after_failed_reset(old, given.why, now, self._care), now
+                )
+        return DONE
+
+    def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
+        """A job has left GPUs: reset those that waited for it."""
+        held = {hold.uuid for hold in allocation.gpus}
+        for gpu in node.facts.gpus if held & node.health.keys() else ():
+            if gpu.uuid in held:
+                self._order_reset(node, gpu, node.condition(gpu), now)
+
+    def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
+        """Take the health that an operator or a replay states; nothing happens if it is known."""
+        node, gpu = self._find(given.node, given.uuid)
+        if node is not None and gpu is not None:
+            old = node.condition(gpu)
+            parts = given.health, given.why, given.needs, given.falls, given.good
+            if parts != (old.health, old.why, old.needs, old.falls, old.good):
+                self._change(node, gpu, old, GpuCondition(*parts, now, given.due), now, given.by)
+        return DONE
+
+    def on_agent_hello(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
+        """Compare the GPUs of a host with those before, and renew check and reset orders.
+
+        A reboot counts as the reset or reboot that a GPU waits for.
+        """
+        there = {gpu.uuid for gpu in node.facts.gpus}
+        for uuid, gone in before.items():
+            if uuid not in there:
+                why = "the host does not have it any more"
+                self._note_fault_for_jobs(node, gone, why, False, now)
+                old = node.condition(gone)
+                self._change(node, gone, old, gpu_health.after_driver_loss(old, why, now, self._care), now)
+        for gpu in node.facts.gpus:
+            old = node.condition(gpu)
+            if rebooted and old.needs in ("reset", "reboot"):
+                self._change(node, gpu, old, gpu_health.probing(old, now), now)
+            else:
+                self._order_check(node, gpu, old, now)
+                self._order_reset(node, gpu, old, now)
+
+    # --- orders of operators ---
+
+    def cordon(self, given: inputs.CordonGpu, now: float) -> Reply:
+        """Take one GPU out of service."""
+        node, gpu, refusal = self._named(given.node, given.gpu)
+        if node is None or gpu is None:
+            return refusal
+        why = given.why or f"cordoned by {given.by}"
+        old = node.condition(gpu)
+        self._change(node, gpu, old, gpu_health.cordoned(old, why, now), now, given.by)
+        return DONE
+
+    def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
+        """Bring a GPU back into service after one more check."""
+        node, gpu, refusal = self._named(given.node, given.gpu)
+        if node is None or gpu is None:
+            return refusal
+        old = node.condition(gpu)
+        if old.ok:
+            return Refusal("conflict", f"GPU {given.gpu} of node {given.node} takes work already", "gpu")
+        new = gpu_health.probing(old, now)
+        self._change(node, gpu, old, gpu_health.resumed_by_operator(new, self._care), now, given.by)
+        return DONE
+
+    # --- for both ---
+
+    def _find(self, name: str, uuid: str) -> tuple[Node | None, GpuFacts | None]:
+        node = self._state.nodes.get(name)
+        found = None if node is None else next((gpu for gpu in node.facts.gpus if gpu.uuid == uuid), None)
+        return node, found
+
+    def _named(self, name: str, index: int) -> tuple[Node | None, GpuFacts | None, Refusal]:
+        node = self._state.nodes.get(name)
+        if node is None:
+            message = f"there is no node {name!r}"
+            return None, None, Refusal("not_found", message, "node", "'corral nodes' lists all nodes.")
+        found = next((gpu for gpu in node.facts.gpus if gpu.index == index), None)
+        message = f"node {name} has no GPU {index}"
+        return node, found, Refusal("not_found", message, "gpu", f"'corral gpus {name}' lists its GPUs.")
+
+    def _change(
+        self, node: Node, gpu: GpuFacts, old: GpuCondition, new: GpuCondition, now: float, by: str = ""
+    ) -> None:
+        if new != old:
+            self._record(
+                events.GpuHealthRecorded(
+                    node.name,
+                    now,
+                    gpu.uuid,
+                    new.health,
+                    new.why,
+                    new.needs,
+                    new.falls,
+                    new.good,
+                    new.due,
+                    by,
+                )
+            )
+            self._order_check(node, gpu, new, now)
+            self._order_reset(node, gpu, new, now)
+
+    def _order_check(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
+        there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
+        if there and not (seen.ok or seen.needs):
+            self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
+
+    def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
+        """Nothing while a job holds a part of the GPU, because the reset would end that job."""
+        if seen.needs != "reset" or not self._care.reset or gpu.mig:
+            return
+        there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
+        held = any(hold.uuid == gpu.uuid for each in node.held.values() for hold in each.gpus)
+        if there and not held:
+            wait = max(0.0, seen.due - now)
+            self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
+
+    def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
+        """Note the fault for each job on the GPU, as the reason if the job fails."""
+        fault = f"GPU {gpu.number} of {node.name}: {why}"
+        for job, allocation in node.held.items():
+            if any(hold.uuid == gpu.uuid for hold in allocation.gpus):
+                attempt = self._state.jobs[job].attempt
+                self._record(events.GpuFaultNoted(job, now, attempt, node.name, fault, own))
+
+
+def out_of_service_text(condition: GpuCondition) -> str:
+    """A sentence: why the GPU is out of service and what has to happen next."""
+    waits = {
+        "reset": "needs a reset when no job is on it; after a reset by hand 'corral nodes resume NODE:GPU'",
+        "reboot": "needs a reboot",
+        "resume": "until it is resumed",
+    }.get(condition.needs, "")
+    parts = [condition.why, waits]
+    if condition.health is GpuHealth.PROBING:
+        parts[1] = f"probing: {counted(condition.good, 'check')} passed"
+    return "; ".join(part for part in parts if part)

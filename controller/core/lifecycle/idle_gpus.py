@@ -1,0 +1,105 @@
+"""Jobs whose GPUs are idle: flagged, warned in their log, and ended if the site wants the GPUs back."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.core.cluster.nodes import Node
+from controller.core.model import inputs
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import Event, IdleEnded, IdleNoted
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from wire.agent.frames import Note
+from wire.names import JobState, Reason
+from wire.text import duration
+
+
+class IdleAction(enum.Enum):
+    """What happens to a job with idle GPUs when its grace is over."""
+
+    FLAG = "flag"
+    """Nothing: the job is only marked."""
+    REQUEUE = "requeue"
+    """The job saves a checkpoint if it can, and is queued again with its old priority and age."""
+    CANCEL = "cancel"
+    """The job saves a checkpoint if it can, and is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdlePolicy:
+    """`[gpus]` of scheduler.toml: when GPUs count as idle, and what follows."""
+
+    after_s: float = 1_800.0
+    reclaim: IdleAction = IdleAction.FLAG
+    grace_s: float = 600.0
+    """Seconds between the flag and the end."""
+
+
+DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
+
+
+class IdleGpuHandler:
+    """Flags and ends jobs with idle GPUs. The daemon measures the idle time (watchers/)."""
+
+    def __init__(
+        self,
+        state: State,
+        idling: IdlePolicy,
+        record: Callable[[Event], None],
+        order: Callable[[Effect], None],
+        stop: Callable[[Job, Reason, str, float], None],
+    ) -> None:
+        self._state = state
+        self._idling = idling
+        self._record = record
+        self._order = order
+        self._stop = stop
+
+    def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
+        """Flag the job, or stop it if its grace is over. The input is repeated while the GPUs stay idle."""
+        job = self._running(given.job, given.attempt)
+        if job is None:
+            return
+        if job.idle_since is None:
+            ends = self._idling.reclaim is not IdleAction.FLAG
+            until = now + self._idling.grace_s if ends else None
+            self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
+            for member in job.running:  # in the job's log, where its owner looks for errors
+                self._order(
+                    SendToNode(member.allocation.node, Note(job.id, job.attempt, idle_text(job, now)))
+                )
+        elif job.idle_until is not None and now >= job.idle_until and job.stopping is None:
+            why = f"its GPUs did nothing for {duration(now - job.idle_since)}"
+            self._stop(job, Reason.IDLE, why, now)
+
+    def on_busy(self, given: inputs.GpusBusy, now: float) -> None:
+        """Take the flag back: a GPU of the job works again."""
+        job = self._running(given.job, given.attempt)
+        if job is not None and job.idle_since is not None:
+            self._record(IdleEnded(job.id, now, job.attempt))
+
+    def on_node_away(self, node: Node, now: float) -> None:
+        """Take the flags of a node's jobs back, because no readings come. The idle time starts at 0 later."""
+        for number in sorted(node.held):
+            job = self._state.jobs[number]
+            if job.idle_since is not None and job.stopping is None:
+                self._record(IdleEnded(job.id, now, job.attempt))
+
+    def _running(self, number: int, attempt: int) -> Job | None:
+        job = self._state.jobs.get(number)
+        return job if job is not None and job.state is JobState.RUNNING and job.attempt == attempt else None
+
+
+def idle_text(job: Job, now: float) -> str:
+    """A sentence about the job's idle GPUs and what follows; empty if they are not idle."""
+    if job.idle_since is None:
+        return ""
+    sentence = f"its GPUs have done nothing for {duration(now - job.idle_since)}"
+    if job.idle_until is None:
+        return sentence
+    return (
+        f"{sentence}; it will be ended in {duration(max(0.0, job.idle_until - now))} if that does not change"
+    )

@@ -1,0 +1,76 @@
+"""Takes back a move of a job: it returns to its old nodes if they are free, otherwise to the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.core.cluster.node_table import ABSENT
+from controller.core.model.events import Allocation, MoveUndone, PreemptionDropped
+from controller.core.model.job import Job, Move
+from controller.core.placement.placer import Placer
+from controller.core.state.state import State
+
+
+def undo_move(
+    state: State, placer: Placer, job: Job, why: str, now: float, *, back: bool = True
+) -> Iterator[PreemptionDropped | MoveUndone]:
+    """The events that undo the job's move. The caller applies each before it asks for the next.
+
+    1. If `back`, and the old nodes take jobs, and nothing else holds the job's GPUs and memory there: the job
+       gets its old nodes. A job for which it moved, and which has not started yet, waits in the queue again,
+       because its place is on these nodes.
+    2. Otherwise the job waits in the queue.
+    """
+    move = job.move
+    assert move is not None
+    if back and _nodes_open(state, placer, job, move, now):
+        other = _waiting_for_move(state, job, move)
+        if job.unended or _has_room(state, other, move.origin):
+            if other is not None:
+                yield PreemptionDropped(other.id, now, f"job {job.label} could not be moved: {why}")
+            yield MoveUndone(job.id, now, job.attempt, why, move.origin)
+            return
+    yield MoveUndone(job.id, now, job.attempt, why)
+
+
+def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
+    """The job that starts on the freed nodes; None if there is none or it has started."""
+    other = state.jobs.get(move.for_job or 0)
+    if other is None or not other.claim:
+        return None
+    waits = any((each.job, each.attempt) == (job.id, move.attempt) for each in other.claim_from)
+    return other if waits else None
+
+
+def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
+    """True if the old nodes are open to the job and still have its GPUs, apart from what other jobs hold."""
+    columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
+    nodes = [state.nodes.get(each.node) for each in move.origin]
+    rows = [node.row for node in nodes if node is not None]
+    if shape is None or len(rows) < len(nodes) or (barred is not None and barred[rows].any()):
+        return False
+    return bool(columns.open[rows].all()) and all(
+        slot is not None and columns.gpu_free[node.row, slot] != ABSENT
+        for node, each in zip(nodes, move.origin, strict=True)
+        if node is not None
+        for slot in (node.slots.get(hold.uuid) for hold in each.gpus)
+    )
+
+
+def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
+    """True if the allocations are free, or reserved only for the job that waits for the move."""
+    nodes = state.nodes
+    if waiting is not None:
+        nodes = nodes.copy()
+        for claim in waiting.claim:
+            nodes.unclaim(waiting.id, claim.node)
+    columns = nodes.columns
+    for each in allocations:
+        node = nodes.by_name[each.node]
+        if columns.cpu_free[node.row] < each.cpu_milli or columns.memory_free[node.row] < each.memory_mib:
+            return False
+        if columns.scratch_free[node.row] < each.scratch_mib:
+            return False
+        if any(columns.gpu_free[node.row, node.slots[hold.uuid]] < hold.milli for hold in each.gpus):
+            return False
+    return True

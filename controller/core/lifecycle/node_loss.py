@@ -1,0 +1,76 @@
+"""Decides when a job on a silent node counts as lost.
+
+A job is lost when its supervisor has certainly ended it. The supervisor renews the job's lease whenever its
+host hears the controller, so the lease is over at most `lease_s` after the controller last heard the host,
+whatever the network holds back. The supervisor then ends the job within its grace time. `margin_s` covers
+clocks that run at different speeds and the time that the kernel takes to end a process.
+
+Example: lease 300 s, grace 30 s, margin 30 s: the job is lost after 360 s of silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from controller.core.cluster.nodes import Node
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import OnNodeLost
+from wire.text import duration
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLossPolicy:
+    """Defaults from scheduler.toml. A job's own settings override them."""
+
+    policy: OnNodeLost = OnNodeLost.WAIT
+    lease_s: float = 300.0
+    margin_s: float = 30.0
+    down_after_s: float = 60.0
+
+
+DEFAULT_NODE_LOSS = NodeLossPolicy()
+
+
+def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
+    """The spec with the policy of now, which a later configuration does not change for this job."""
+    policy = spec.on_node_lost or losses.policy
+    lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None
+    if policy is OnNodeLost.WAIT and spec.on_node_lost is None and spec.lease_s is None:
+        return spec
+    return replace(spec, on_node_lost=policy, lease_s=lease_s)
+
+
+def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> Iterator[Job]:
+    """The jobs on a node that are lost after this many seconds of silence."""
+    for number in sorted(node.held):
+        job = state.jobs[number]
+        lost_after = lost_after_s(job, losses)
+        if lost_after is not None and silent_s >= lost_after:
+            yield job
+
+
+def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
+    """Seconds of silence after which the supervisor has certainly ended the job; None without a lease."""
+    lease_s = job.spec.lease_s
+    return None if lease_s is None else lease_s + job.spec.grace_s + losses.margin_s
+
+
+def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
+    """True if this silence makes the node count as down, or a job on it as lost."""
+    if node.up:
+        return False
+    if not node.down and silent_s >= losses.down_after_s:
+        return True
+    return next(lost_jobs(state, node, losses, silent_s), None) is not None
+
+
+def silent_node_text(job: Job, node: Node) -> str:
+    """A sentence about a job whose node is silent: it waits for the node, or is queued again."""
+    if job.spec.lease_s is not None:
+        return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"
+    if job.spec.on_node_lost is OnNodeLost.MANUAL:
+        return f"waits for {node.name}, or for 'corral nodes lost {node.name}'"
+    return f"waits for {node.name}"

@@ -1,0 +1,149 @@
+"""Decides whether a job whose attempt has ended is queued again."""
+
+from __future__ import annotations
+
+from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
+from controller.core.model.events import JobEnded, JobRequeued
+from controller.core.model.job import NEVER, Job
+from wire.job.gangs import MemberFailure
+from wire.job.start_conditions import OnNodeLost, RestartWhen
+from wire.names import JobState, Reason
+from wire.text import duration
+
+HARDWARE_ENDS = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
+"""Ends that say nothing about the program, so that a restart policy ignores the exit code."""
+_MOVE_FAILURES = (*HARDWARE_ENDS, Reason.LAUNCH_FAILED, Reason.MEMBER_FAILED)
+_CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
+
+
+def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued:
+    """What follows from the end of an attempt: a requeue, another end, or `ended` itself.
+
+    The first rule that applies decides.
+
+    1. A taint or an order to requeue has stopped the job: it is queued again.
+    2. Its GPU was not clean or its host could start nothing: it is queued again, and that GPU or node takes
+       no work now.
+    3. It was being stopped to be queued again, and its hardware failed first: it is queued again.
+    4. Its node was lost and its `on_node_lost` allows it: it is queued again.
+    5. It could not start where it was moved to: it is queued again, and undo_move() may take it back.
+    6. It was stopped because its GPUs were idle: [gpus] idle decides between a requeue and an end.
+    7. Its restart policy has an attempt left: it is queued again.
+
+    Only 4 and 7 count as restarts, because the other ends are not the job's fault.
+    """
+    return (
+        _stopped_to_requeue(job, ended)
+        or _unfit_host(job, ended)
+        or _lost_while_stopping(job, ended)
+        or _node_lost(job, ended)
+        or _failed_move(job, ended)
+        or _idle_gpus(job, ended, idling)
+        or restart_after(job, ended)
+        or ended
+    )
+
+
+def _stopped_to_requeue(job: Job, ended: JobEnded) -> JobRequeued | None:
+    if ended.state is not JobState.FAILED:
+        return None
+    if job.stopping is Reason.EVICTED:
+        return JobRequeued(job.id, ended.at, job.attempt, Reason.EVICTED, f"evicted: {job.stopped_by}")
+    if job.stopping is Reason.REQUEUED:
+        return JobRequeued(job.id, ended.at, job.attempt, Reason.REQUEUED, f"requeued by {job.stopped_by}")
+    return None
+
+
+def _unfit_host(job: Job, ended: JobEnded) -> JobRequeued | None:
+    if ended.reason not in (Reason.GPU_HELD, Reason.NODE_UNFIT) or ended.state is not JobState.FAILED:
+        return None
+    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, f"goes elsewhere: {ended.detail}")
+
+
+def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
+    """Needs no restart policy, because preemption and eviction have promised the requeue.
+
+    The price: a job that had completed in that moment, before its agent could report it, runs once more.
+    """
+    stopping = job.stopping
+    if (
+        stopping not in (Reason.PREEMPTED, Reason.EVICTED, Reason.REQUEUED)
+        or ended.reason not in HARDWARE_ENDS
+    ):
+        return None
+    detail = f"{stopping.value} by {job.stopped_by}, and then lost: {ended.detail}"
+    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, detail)
+
+
+def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
+    if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
+        return None
+    if job.stopping not in (None, Reason.MEMBER_FAILED):
+        return None  # because a user or operator cancelled it
+    limit = job.spec.restart.limit
+    if limit is not None and job.wait.restarts >= limit:
+        return None
+    return JobRequeued(job.id, ended.at, job.attempt, Reason.NODE_LOST, ended.detail, restart=True)
+
+
+def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
+    move = job.move
+    if (
+        move is None
+        or job.attempt == move.attempt
+        or job.started_at is not None
+        or job.stopping not in (None, Reason.MEMBER_FAILED)
+        or ended.state is not JobState.FAILED
+        or ended.reason not in _MOVE_FAILURES
+    ):
+        return None
+    detail = f"could not start on {', '.join(move.to)}: {ended.detail}"
+    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, detail)
+
+
+def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
+    """Applies as well if the node was lost before the stop had finished."""
+    if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
+        return None
+    why = job.stopped_by
+    if idling.reclaim is IdleAction.REQUEUE:
+        return JobRequeued(job.id, ended.at, job.attempt, Reason.IDLE, f"queued again: {why}")
+    return JobEnded(job.id, ended.at, JobState.CANCELLED, Reason.IDLE, why, ended.code, ended.signal)
+
+
+def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
+    """The requeue by the job's restart policy; None if the policy does not apply or has no attempt left."""
+    policy, before = job.spec.restart, job.wait.restarts
+    if job.stopping not in (None, Reason.MEMBER_FAILED):
+        return None  # because a user, an operator or the scheduler stopped it
+    if policy.when is RestartWhen.NEVER and not _restarts_as_gang(job):
+        return None
+    if not _applies(job, ended) or (policy.limit is not None and before >= policy.limit):
+        return None
+    delay = policy.delay(before)
+    deadline = job.spec.deadline_at
+    if deadline is not None and ended.at + delay + (0.0 if job.limit == NEVER else job.limit) > deadline:
+        return None
+    count = f"restart {before + 1}" + ("" if policy.limit is None else f" of {policy.limit}")
+    after = ended.detail or "it completed"
+    detail = f"{count} in {duration(delay)}: {after}" if delay else f"{count}: {after}"
+    reason = ended.reason if ended.reason is not Reason.NONE else Reason.NEW
+    again_at = ended.at + delay if delay else None
+    return JobRequeued(job.id, ended.at, job.attempt, reason, detail, again_at, restart=True)
+
+
+def _applies(job: Job, ended: JobEnded) -> bool:
+    policy, as_gang = job.spec.restart, _restarts_as_gang(job)
+    if policy.when is RestartWhen.ON_HARDWARE and not (as_gang and ended.state is JobState.FAILED):
+        return ended.reason is Reason.GPU_FAILED  # the failed GPU takes no work now: the job goes elsewhere
+    if ended.state is JobState.COMPLETED:
+        return policy.when is RestartWhen.ALWAYS
+    if not policy.codes or ended.reason in HARDWARE_ENDS:
+        return True
+    code = 128 + ended.signal if ended.signal is not None else ended.code
+    return code in policy.codes
+
+
+def _restarts_as_gang(job: Job) -> bool:
+    """True if the failure of one member restarts the whole gang."""
+    return len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART

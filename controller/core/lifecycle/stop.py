@@ -1,0 +1,95 @@
+"""Orders jobs to stop, withdraws their nominated nodes, and finds the jobs that a taint evicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from controller.core.cluster.nodes import Node
+from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.lifecycle import move_rollback
+from controller.core.model import events
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import Event
+from controller.core.model.exit_outcome import PREEMPTED, SHRUNK
+from controller.core.model.job import Job
+from controller.core.placement.placer import Placer
+from controller.core.state.state import State
+from wire.agent.frames import Stop
+from wire.job import affinity
+from wire.names import Reason
+
+
+class ProfileLookup(Protocol):
+    """The settings of a job's profile that matter when jobs are stopped."""
+
+    def guards_of(self, job: Job) -> PreemptionGuards:
+        """The preemption rules that protect the job."""
+        ...
+
+    def placer_of(self, job: Job) -> Placer:
+        """Places jobs on the nodes of the job's profile."""
+        ...
+
+
+class Stopper:
+    """Stops jobs. The reason decides the grace time, and whether a job may save a checkpoint first."""
+
+    def __init__(
+        self,
+        state: State,
+        schedulers: ProfileLookup,
+        record: Callable[[Event], None],
+        order: Callable[[Effect], None],
+    ) -> None:
+        self._state = state
+        self._schedulers = schedulers
+        self._record = record
+        self._order = order
+
+    def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
+        """Order all processes of a job to end."""
+        self._record(events.StopRequested(job.id, now, reason, by, until))
+        for member in job.running:
+            self.send_stop(job, member.allocation.node)
+
+    def send_stop(self, job: Job, node: str) -> None:
+        """Order the job's processes on one node to end, for the reason in `job.stopping`."""
+        grace, saving, why = job.spec.grace_s, 0.0, "cancelled"
+        if job.stopping is Reason.MEMBER_FAILED:
+            why = "member_failed"
+        elif job.stopping is Reason.PREEMPTED:
+            why = PREEMPTED
+            grace = max(grace, self._schedulers.guards_of(job).grace_s)
+            saving = job.spec.checkpoint_s if job.spec.saves else 0.0
+        elif job.stopping in (Reason.EVICTED, Reason.IDLE, Reason.REQUEUED):
+            why, saving = job.stopping.value, job.spec.checkpoint_s if job.spec.saves else 0.0
+        self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
+
+    def send_leave(self, job: Job, node: str) -> None:
+        """Order an elastic job's processes on one node to end; its other nodes go on."""
+        grace = max(job.spec.grace_s, self._schedulers.guards_of(job).grace_s)
+        saving = job.spec.checkpoint_s if job.spec.saves else 0.0
+        self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
+
+    def unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
+        """Withdraw the nodes that are reserved for the job after a preemption or a move.
+
+        A moved job returns to its old nodes, unless node `lost` is one of them or the reason is no lost node.
+        """
+        if job.move is not None:
+            back = lost != "" and all(each.node != lost for each in job.move.origin)
+            for event in move_rollback.undo_move(
+                self._state, self._schedulers.placer_of(job), job, why, now, back=back
+            ):
+                self._record(event)
+        elif job.claim:
+            self._record(events.PreemptionDropped(job.id, now, why))
+
+
+def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:
+    """The jobs on a node that do not tolerate its NoExecute taints, by id, each with the reason."""
+    for job in [state.jobs[job] for job in sorted(node.held)]:
+        taint = affinity.untolerated_taint(node.taints, job.ask.part.tolerations, affinity.Effect.NO_EXECUTE)
+        if taint is not None and job.stopping is None:
+            yield job, f"taint {taint} of {node.name}"

@@ -1,0 +1,247 @@
+"""Acts on jobs at set times: opens gates, raises priorities, and ends jobs that are too late."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from controller.core.lifecycle.array_throttle import ArrayThrottles
+from controller.core.lifecycle.dependencies import (
+    DependencyIndex,
+    Target,
+    dependencies_needed,
+    waiting_text,
+    why_impossible,
+)
+from controller.core.lifecycle.gates import opens_at
+from controller.core.lifecycle.priority_inheritance import PriorityInheritance
+from controller.core.model import events
+from controller.core.model.events import Event, JobEvent
+from controller.core.model.job import NEVER, Job
+from controller.core.model.wait_state import WaitRules
+from controller.core.state.state import State
+from wire.job.start_conditions import Until
+from wire.names import JobState, Reason
+from wire.text import duration
+
+PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
+_OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarted, events.MembersExited)
+"""Events that change no due time. A gang has many of them."""
+
+
+class Timers:
+    """Opens gates, raises priorities and ends jobs when their time has come.
+
+    1. `on_event`: after each event about a job, work out the one moment at which something is due for that
+       job next, and push it on a heap. An entry that is no longer the job's moment is skipped when it comes
+       up.
+    2. `on_event` also updates the dependency index, the array throttles and the inherited priorities. Each of
+       them remembers what has to be decided.
+    3. `settle`: decide dependencies, array slots and inherited priorities until nothing is left to decide,
+       because the events of one decision can lead to others.
+    4. Before a pass `open_due` does what is due. Jobs for which this pass is the last chance to start stay on
+       the heap, and `end_due` ends them after the pass.
+
+    Invariant: Timers built from the state have the same moments, dependencies and slots as these
+    (tests/engine_harness.py compares them after each input).
+    Cost: O(log jobs) for an event about a job; nothing while a job waits.
+
+    Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
+    opens. Its next moment is 11:00, the latest start. If the pass at 11:00 does not start it, it ends:
+    DEADLINE.
+    """
+
+    def __init__(
+        self, state: State, rules: WaitRules, record: Callable[[Event], None], stop: Callable[..., None]
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._record = record
+        self._stop = stop
+        self.gated: set[int] = set()
+        """Queued jobs that are not held and have a closed gate."""
+        self.dependencies = DependencyIndex(state)
+        self.inheritance = PriorityInheritance(state)
+        self.throttles = ArrayThrottles(state.live())
+        self.changed: list[int] = []
+        """Jobs with a new event that other jobs may wait for."""
+        self._due: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []
+        for job in state.live():
+            self._schedule(job)
+            self.dependencies.update(job)
+            self.inheritance.update(job)
+
+    @property
+    def unsettled(self) -> bool:
+        """True if `settle` has something to decide."""
+        return bool(self.changed or self.throttles.unsettled or self.inheritance)
+
+    @property
+    def due_times(self) -> dict[int, float]:
+        """The time at which something is due next, by job."""
+        return dict(self._due)
+
+    @property
+    def next_at(self) -> float:
+        """The earliest due time of all jobs; NEVER if there is none."""
+        heap, due = self._heap, self._due
+        while heap and due.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else NEVER
+
+    def on_event(self, event: Event) -> None:
+        """Note an event that the state has taken: the job's next due time, and the jobs that wait for it."""
+        of_member = isinstance(event, _OF_MEMBERS)
+        if not isinstance(event, JobEvent) or (
+            of_member and not self.dependencies and not self.throttles.by_array
+        ):
+            return
+        job = self._state.jobs[event.job]
+        if not of_member:
+            self._schedule(job)
+        if isinstance(event, events.DependencyDecided):
+            self.dependencies.remove(event.job, event.index)
+        if not of_member or job.spec.after:
+            self.dependencies.update(job)
+            self.inheritance.update(job)
+        if self.dependencies.targets(job):
+            self.changed.append(job.id)
+        if job.array is not None:
+            self.throttles.update(job)
+
+    def settle(self, now: float) -> None:
+        """Decide dependencies, array slots and inherited priorities until none is left to decide."""
+        while self.unsettled:
+            for number in self.changed:  # grows while it is read, because decisions are events too
+                job = self._state.jobs[number]
+                for target in self.dependencies.targets(job):
+                    outcome = self.dependencies.outcome(target, job)
+                    if outcome is not None:
+                        self._decide(target, outcome, now)
+            self.changed.clear()
+            if self.throttles.unsettled:
+                self.throttles.settle(now, self._record)
+            for inherited in self.inheritance.settle(now):
+                self._record(inherited)
+
+    def data_found(self, path: str, now: float) -> None:
+        """Decide the dependencies on a path that exists now."""
+        self._decide((path, Until.DATA), True, now)
+
+    def _decide(self, target: Target, met: bool, now: float) -> None:
+        detail = "" if met else why_impossible(self._state, target, {})
+        for number, index in self.dependencies.waiting(target):
+            job = self._state.jobs[number]
+            if job.state.terminal or Reason.DEPENDENCY not in job.wait.gates:
+                continue
+            path = target[0] if target[1] is Until.DATA else ""
+            self._record(events.DependencyDecided(number, now, index, met, detail, path))
+            wait, need = job.wait, dependencies_needed(job.spec)
+            if len(wait.met) >= need:
+                self._record(events.GateOpened(number, now, Reason.DEPENDENCY))
+            elif len(job.spec.after) - len(wait.lost) < need and self._rules.cancel_hopeless:
+                self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
+
+    def open_due(self, now: float) -> None:
+        """Before a pass: do what is due, except for jobs that may still start in this pass."""
+        last_chances = []
+        while self.next_at <= now:
+            at, number = heapq.heappop(self._heap)
+            job = self._state.jobs[number]
+            if job.ready and at == now and now in (job.latest_start, _gives_up_at(job)):
+                last_chances.append((at, number))
+            else:
+                self._act(job, now)
+        for each in last_chances:
+            heapq.heappush(self._heap, each)
+
+    def end_due(self, now: float) -> bool:
+        """After a pass: end jobs for which it was the last chance. False if there are none."""
+        found = self.next_at <= now
+        while self.next_at <= now:
+            self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
+        return found
+
+    def _schedule(self, job: Job) -> None:
+        if job.wait.gates and job.state is JobState.QUEUED and not job.held:
+            self.gated.add(job.id)
+        elif self.gated:
+            self.gated.discard(job.id)
+        at = min(_next_due(job), self._promotes_at(job))
+        if self._due.get(job.id, NEVER) == at:
+            return
+        if at == NEVER:
+            del self._due[job.id]
+        else:
+            self._due[job.id] = at
+            heapq.heappush(self._heap, (at, job.id))
+
+    def _promotes_at(self, job: Job) -> float:
+        """The time at which waiting raises the job's priority next; NEVER if it does not."""
+        rules, wait = self._rules, job.wait
+        if rules.promote_after_s is None or not job.ready or job.own_priority >= rules.promote_most:
+            return NEVER
+        return max(job.ready_at, wait.promoted_at or 0.0) + rules.promote_after_s
+
+    def _act(self, job: Job, now: float) -> None:
+        """Do the first thing that is due for the job. Each branch records an event about it."""
+        del self._due[job.id]
+        if job.state in PLACED_STATES:
+            self._stop(job, Reason.DEADLINE, "its deadline", now)
+        elif now >= job.latest_start:
+            self._end(job, Reason.DEADLINE, _too_late(job), now)
+        elif job.ready and now >= _gives_up_at(job):
+            waited = duration(job.spec.start_within_s)
+            self._end(job, Reason.START_TIMEOUT, f"found no place within {waited}", now)
+        elif job.ready and now >= _relaxes_at(job):
+            self._record(events.JobRelaxed(job.id, now, job.spec.relax))
+        elif job.ready:
+            raised = min(job.own_priority + self._rules.promote_by, self._rules.promote_most)
+            self._record(events.JobPromoted(job.id, now, raised))
+        else:
+            gate = next(gate for gate in job.wait.gates if opens_at(job, gate) <= now)
+            if gate is Reason.DEPENDENCY:
+                waited = duration(job.spec.after_within_s)
+                detail = f"still {waiting_text(self._state, job, now)} after {waited}"
+                self._end(job, gate, detail, now, JobState.CANCELLED)
+            else:
+                self._record(events.GateOpened(job.id, now, gate))
+
+    def _end(
+        self, job: Job, reason: Reason, detail: str, now: float, state: JobState = JobState.FAILED
+    ) -> None:
+        if job.claim:
+            self._record(events.PreemptionDropped(job.id, now, f"given up: {detail}"))
+        self._record(events.JobEnded(job.id, now, state, reason, detail))
+
+
+def _next_due(job: Job) -> float:
+    """The next time at which something is due for the job; NEVER for most jobs."""
+    if job.state in PLACED_STATES:
+        return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
+    if job.state is not JobState.QUEUED:
+        return NEVER
+    at = job.latest_start
+    if job.ready:
+        return min(at, _gives_up_at(job), _relaxes_at(job))
+    for gate in job.wait.gates:
+        at = min(at, opens_at(job, gate))
+    return at
+
+
+def _gives_up_at(job: Job) -> float:
+    """The time at which a ready job has waited for `start_within_s`."""
+    within = job.spec.start_within_s
+    return NEVER if within is None else job.ready_at + within
+
+
+def _relaxes_at(job: Job) -> float:
+    """The time at which a ready job drops the constraints that `--relax` names."""
+    return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
+
+
+def _too_late(job: Job) -> str:
+    if job.spec.time_limit_s is None:
+        return "its deadline came before it could start"
+    return f"can no longer end by its deadline: it may run for {duration(job.spec.time_limit_s)}"

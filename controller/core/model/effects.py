@@ -1,0 +1,47 @@
+"""Effects: orders to agents. They are carried out only after the events of the same batch are on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from controller.core.model.start_orders import AttemptStart
+from wire.agent.frames import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class SendToNode:
+    """Send a frame to the agent of a node. A frame that is lost is repeated after the next hello."""
+
+    node: str
+    frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
+
+    def orders(self) -> Iterator[SendToNode]:
+        """This order."""
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class SendToNodes:
+    """Send the same frame to the agents of several nodes."""
+
+    nodes: tuple[str, ...]
+    frame: Go | Stop | Settle
+
+    def orders(self) -> Iterator[SendToNode]:
+        """One order for each node."""
+        return (SendToNode(node, self.frame) for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """Send start orders to the agents of an attempt. The frames are made when they are sent."""
+
+    launch: AttemptStart
+
+    def orders(self) -> Iterator[SendToNode]:
+        """One order for each node."""
+        return (SendToNode(node, start) for node, start in self.launch.starts.items())
+
+
+Effect = SendToNode | SendToNodes | StartAttempt

@@ -1,0 +1,97 @@
+"""The outcome of a job, from the exit codes and signals of its members."""
+
+from __future__ import annotations
+
+from controller.core.model.events import JobEnded
+from controller.core.model.job import Job, Member
+from wire.job.gangs import MemberFailure
+from wire.names import JobState, Reason
+
+NODE_UNFIT = "node_unfit"
+_BY_WHY = {
+    "time_limit": Reason.TIME_LIMIT,
+    "launch_failed": Reason.LAUNCH_FAILED,
+    "gpu_held": Reason.GPU_HELD,
+    NODE_UNFIT: Reason.NODE_UNFIT,
+    "port_in_use": Reason.NODE_UNFIT,
+    "refused": Reason.LAUNCH_FAILED,
+    "node_lost": Reason.NODE_LOST,
+    "supervisor_lost": Reason.SUPERVISOR_LOST,
+    "out_of_memory": Reason.OUT_OF_MEMORY,
+    "scratch_exceeded": Reason.SCRATCH_EXCEEDED,
+}
+
+
+PREEMPTED = "preempted"
+SHRUNK = "shrunk"
+
+
+def was_preempted(job: Job) -> bool:
+    """Did the job end because of a preemption? False if it ended by itself before the stop order arrived."""
+    return job.stopping is Reason.PREEMPTED and any(
+        member.why == PREEMPTED for member in job.members.values()
+    )
+
+
+def continues_without_failed(job: Job) -> bool:
+    """Do the other members go on after one failed? Only while enough of them can still succeed."""
+    gang = job.spec.gang
+    if gang.on_failure is not MemberFailure.CONTINUE:
+        return False
+    left = [member for member in job.members.values() if not member.leaving]
+    return sum(not member.failed for member in left) >= required_members(job)
+
+
+def required_members(job: Job) -> int:
+    """The number of members that have to succeed."""
+    return job.spec.gang.min_nodes or len(job.members)
+
+
+def outcome_of(job: Job, now: float) -> JobEnded:
+    """The outcome of a job whose members have all ended.
+
+    1. All succeeded, or enough of them under on_failure = "continue": COMPLETED, even if a stop was ordered.
+    2. Otherwise the first member that failed by itself decides about code, signal and reason.
+    """
+    failed = [member for member in job.members.values() if member.failed]
+    if not failed:
+        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
+    well = len(job.members) - len(failed)
+    if well and job.spec.gang.on_failure is MemberFailure.CONTINUE and well >= required_members(job):
+        told = f"{well} of {len(job.members)} members succeeded"
+        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, told, code=0)
+    first = min(failed, key=_blame)
+    if job.stopping is Reason.USER:
+        detail = f"cancelled by {job.stopped_by}"
+        return JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, detail, first.code, first.signal)
+    if job.stopping is Reason.DEADLINE:
+        return JobEnded(
+            job.id,
+            now,
+            JobState.FAILED,
+            Reason.DEADLINE,
+            "was still running at its deadline",
+            first.code,
+            first.signal,
+        )
+    reason, detail = _reason(first)
+    if len(job.members) > 1:
+        detail = f"{first.allocation.node}: {detail}"
+    return JobEnded(job.id, now, JobState.FAILED, reason, detail, first.code, first.signal)
+
+
+def _blame(member: Member) -> tuple[bool, float]:
+    """Sort key: members that were stopped because another failed come last."""
+    return member.why == "member_failed", member.ended_at or 0.0
+
+
+def _reason(member: Member) -> tuple[Reason, str]:
+    word, _, rest = member.why.partition(":")
+    if word in _BY_WHY:
+        return _BY_WHY[word], rest.strip() or word.replace("_", " ")
+    if member.fault:
+        how = f"exit code {member.code}" if member.signal is None else f"killed by signal {member.signal}"
+        return (Reason.GPU_ERROR if member.own else Reason.GPU_FAILED), f"{member.fault} ({how})"
+    if member.signal is not None:
+        return Reason.SIGNAL, f"killed by signal {member.signal}"
+    return Reason.EXIT_NONZERO, f"exit code {member.code}"

@@ -1,0 +1,496 @@
+"""Inputs of the engine and its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.core.model.effects import Effect, SendToNode
+from controller.core.model.events import Event
+from wire.agent.frames import AttemptStatus, Hello
+from wire.cluster.hosts import HostSpec
+from wire.cluster.quota import Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.job.affinity import Taint
+from wire.job.spec import JobSpec
+from wire.names import GpuHealth, JobState, TroubleKind
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The author of a submit or edit, for ceilings (`core/quota/ceilings.py`)."""
+
+    user: str
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Queue a job or an array. A repeated `key` returns the first jobs again, so a retry is harmless."""
+
+    spec: JobSpec
+    user: str
+    key: str = ""
+    known: Mapping[str, JobState] = field(default_factory=dict)
+    """The end states of dependencies that the state does not have in memory any more, by label."""
+    asker: Requester | None = None
+    """None: no ceiling applies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a job in any state."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Change fields of a job's spec, as JSON values; None: back to the default."""
+
+    job: int
+    by: str
+    changes: Mapping[str, Any]
+    known: Mapping[str, JobState] = field(default_factory=dict)
+    asker: Requester | None = None
+    """`known` and `asker` as in Submit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a queued job from starting."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Release a held job."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """End the attempt of a job and queue the job again."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Preempt a running job: it is queued again at its former position; with `hold` it is held there."""
+
+    job: int
+    by: str
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """Add a node of the configuration, or one that an operator names together with its host."""
+
+    node: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host: HostSpec | None = None
+    by: str = ""
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PinKey:
+    """Pin the SSH host key of a node, in the format of OpenSSH."""
+
+    node: str
+    key: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SealJournal:
+    """Record that the journal is deleted up to this entry, which has this hash."""
+
+    through: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """Remove a node from the cluster."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkNode:
+    """Set labels and taints of a node, or remove them (None). The name of a taint is `key:Effect`."""
+
+    node: str
+    by: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Place no more jobs on a node."""
+
+    node: str
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Place jobs on a drained node again."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """Set limits of a user, project or queue, on top of those that apply now."""
+
+    scope: str
+    name: str
+    quota: Quota
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetQuota:
+    """Remove the limits that an operator set; the configuration applies again."""
+
+    scope: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Reserve nodes for a time; with `anyway` also if running jobs may run into it."""
+
+    spec: ReservationSpec
+    by: str
+    anyway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Carry out a proposal if it is still valid; without one, the best proposal of now."""
+
+    by: str
+    proposal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReservation:
+    """Cancel a reservation."""
+
+    reservation: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSaidHello:
+    """A link came up; the agent reported its host and all attempts that it knows."""
+
+    node: str
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReported:
+    """An agent reported one attempt."""
+
+    node: str
+    status: AttemptStatus
+
+
+@dataclass(frozen=True, slots=True)
+class MembersReported:
+    """Several members of one attempt were reported: the status by node. Equal to one report each."""
+
+    job: int
+    attempt: int
+    told: Mapping[str, AttemptStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReported:
+    """The health of a GPU as another controller judged it; used by replays of journals."""
+
+    node: str
+    uuid: str
+    health: GpuHealth
+    why: str = ""
+    needs: str = ""
+    falls: int = 0
+    good: int = 0
+    due: float = 0.0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTroubled:
+    """An agent reported a fault of a GPU."""
+
+    node: str
+    uuid: str
+    kind: TroubleKind
+    why: str = ""
+    xid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChecked:
+    """An agent has checked an unhealthy GPU."""
+
+    node: str
+    uuid: str
+    ok: bool
+    why: str = ""
+    lasts: bool = False
+    """The check failed only because the cause is still present: an off-queue process, or its readings."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWasReset:
+    """An agent has reset a GPU, or failed to."""
+
+    node: str
+    uuid: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OffQueueProcessSeen:
+    """An agent found a process on a GPU that no job started: the first one of this user."""
+
+    node: str
+    uuid: str
+    user: str
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffQueueProcessGone:
+    """The user has no off-queue process on this GPU any more."""
+
+    node: str
+    uuid: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class CordonGpu:
+    """Place no more jobs on one GPU, by its index."""
+
+    node: str
+    gpu: int
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeGpu:
+    """Place jobs on a GPU again after it has passed a check."""
+
+    node: str
+    gpu: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpusIdle:
+    """All GPUs of a job have been idle since `since`, longer than `[gpus] idle_after_s`."""
+
+    job: int
+    attempt: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpusBusy:
+    """A GPU of a job that was reported idle is busy again."""
+
+    job: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFound:
+    """A path that jobs wait for exists."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkWentDown:
+    """The link to an agent is gone."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteStart:
+    """A user was shown an estimated start: record it, unless a similar estimate is recorded already."""
+
+    job: int
+    kind: str
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """A node has been silent for `for_s` seconds by the monotonic clock."""
+
+    node: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareLost:
+    """An operator declares that nothing runs on the node any more."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStarted:
+    """The state was loaded from rows. These nodes were up before; their agents have not said hello yet."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetShare:
+    """Give an organisation, project or user (`project/user`) a weight or limits; None: unchanged."""
+
+    share: str
+    weight: float | None
+    by: str
+    soft: float | None = None
+    hard: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConfig:
+    """Use another configuration. Without a pipeline the policy stays unchanged."""
+
+    digest: str
+    by: str
+    pipeline: Any | None = None
+    changed: tuple[str, ...] = ()
+    """The keys of scheduler.toml whose values differ from before."""
+    policy: str = ""
+    """The policy tables as JSON; a replay of the journal builds its pipeline from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Do what is due, and run a scheduling pass."""
+
+
+Input = (
+    Submit
+    | Cancel
+    | Edit
+    | Hold
+    | Release
+    | Preempt
+    | Requeue
+    | AddNode
+    | PinKey
+    | SealJournal
+    | RemoveNode
+    | MarkNode
+    | Drain
+    | Resume
+    | SetQuota
+    | UnsetQuota
+    | Reserve
+    | CancelReservation
+    | Rebalance
+    | AgentSaidHello
+    | AgentReported
+    | MembersReported
+    | GpuReported
+    | GpusIdle
+    | GpusBusy
+    | DataFound
+    | GpuTroubled
+    | GpuChecked
+    | GpuWasReset
+    | OffQueueProcessSeen
+    | OffQueueProcessGone
+    | CordonGpu
+    | ResumeGpu
+    | LinkWentDown
+    | NoteStart
+    | NodeSilent
+    | DeclareLost
+    | ControllerStarted
+    | SetShare
+    | ApplyConfig
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The input was carried out; `jobs` are the ids of the jobs concerned, in order."""
+
+    jobs: tuple[int, ...] = ()
+
+
+DONE = Accepted()
+"""The reply to inputs that concern no jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The input was refused and nothing has changed. `code` as in wire.api.problem."""
+
+    code: str
+    message: str
+    where: str = ""
+    hint: str = ""
+
+
+Reply = Accepted | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of one input: events to write, effects to carry out after that, and the reply."""
+
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    reply: Reply = DONE
+
+    @property
+    def orders(self) -> list[SendToNode]:
+        """The orders to agents, one for each node."""
+        return [order for effect in self.effects for order in effect.orders()]
+
+
+def no_such_job(job: int) -> Refusal:
+    """The refusal for an unknown job."""
+    return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' shows what there is.")
+
+
+def no_such_node(node: str) -> Refusal:
+    """The refusal for an unknown node."""
+    return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' shows what there is.")

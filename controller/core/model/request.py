@@ -1,0 +1,210 @@
+"""Resource requests: the part of a job's spec that decides on which nodes it can run.
+
+Jobs with equal requests form one class: what is calculated for one of them holds for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+from wire.job.affinity import Preference, Term, Toleration
+from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.job_affinity import JobTerm
+from wire.job.spec import JobSpec, gpus_text
+from wire.names import WHOLE_GPU
+from wire.text import counted, memory
+
+EMPTY_SPEC = JobSpec(command=())
+_CONSTRAINTS = attrgetter(
+    *("gpu_models", "gpu", "topology", "datasets", "licences", "labels", "company", "selector"),
+    *("affinity", "preferences", "tolerations", "gang", "image", "scratch_mib"),
+    *("cpu_limit_milli", "memory_limit_mib"),
+)
+_NO_CONSTRAINTS = _CONSTRAINTS(EMPTY_SPEC)
+"""The values of a spec without constraints."""
+LicenceCounts = tuple[tuple[str, int], ...]
+"""(licence, number), sorted by licence."""
+
+
+class _Hashed:
+    """A frozen dataclass that calculates its hash once, because requests are dictionary keys on hot paths."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __post_init__(self) -> None:
+        values = tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class PerNodeRequest(_Hashed):
+    """The resources and constraints for one node: `gpus` whole GPUs, or `share` thousandths of one GPU."""
+
+    __hash__ = _Hashed.__hash__
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int = 0
+    share: int = 0
+    models: tuple[str, ...] = ()
+    gpu: GpuWish | None = None
+    datasets: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    company: tuple[JobTerm, ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    scratch_mib: int = 0
+    contained: bool = False
+    """It runs in a container image, so the node needs a container runtime."""
+
+    @property
+    def social(self) -> bool:
+        """Has it labels or job affinity, so that its placement depends on other jobs, or theirs on it?"""
+        return bool(self.labels or self.company)
+
+    @property
+    def wants_gpus(self) -> bool:
+        """Does it ask for whole GPUs, a share of a GPU, or GPU memory?"""
+        return bool(self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib))
+
+    def __str__(self) -> str:
+        gpus = counted(self.gpus, "GPU") if self.gpus else ""
+        if self.share:
+            gpus = f"{gpus_text(self.share / WHOLE_GPU)} of a GPU"
+        parts = [gpus, str(self.gpu or ""), counted(self.cpu_milli / 1000, "CPU"), memory(self.memory_mib)]
+        if self.scratch_mib:
+            parts.append(f"{memory(self.scratch_mib)} of scratch")
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRequest(_Hashed):
+    """The same request on each of `nodes` nodes; None: on as few nodes as its GPUs need.
+
+    `topology` says how the nodes lie to each other.
+    """
+
+    __hash__ = _Hashed.__hash__
+
+    part: PerNodeRequest
+    nodes: int | None = 1
+    topology: Topology | None = None
+    least: int | None = None
+    """The least number of nodes with which it may start; None: only with all."""
+    licences: LicenceCounts = ()
+    """The licences that it holds on any nodes."""
+    beyond: tuple[int, int] = (0, 0)
+    """CPU-milli and MiB per node between its requests and its limits; quotas count them too."""
+
+    one_model: bool = False
+    """All GPUs on its nodes must be of one model."""
+
+    def split(self, nodes: int) -> PerNodeRequest | None:
+        """The request per node when spread evenly over this many nodes; None if the GPUs do not divide."""
+        if nodes == 1 or self.nodes is not None:
+            return self.part
+        if self.part.gpus % nodes:
+            return None
+        return replace(self.part, gpus=self.part.gpus // nodes)
+
+
+def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
+    """The spec without the constraints named in `relax`; labels that the queue added stay."""
+    plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
+    if "selector" in plain:
+        plain["selector"] = {key: value for key, value in spec.selector.items() if key in from_queue}
+    return replace(spec, **plain)
+
+
+def request_of(spec: JobSpec) -> ResourceRequest:
+    """The resource request of a spec. Equal requests are the same object, so comparing them is fast."""
+    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # because most jobs have amounts only, and share few requests
+        return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
+    return _ask_of(spec)
+
+
+@lru_cache(maxsize=65_536)
+def _ask_for(cpu_milli: int, memory_mib: int, gpus: float, nodes: int | None) -> ResourceRequest:
+    asked = JobSpec(command=(), cpu_milli=cpu_milli, memory_mib=memory_mib, gpus=gpus, nodes=nodes)
+    return _ask_of(asked)
+
+
+def _ask_of(spec: JobSpec) -> ResourceRequest:
+    gpus, nodes = spec.gpus, spec.nodes
+    if nodes is None and gpus <= 1:
+        nodes = 1
+    whole = int(gpus) if gpus >= 1 else 0
+    part = _one(
+        PerNodeRequest(
+            cpu_milli=spec.cpu_milli,
+            memory_mib=spec.memory_mib,
+            gpus=whole // (nodes or 1),
+            share=round(gpus * WHOLE_GPU) if gpus < 1 else 0,
+            models=tuple(sorted(set(spec.gpu_models))),
+            gpu=spec.gpu,
+            datasets=tuple(sorted(set(spec.datasets))),
+            labels=tuple(sorted(spec.labels.items())),
+            company=spec.company,
+            selector=tuple(sorted(spec.selector.items())),
+            affinity=spec.affinity,
+            preferences=spec.preferences,
+            tolerations=spec.tolerations,
+            scratch_mib=spec.scratch_mib,
+            contained=bool(spec.image),
+        )
+    )
+    return _interned(
+        part,
+        nodes,
+        None if nodes == 1 else spec.topology,
+        spec.gang.min_nodes if spec.gang.min_nodes != nodes else None,
+        tuple(sorted(spec.licences.items())),
+        (_excess(spec.cpu_limit_milli, spec.cpu_milli), _excess(spec.memory_limit_mib, spec.memory_mib)),
+        part.wants_gpus and nodes != 1 and not spec.gang.mixed_models,
+    )
+
+
+def _excess(limit: int | None, request: int) -> int:
+    return 0 if limit is None else max(0, limit - request)
+
+
+@lru_cache(maxsize=65_536)
+def _one(part: PerNodeRequest) -> PerNodeRequest:
+    """The one object for equal requests, so that dictionary lookups compare identities."""
+    return part
+
+
+@lru_cache(maxsize=65_536)
+def _interned(
+    part: PerNodeRequest,
+    nodes: int | None,
+    topology: Topology | None,
+    least: int | None,
+    licences: LicenceCounts,
+    beyond: tuple[int, int],
+    one_model: bool,
+) -> ResourceRequest:
+    return ResourceRequest(part, nodes, topology, least, licences, beyond, one_model)
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """CPU and memory for jobs that ask for none: `[jobs]` of scheduler.toml, or a queue's. None: not set."""
+
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    cpu_milli_per_gpu: int | None = None
+    memory_mib_per_gpu: int | None = None
+
+
+NO_JOB_DEFAULTS = JobDefaults()

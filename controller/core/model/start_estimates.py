@@ -1,0 +1,82 @@
+"""Estimated starts: recorded with the job and scored when it starts, to give ranges for later estimates."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+PROMISE, LATEST, LIKELY = "promise", "latest", "likely"
+"""Kinds: the reserved start of the first waiting job, the latest start by limits, the likely start."""
+MAX_ESTIMATES = 8
+"""The most estimates recorded for one job."""
+MIN_GAP_S = 60.0
+"""The least seconds between two recorded estimates of one kind."""
+MAX_ERRORS = 100
+"""The number of last errors from which ranges are made."""
+MIN_ERRORS = 10
+"""The least number of errors for a range."""
+TAIL_FRACTION = 0.1
+"""The fraction of errors that lies below the range, and above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """An estimate of the start of a job, made at `made_at`."""
+
+    kind: str
+    made_at: float
+    start: float
+
+
+@dataclass(slots=True)
+class StartScore:
+    """The errors of estimates of one kind; times are sums of seconds."""
+
+    count: int = 0
+    ahead_s: float = 0.0
+    bias_s: float = 0.0
+    """Start minus estimate: above 0, jobs start later than estimated."""
+    error_s: float = 0.0
+    late: int = 0
+    errors: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_ERRORS))
+    """The last errors, each divided by how far ahead the estimate was."""
+
+    def add(self, each: StartEstimate, started_at: float) -> None:
+        """Add the error of an estimate of a job that has started."""
+        ahead, error = max(1.0, each.start - each.made_at), started_at - each.start
+        self.count += 1
+        self.ahead_s += each.start - each.made_at
+        self.bias_s += error
+        self.error_s += abs(error)
+        self.late += error > 0
+        self.errors.append(round(error / ahead, 4))
+
+    def span(self, start: float, now: float) -> tuple[float, float] | None:
+        """The range in which 8 of 10 starts with such an estimate lie;
+
+        None with fewer than MIN_ERRORS errors.
+        """
+        if len(self.errors) < MIN_ERRORS:
+            return None
+        ordered, ahead = sorted(self.errors), max(1.0, start - now)
+        cut = int(TAIL_FRACTION * len(ordered))
+        low, high = ordered[cut], ordered[-1 - cut]
+        return max(now, start + low * ahead), max(now, start + high * ahead)
+
+    def dump(self) -> list[object]:
+        """The body of its note."""
+        return [self.count, self.ahead_s, self.bias_s, self.error_s, self.late, *self.errors]
+
+
+def load_score(kept: Sequence[float]) -> StartScore:
+    """The score in the body of a note."""
+    count, ahead, bias, error, late, *errors = kept
+    return StartScore(int(count), ahead, bias, error, int(late), deque(errors, MAX_ERRORS))
+
+
+def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
+    """Should an estimate be recorded beside those that are recorded already?"""
+    known = list(known)
+    again = (each for each in known if each.kind == kind)
+    return len(known) < MAX_ESTIMATES and all(now - each.made_at >= MIN_GAP_S for each in again)

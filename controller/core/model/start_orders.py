@@ -1,0 +1,210 @@
+"""Makes the start orders of an attempt: one frame for each member, with its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import lru_cache
+
+from controller.core.model.job import Job
+from wire.agent.frames import Start
+from wire.job.output_files import expand_patterns, is_per_node
+from wire.job.spec import array_indices, signal_name
+
+HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
+"""The command on the other nodes of a batch job: it keeps them until the batch command has ended."""
+
+FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
+"""Rendezvous ports of gangs, spread by job id so that jobs on one node rarely use the same port."""
+
+
+class AttemptStart:
+    """The start orders of an attempt: made when first needed, from the job as of its placement."""
+
+    __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
+
+    def __init__(self, job: Job, addresses: Callable[[Job], dict[str, str]]) -> None:
+        self.key = job.id, job.attempt
+        self.time_limit_s = job.spec.time_limit_s
+        self._job = job
+        self._members = job.members
+        self._was = job.spec, job.attempt, job.checkpoint
+        self._addresses = addresses
+        self._starts: dict[str, Start] | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of the attempt."""
+        return tuple(self._members)
+
+    @property
+    def starts(self) -> dict[str, Start]:
+        """The start frames by node."""
+        if self._starts is None:
+            job = copy(self._job)  # because the job may have changed since its placement
+            job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
+            self._starts = start_frames(job, self._addresses(job))
+        return self._starts
+
+
+def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
+    """The start frames of an attempt by node; `addresses` are the network addresses by node."""
+    spec, name = job.spec, job.name
+    shared = environment(job, addresses)
+    paths = {node: _path_values(job, node, rank) for rank, node in enumerate(job.members)}
+    return {
+        node: Start(
+            job=job.id,
+            attempt=job.attempt,
+            command=HOLD if spec.batch and rank else spec.command,
+            user=job.user,
+            cpu_milli=member.allocation.cpu_milli,
+            memory_mib=member.allocation.memory_mib,
+            scratch_mib=member.allocation.scratch_mib,
+            name=name,
+            gpus=member.allocation.gpus,
+            numa=member.allocation.numa,
+            env={**shared, **rank_environment(node, rank), **spec.env},
+            workdir=spec.workdir,
+            time_limit_s=spec.time_limit_s,
+            grace_s=spec.grace_s,
+            lease_s=spec.lease_s,
+            checkpoint=job.checkpoint,
+            checkpoint_command=spec.checkpoint_command,
+            checkpoint_signal=signal_name(spec.checkpoint_signal),
+            checkpoint_dir=spec.checkpoint_dir,
+            checkpoint_keep=spec.checkpoint_keep,
+            warn_signal=signal_name(spec.warn_signal),
+            warn_s=spec.warn_s,
+            tasks=1 if spec.batch else spec.tasks_per_node,
+            rank=rank,
+            nodes=1 if spec.batch else len(job.staying),
+            barrier=len(job.members) > 1,
+            cpu_limit_milli=spec.cpu_limit_milli,
+            memory_limit_mib=spec.memory_limit_mib,
+            best_effort=spec.best_effort,
+            image=spec.image,
+            mounts=spec.mounts,
+            umask=spec.umask,
+            output="" if spec.batch and rank else expand_patterns(spec.output, paths[node]),
+            error="" if spec.batch and rank else expand_patterns(spec.error, paths[node]),
+            append=_appends(job, rank),
+            merge_output=spec.merge_output,
+        )
+        for rank, (node, member) in enumerate(job.members.items())
+    }
+
+
+def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
+    """The values of the patterns in --output and --error."""
+    array, index = job.array if job.array is not None else job.id, job.index or 0
+    return {
+        "j": str(job.id),
+        "A": str(array),
+        "a": str(index),
+        "x": job.name,
+        "N": node,
+        "n": str(rank),
+        "u": job.user,
+    }
+
+
+def _appends(job: Job, rank: int) -> bool:
+    """Does the attempt append to its output files? Later attempts do, so that no output is lost."""
+    spec = job.spec
+    if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
+        return True  # because the first member has truncated the file, which they may share
+    return spec.open_mode == "append" or (not spec.open_mode and job.attempt > 1)
+
+
+def rank_environment(node: str, rank: int) -> dict[str, str]:
+    """The environment variables that differ between members."""
+    return {
+        "CORRAL_NODE": node,
+        "CORRAL_NODE_RANK": str(rank),
+        "NODE_RANK": str(rank),
+        "SLURM_NODEID": str(rank),
+        "SLURMD_NODENAME": node,
+    }
+
+
+def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
+    """The environment variables of all members: CORRAL_*, SLURM_* and those of launchers such as torchrun."""
+    nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
+    first = next(iter(job.members))
+    listed, count = ",".join(nodes), str(len(nodes))
+    made = {
+        "CORRAL_JOB_ID": str(job.id),
+        "CORRAL_JOB_LABEL": job.label,
+        "CORRAL_JOB_NAME": job.name,
+        "CORRAL_ATTEMPT": str(job.attempt),
+        "CORRAL_USER": job.user,
+        "CORRAL_PROJECT": job.spec.project,
+        "CORRAL_NODES": listed,
+        "NNODES": count,
+        **_slurm_variables(job, listed, count),
+    }
+    if job.spec.gang.elastic:
+        made["CORRAL_MIN_NODES"] = str(job.spec.gang.min_nodes)
+        made["CORRAL_MAX_NODES"] = str(job.spec.nodes)
+    if job.array is not None:
+        made["CORRAL_ARRAY_ID"] = made["SLURM_ARRAY_JOB_ID"] = str(job.array)
+        made["CORRAL_ARRAY_INDEX"] = made["SLURM_ARRAY_TASK_ID"] = str(job.index)
+        made.update(_slurm_array_variables(job.spec.array or ""))
+    if job.spec.batch:
+        made.update(_slurm_batch_variables(job, len(nodes)))
+    if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
+        made["MASTER_ADDR"] = addresses[first]
+        # Another port for each attempt, because the last one may have been in use on the first node.
+        made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
+    return made
+
+
+@lru_cache(maxsize=256)
+def _slurm_array_variables(text: str) -> dict[str, str]:
+    indices = array_indices(text) if text else []
+    if not indices:
+        return {}
+    return {
+        "SLURM_ARRAY_TASK_COUNT": str(len(indices)),
+        "SLURM_ARRAY_TASK_MIN": str(indices[0]),
+        "SLURM_ARRAY_TASK_MAX": str(indices[-1]),
+    }
+
+
+def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
+    """The variables from which a batch script knows how many tasks to start."""
+    each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
+    cpus = max(1, job.spec.cpu_milli // 1_000)
+    times = f"(x{nodes})" if nodes > 1 else ""
+    return {
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_NTASKS_PER_NODE": str(each),
+        "SLURM_TASKS_PER_NODE": f"{each}{times}",
+        "SLURM_CPUS_PER_TASK": str(max(1, cpus // each)),
+        "SLURM_JOB_CPUS_PER_NODE": f"{cpus}{times}",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
+
+
+def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
+    """The SLURM_* variables by which training frameworks find their job, nodes and rank."""
+    made = {
+        "SLURM_JOB_ID": str(job.id),
+        "SLURM_JOBID": str(job.id),
+        "SLURM_JOB_NAME": job.name,
+        "SLURM_JOB_USER": job.user,
+        "SLURM_JOB_ACCOUNT": job.spec.project,
+        "SLURM_JOB_PARTITION": job.spec.queue,
+        "SLURM_NNODES": count,
+        "SLURM_JOB_NUM_NODES": count,
+        "SLURM_JOB_NODELIST": listed,
+        "SLURM_NODELIST": listed,
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": listed,
+        "SLURM_STEP_NUM_NODES": count,
+        "SLURM_RESTART_COUNT": str(job.attempt - 1),
+    }
+    return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

@@ -1,0 +1,1 @@
+"""The settings of all subsystems that scheduler.toml describes, and the hooks of plugins."""

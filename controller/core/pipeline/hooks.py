@@ -1,0 +1,81 @@
+"""Interfaces of plugins that tell other systems: metrics, and placements that are on disk."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from controller.core.model.events import Allocation
+
+if TYPE_CHECKING:
+    from controller.core.state.state import State
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+OURS = "corral_"
+"""The prefix of the controller's own metrics; plugins must not use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample of a Prometheus metric; `labels` distinguish it from others of the same name."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
+    kind: str = "gauge"
+    """"gauge", or "counter" for a value that never decreases."""
+
+
+class MetricsSource(Protocol):
+    """Returns metrics on request. It must not change anything, and must be quick: the engine waits for it."""
+
+    name: ClassVar[str]
+
+    def collect(self, state: State, now: float) -> Iterable[Sample]:
+        """The samples at this moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A placement, as a hook gets it."""
+
+    job: int
+    label: str
+    name: str
+    user: str
+    project: str
+    queue: str
+    attempt: int
+    at: float
+    waited_s: float
+    nodes: tuple[Allocation, ...]
+
+
+class Hook(Protocol):
+    """Is told about placements. Any plugin may have this method; a plugin with no other method is a hook."""
+
+    name: ClassVar[str]
+
+    def on_placed(self, placed: Placed) -> None:
+        """Called when the placement is on disk, in a separate thread, one call at a time."""
+        ...
+
+
+def sample_problem(sample: Any) -> str:
+    """What is wrong with a sample of a plugin; empty if nothing is."""
+    if not isinstance(sample, Sample):
+        return f"gave a {type(sample).__name__}, not a Sample"
+    if not _NAME.fullmatch(sample.name) or sample.name.startswith(OURS):
+        return f"gave the metric name {sample.name!r}: use letters, digits and _, and not the prefix {OURS}"
+    if sample.kind not in ("gauge", "counter"):
+        return f"gave the unknown kind {sample.kind!r}: use 'gauge' or 'counter'"
+    if not isinstance(sample.value, int | float) or math.isnan(sample.value):
+        return f"gave {sample.value!r} for {sample.name}, which is not a number"
+    strange = [key for key in sample.labels if not _LABEL.fullmatch(key)]
+    return f"gave an invalid label name {strange[0]!r}" if strange else ""

@@ -1,0 +1,40 @@
+"""Copies the state of a running controller for another pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from controller.core.estimates.runtime_prediction import RuntimePredictor
+from controller.core.model.job import Job
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.job_and_node_rows import insert_jobs
+from controller.core.state.other_rows import all_notes, load_notes
+from controller.core.state.state import State
+
+
+def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimates: RuntimePredictor) -> State:
+    """A copy of the state with these jobs, equal to what a restart under the pipeline would load from rows.
+
+    1. Load all notes into a new state, so that usage of another half-life or window is read as after a
+       restart.
+    2. Copy the nodes without jobs. Each job then takes its allocations, enters its queue by the new order,
+       and gets its nomination again.
+    3. Copy what no row has: the demand seen so far, the next job id and the times of preemptions.
+
+    The source does not change. Cost: O(jobs + nodes + notes).
+    """
+    state = State(pipeline.order, source.keep_ended, pipeline.sharing)
+    state.estimates = estimates
+    load_notes(state, all_notes(source, learned=False))
+    state.nodes.copy_empty(source.nodes)
+    insert_jobs(state, map(_copy_job, jobs))
+    state.nodes.demand.copy_from(source.nodes.demand)
+    state.next_job = source.next_job
+    state.preempted_at = list(source.preempted_at)
+    return state
+
+
+def _copy_job(job: Job) -> Job:
+    """A copy of the job with its own members, so that the two can change independently."""
+    return replace(job, members={node: replace(member) for node, member in job.members.items()})

@@ -1,0 +1,1 @@
+"""Chooses nodes and GPUs for one job."""

@@ -1,0 +1,128 @@
+"""Chooses the GPUs of a node for a request: by NUMA node, NVLink, and least waste."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from controller.core.cluster.free_resources import FreeResources
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import NodeTable
+from controller.core.cluster.nodes import Node
+from controller.core.model.request import PerNodeRequest
+from wire.agent.frames import GpuFacts, GpuHold
+from wire.job.gpu_requirements import REQUIRE
+from wire.names import WHOLE_GPU
+
+ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
+"""Points of `quality_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChoice:
+    """The GPUs chosen on one node, their NUMA nodes, and whether all of them are linked by NVLink."""
+
+    gpus: tuple[GpuHold, ...]
+    numa: tuple[int, ...]
+    linked: bool
+
+
+NO_GPUS = GpuChoice((), (), False)
+
+
+PickGpu = Callable[[Sequence[int]], int]
+"""Chooses the slot, among these, that gives a share of a GPU."""
+
+
+def choose_gpus(
+    node: Node, room: FreeResources, part: PerNodeRequest, columns: NodeTable, pick: PickGpu
+) -> GpuChoice:
+    """The GPUs for a request on a node with `room` free.
+
+    1. A share of a GPU comes from the slot that the picker chooses.
+    2. If the job names NUMA or NVLink, take GPUs from the smallest group that meets its wishes: both first,
+       then one of them, then only what it requires.
+    3. Otherwise take GPUs of one NUMA node if one has enough, the one with the fewest free; else fill the
+       NUMA nodes with the most free GPUs first. Within a NUMA node prefer GPUs that are all linked.
+
+    Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
+    for 3 takes 3 of node 1.
+    """
+    if not part.wants_gpus:
+        return NO_GPUS
+    needs = gpu_needs_of(part, columns)
+    fitting = needs.fitting_slots(room.gpus, room.models)
+    if not part.gpus:
+        slot = pick(fitting)
+        return _choice(node, [slot], needs.milli_of(room.models[slot]))
+    gpus = node.facts.gpus
+    for group in _wanted(part, columns, node.row):
+        inside = [slot for slot in fitting if group[slot]]
+        if len(inside) >= part.gpus:
+            return _choice(node, _choose_whole(gpus, inside, part.gpus), WHOLE_GPU)
+    return _choice(node, _choose_whole(gpus, fitting, part.gpus), WHOLE_GPU)
+
+
+def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list[bool]]:
+    """Groups of GPUs that meet the wishes of the job, the most wishes first, then the smallest group."""
+    wish = part.gpu
+    if wish is None or part.gpus < 2 or not (wish.numa or wish.nvlink):
+        return
+    must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
+    best = (bool(wish.numa), bool(wish.nvlink))
+    for numa, linked in dict.fromkeys((best, (must[0], best[1]), (best[0], must[1]), must)):
+        if numa or linked:
+            groups = columns.groups(numa, linked)[row].tolist()
+            yield from sorted(groups, key=sum)
+
+
+def _choice(node: Node, slots: Sequence[int], milli: int) -> GpuChoice:
+    gpus = [node.facts.gpus[slot] for slot in slots]
+    return GpuChoice(
+        gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in gpus),
+        numa=tuple(sorted({gpu.numa for gpu in gpus})),
+        linked=_linked(gpus),
+    )
+
+
+def _linked(gpus: Sequence[GpuFacts]) -> bool:
+    return all(right.index in left.links for left, right in combinations(gpus, 2))
+
+
+def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list[int]:
+    by_numa: dict[int, list[int]] = {}
+    for slot in free:
+        by_numa.setdefault(gpus[slot].numa, []).append(slot)
+    groups = sorted(by_numa.items(), key=lambda group: (len(group[1]), group[0]))
+    chosen: list[int] = []
+    while groups:
+        need = count - len(chosen)
+        tightest = next((slots for _, slots in groups if len(slots) >= need), None)
+        if tightest is not None:
+            return sorted(chosen + _choose_linked(gpus, tightest, need))
+        chosen += groups.pop()[1]
+    raise AssertionError(f"{count} GPUs asked of {len(free)} free ones: the filters let a wrong node pass")
+
+
+def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> list[int]:
+    """The first `count` slots that are all linked with each other, else the first `count` slots."""
+    for start in range(len(slots) if count > 1 else 0):
+        clique = [slots[start]]
+        for slot in slots[start + 1 :]:
+            if len(clique) < count and all(gpus[slot].index in gpus[other].links for other in clique):
+                clique.append(slot)
+        if len(clique) == count:
+            return clique
+    return slots[:count]
+
+
+def quality_of(choices: Sequence[GpuChoice]) -> int:
+    """The quality of a placement: 50 on several nodes; on one node 100, and 30 more if its GPUs have one NUMA
+    node, and 20 more if they are all linked. A job without GPUs has 150.
+    """
+    if len(choices) > 1:
+        return SEVERAL_NODES
+    (choice,) = choices
+    local = NUMA_LOCAL if len(choice.numa) <= 1 else 0
+    return ONE_NODE + local + (LINKED if choice.linked or not choice.gpus else 0)

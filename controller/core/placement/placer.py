@@ -1,0 +1,303 @@
+"""Chooses nodes and GPUs for a request: how many nodes, which ones, and which GPUs on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from controller.core.cluster.free_resources import FreeResources, free_on
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Node, Nodes
+from controller.core.cluster.topology_domains import TopologyDomains
+from controller.core.framework.interfaces import SchedulingPolicy
+from controller.core.framework.unfiltered_constraints import first_unfiltered
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER
+from controller.core.model.request import PerNodeRequest, ResourceRequest
+from controller.core.placement.gpu_selection import NO_GPUS, GpuChoice, choose_gpus, quality_of
+from controller.core.placement.one_gpu_model import GpuModelGroups, model_by_row
+from controller.core.placement.ranking import NodeRanking, filters_for, rows_possible
+from controller.core.quota.quotas import amount_of
+from controller.core.quota.usage_counters import Amount
+from wire.job.gpu_requirements import Topology
+
+MAX_CACHED = 4_096
+ALL_FREE: Mapping[int, FreeResources] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The allocations of a job, one per node, all or nothing. `quality` is 50 to 150, see `quality_of`."""
+
+    allocations: tuple[Allocation, ...]
+    quality: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A request adapted to this cluster: `part` on each of `nodes` nodes."""
+
+    part: PerNodeRequest
+    nodes: int
+    topology: Topology | None = None
+    one_model: bool = False
+
+    @property
+    def topology_required(self) -> bool:
+        """Must the nodes lie in domains as `topology` says? Otherwise it is a preference or absent."""
+        return self.topology is not None and not self.topology.prefer
+
+
+@lru_cache(maxsize=65_536)
+def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Allocation:
+    """An allocation without GPUs, cached because gangs take equal ones from the same nodes often."""
+    return Allocation(node, cpu_milli, memory_mib, scratch_mib=scratch_mib)
+
+
+class Placer:
+    """Finds placements on the nodes as they are now. Keeps only what can be computed again from the nodes.
+
+    Algorithm (`find`)
+    1. `shape`: the fewest nodes that could hold the request if all nodes were idle. Computed once per class
+       and layout.
+    2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.max_free`), or too few nodes fit.
+    3. Choose nodes by score: first a group as the topology prefers, then any group that it permits. With
+       `one_model` all nodes of the group have GPUs of one model.
+    4. Choose GPUs on each node (`choose_gpus`).
+
+    Cost: O(rows that changed since the ranking of the class was used last), see NodeRanking. A class that
+    does not fit costs two comparisons.
+
+    Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold
+    16, two can: the shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs are chosen.
+    """
+
+    def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
+        self.nodes = nodes
+        self.pipeline = pipeline
+        self._rankings: dict[PerNodeRequest, NodeRanking] = {}
+        self._shapes: dict[ResourceRequest, tuple[int, Shape | None]] = {}
+        self._domains: dict[Topology, tuple[int, TopologyDomains]] = {}
+        self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
+
+    def clear_rankings(self) -> None:
+        """Drop all rankings, for scorers whose answers change between calls."""
+        self._rankings.clear()
+
+    def ranking(self, part: PerNodeRequest) -> NodeRanking:
+        """The ranking of a request, which updates itself when it is read."""
+        ranking = self._rankings.get(part)
+        if ranking is None:
+            if len(self._rankings) >= MAX_CACHED:
+                self._rankings.clear()
+            ranking = self._rankings[part] = NodeRanking(part, self.nodes, self.pipeline)
+        return ranking
+
+    def shape(self, ask: ResourceRequest) -> Shape | None:
+        """The shape with the fewest nodes that hold the request if all are idle; None: it never fits."""
+        known = self._shapes.get(ask)
+        if known is None or known[0] != self.nodes.layout_version:
+            if len(self._shapes) >= MAX_CACHED:
+                self._shapes.clear()
+            known = self._shapes[ask] = (self.nodes.layout_version, self._find_shape(ask))
+        return known[1]
+
+    def _find_shape(self, ask: ResourceRequest) -> Shape | None:
+        """The shape on nodes whose taints the request tolerates; if it fits on none of these, on any nodes.
+
+        So a request that fits only tainted nodes waits and is not refused, because taints may be removed.
+        """
+        if not len(self.nodes) or self.unsupported_request(ask.part):
+            return None
+        found = self._fewest(ask, lambda part: self.ranking(part).possible)
+        if found is None and any(self.nodes.columns.taints):
+            bare = replace(self.nodes.idle, taints=[()] * len(self.nodes))
+            return self._fewest(ask, lambda part: rows_possible(part, bare, filters_for(part, self.pipeline)))
+        return found
+
+    def unsupported_request(self, part: PerNodeRequest) -> str | None:
+        """A field of the request that no configured filter checks, or None. It is then placed nowhere."""
+        return first_unfiltered(self.pipeline.filters, part)
+
+    def _fewest(self, ask: ResourceRequest, holds: Callable[[PerNodeRequest], Bools]) -> Shape | None:
+        counts: Sequence[int]
+        if ask.nodes is None:
+            counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1)
+        else:
+            counts = range(
+                ask.nodes, (ask.least or ask.nodes) - 1, -1
+            )  # because a gang gets as many nodes as possible
+        for count in counts:
+            part = ask.split(count)
+            if part is None:
+                continue
+            mask = holds(part)
+            if int(np.count_nonzero(mask)) < count:
+                continue
+            shape = Shape(part, count, ask.topology if count > 1 else None, ask.one_model and count > 1)
+            domains = self.required_grouping(shape)
+            if domains is None or domains.spare_rows(mask.nonzero()[0], count) >= 0:
+                return shape
+        return None
+
+    def domains(self, topology: Topology) -> TopologyDomains:
+        """The domains of the topology, computed once per layout."""
+        known = self._domains.get(topology)
+        if known is None or known[0] != self.nodes.layout_version:
+            columns = self.nodes.columns
+            known = self._domains[topology] = (
+                self.nodes.layout_version,
+                TopologyDomains(topology, columns.labels),
+            )
+        return known[1]
+
+    def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
+        """The grouping that the nodes must satisfy together; None if any nodes will do."""
+        lie = self.domains(shape.topology) if shape.topology is not None and shape.topology_required else None
+        return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
+
+    def _models(self, shape: Shape) -> list[str] | None:
+        """By row the GPU model; None if the shape may mix models or suitable GPUs have only one model."""
+        if not shape.one_model or len(self.nodes.columns.models) < 2:
+            return None
+        known = self._models_of.get(shape.part)
+        if known is None or known[0] != self.nodes.layout_version:
+            if len(self._models_of) >= MAX_CACHED:
+                self._models_of.clear()
+            found = model_by_row(shape.part, self.nodes.columns)
+            known = self._models_of[shape.part] = (
+                self.nodes.layout_version,
+                found if len({*found} - {""}) > 1 else None,
+            )
+        return known[1]
+
+    def _preferred_grouping(self, shape: Shape, topology: Topology) -> TopologyDomains | GpuModelGroups:
+        """The grouping that the nodes should satisfy if there is a choice."""
+        lie, models = self.domains(topology), self._models(shape)
+        return lie if models is None else GpuModelGroups(models, lie)
+
+    def possible_nodes(self, part: PerNodeRequest) -> Bools:
+        """The nodes that take work now and could hold the request if no job ran on them."""
+        return self.ranking(part).possible & self.nodes.columns.open
+
+    def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
+        """A placement now on nodes that are not barred, or None."""
+        shape = self.shape(ask)
+        if shape is None or not self.nodes.max_free.may_hold(shape.part):
+            return None
+        ranking, rows = self.ranking(shape.part), []
+        if ranking.count < shape.nodes:
+            return None
+        if shape.topology is not None:
+            rows = ranking.best_group(shape.nodes, self._preferred_grouping(shape, shape.topology), barred)
+        if not rows and not shape.topology_required:
+            domains = self.required_grouping(shape)
+            if domains is None:
+                rows = ranking.best(shape.nodes, barred)
+            else:
+                rows = ranking.best_group(shape.nodes, domains, barred)
+        return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
+
+    def fits(self, ask: ResourceRequest) -> bool:
+        """Does the request fit now, nodes of other jobs' reservations included?"""
+        shape = self.shape(ask)
+        if shape is None:
+            return False
+        ranking, domains = self.ranking(shape.part), self.required_grouping(shape)
+        if domains is None:
+            return ranking.count >= shape.nodes
+        return domains.spare_rows(np.flatnonzero(ranking.fits), shape.nodes) >= 0
+
+    def max_nodes(self, part: PerNodeRequest) -> int:
+        """An upper bound on the nodes that fit the request now, without computing anything."""
+        ranking = self._rankings.get(part)
+        return len(self.nodes) if ranking is None else ranking.max_count
+
+    def find_fewer(
+        self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
+    ) -> Placement | None:
+        """A placement on as many nodes as fit now, at most `most`; None if fewer than its minimum fit."""
+        shape = self.shape(ask)
+        if shape is None or ask.least is None or shape.topology_required:
+            return None
+        domains, wanted = (
+            self.required_grouping(shape),
+            shape.nodes if most is None else min(shape.nodes, most),
+        )
+        for nodes in range(wanted, ask.least - 1, -1) if domains is not None else ():
+            rows = self.ranking(shape.part).best_group(nodes, domains, barred) if domains is not None else []
+            if rows:
+                return self.allocate_rows(replace(shape, nodes=nodes), rows)
+        if domains is not None:
+            return None
+        rows = self.ranking(shape.part).best(shape.nodes if most is None else min(shape.nodes, most), barred)
+        return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
+
+    def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
+        """Do all filters keep each node of this placement now, is none barred, and are the same GPUs free?"""
+        shape = self.shape(ask)
+        rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
+        if shape is None or (barred is not None and barred[rows].any()):
+            return False
+        return bool(self.ranking(shape.part).fits[rows].all()) and all(
+            map(self._gpus_free, placement.allocations)
+        )
+
+    def _gpus_free(self, allocation: Allocation) -> bool:
+        """Are the GPUs with these UUIDs free? Filters only count GPUs."""
+        node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
+        slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
+        return all(slot is not None and free[node.row, slot] >= milli for slot, milli in slots)
+
+    def allocate(
+        self, part: PerNodeRequest, node: Node, room: FreeResources | None = None
+    ) -> tuple[Allocation, GpuChoice]:
+        """The allocation of the request on a node, out of what is free now or out of `room`."""
+        choice = NO_GPUS
+        if part.wants_gpus:
+            columns = self.nodes.columns
+            choice = choose_gpus(
+                node,
+                room or free_on(self.nodes, node.row),
+                part,
+                columns,
+                partial(self.pipeline.picker.pick, part, columns, node.row),
+            )
+        if choice is NO_GPUS:
+            return _bare(node.name, part.cpu_milli, part.memory_mib, part.scratch_mib), choice
+        gpus, numa = choice.gpus, choice.numa
+        return Allocation(node.name, part.cpu_milli, part.memory_mib, gpus, numa, part.scratch_mib), choice
+
+    def allocate_rows(
+        self, shape: Shape, rows: list[int], rooms: Mapping[int, FreeResources] = ALL_FREE
+    ) -> Placement:
+        """The placement on these rows, out of `rooms` where it has the row, else out of what is free."""
+        nodes, part = self.nodes.rows, shape.part
+        if not part.wants_gpus:
+            amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
+            bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
+            return Placement(bare, quality_of([NO_GPUS] * len(rows)))
+        chosen = [self.allocate(part, nodes[row], rooms.get(row)) for row in rows]
+        return Placement(
+            tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
+        )
+
+
+def quota_need(
+    placer: Placer, ask: ResourceRequest, limit_s: float | None, window_s: float, fewer: int | None = None
+) -> Amount:
+    """The amount of quota that a job of this class takes at most once it runs.
+
+    `fewer` is the number of nodes if the job gets fewer than its shape has.
+    """
+    shape = placer.shape(ask)
+    part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)
+    nodes = nodes if fewer is None else min(nodes, fewer)
+    gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli * nodes
+    limit = NEVER if limit_s is None else limit_s
+    cpu_milli, memory_mib = part.cpu_milli + ask.beyond[0], part.memory_mib + ask.beyond[1]
+    return amount_of(cpu_milli * nodes, memory_mib * nodes, gpu_milli, limit, window_s)

@@ -1,0 +1,1 @@
+"""Chooses running jobs to stop so that a waiting job can start."""

@@ -1,0 +1,250 @@
+"""Decides which tenants must give resources back to a waiting job: by fair share, or by borrowed quota."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.model.events import Allocation
+from controller.core.model.job import Job, Member
+from controller.core.placement.placer import Placer, quota_need
+from controller.core.quota.usage_counters import CPU, GPU, MEMORY, RUNNING, Amount, amount_held
+
+if TYPE_CHECKING:
+    from controller.core.state.state import State
+
+LENDABLE = (CPU, MEMORY, GPU, RUNNING)
+_NOISE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimContext:
+    """What a reclaim strategy may read."""
+
+    state: State
+    placer: Placer
+    now: float
+
+
+class ReclaimPolicy(Protocol):
+    """Which running jobs may be stopped for one waiting job, so that their tenants give resources back."""
+
+    def must_give_back(self, group: Hashable) -> bool:
+        """Does this group of jobs hold more than it is entitled to?"""
+        ...
+
+    def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Those of the jobs that may be stopped, in the same order. It counts along and passes over a job
+        whose tenant, without the jobs yielded before, holds no more than it is entitled to.
+        """
+        ...
+
+
+@runtime_checkable
+class ReclaimStrategy(Protocol):
+    """A strategy that stops jobs of some tenants only, depending on what all tenants hold."""
+
+    def group(self, job: Job, state: State) -> Hashable:
+        """The group that must give back or not as a whole; must not change while the job runs."""
+        ...
+
+    def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
+        """The policy for this waiting job; None if no tenant has to give anything back to it."""
+        ...
+
+
+def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
+    """Allocations that change hands by preemption in progress: (job, allocations, sign).
+
+    Sign 1: a job with a nomination will hold them. Sign -1: a victim that still holds them will not. Policies
+    add these to what tenants hold, so that two plans in a row do not reclaim the same excess twice.
+    """
+    for claimant in (state.jobs[each] for each in state.claims):
+        yield claimant, list(claimant.claim), 1
+        for victim in claimant.claim_from:
+            job = state.jobs.get(victim.job)
+            if job is not None and job.attempt == victim.attempt and job.unended:
+                going = [member.allocation for member in job.running if _leaves(state, job, member, claimant)]
+                yield job, [each for each in going if not victim.nodes or each.node in victim.nodes], -1
+
+
+def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
+    """Does the member leave for this claimant? An elastic job may leave each node for another job."""
+    leaving = state.nodes.by_name[member.allocation.node].leaving
+    return leaving.get(job.id, claimant.id) == claimant.id
+
+
+class FairShareReclaim:
+    """By shares of the cluster: a tenant above its fair share gives back to a tenant below its own.
+
+    Algorithm
+    1. Add to each account's rate (billing units per hour) what preemption in progress will give it or take
+       from it (`pending_transfers`).
+    2. Find the deepest level of the share tree at which the waiting job's tenant would exceed its fair share
+       with this job. Below that level it is within its share; if that leaves no level, it is not `entitled`.
+    3. Compare a running job's tenant with the waiting job's tenant where their paths part. That ancestor is
+       the running tenant's `side`. The side must give back if it holds more than `threshold` times its fair
+       share and lies below that level.
+    4. `select` stops jobs of a side only until the side holds no more than `threshold` times its fair share.
+
+    Invariant: a tenant that received resources by reclaim is within its fair share on that level, so it does
+    not have to give them back. That is why reclaim ends.
+    Cost: O(depth of the tree) for each tenant asked about.
+
+    Example: projects a and b share 16 GPUs evenly, threshold 1.25. a holds 14, b holds 2 and waits for 4.
+    b with 6 is within its 8. a holds more than 10, so jobs of a may be stopped until a holds 10 or less.
+    """
+
+    def __init__(self, context: ReclaimContext, job: Job, threshold: float) -> None:
+        self._state = context.state
+        self._threshold = threshold
+        self._path = context.state.tenant(job)
+        self._shifted = dict[SharePath, float]()
+        for each, allocations, sign in pending_transfers(context.state):
+            self._shift(context.state.tenant(each), sign * self._charge(allocations))
+        asked = self._asked(context, job)
+        depths = range(1, len(self._path) + 1)
+        beyond = [
+            depth
+            for depth in depths
+            if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
+        ]
+        self._from = max(beyond, default=0) + 1
+        """The first depth from which on the tenant is within its fair share."""
+        self.entitled = self._from <= len(self._path)
+
+    def _shift(self, path: SharePath, rate: float) -> None:
+        for depth in range(1, len(path) + 1):
+            self._shifted[path[:depth]] = self._shifted.get(path[:depth], 0.0) + rate
+
+    def _charge(self, allocations: Iterable[Allocation]) -> float:
+        nodes, sharing = self._state.nodes, self._state.shares.sharing
+        return sum(
+            sharing.charge(each, nodes.gpu_models(each.node) if sharing.by_model else {})
+            for each in allocations
+        )
+
+    def _asked(self, context: ReclaimContext, job: Job) -> float:
+        """Billing units per hour of the job once it runs, on the most expensive GPU model."""
+        cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, 0.0)
+        return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
+
+    def _rate(self, path: SharePath) -> float:
+        return self._state.shares.accounts[path].usage.rate + self._shifted.get(path, 0.0)
+
+    def _fair(self, path: SharePath) -> float:
+        return self._state.shares.fair_rate(path, self._state.capacity)
+
+    def _side(self, path: SharePath) -> SharePath | None:
+        """The tenant's first ancestor that is not one of the waiting job's; None if above `_from`."""
+        for depth in range(1, min(len(path), len(self._path)) + 1):
+            if path[:depth] != self._path[:depth]:
+                return path[:depth] if depth >= self._from else None
+        return None
+
+    def _excess(self, side: SharePath) -> float:
+        return self._rate(side) - self._threshold * self._fair(side)
+
+    def must_give_back(self, group: Hashable) -> bool:
+        """Does the tenant's side hold more than `threshold` times its fair share?"""
+        assert isinstance(group, tuple)
+        side = self._side(group)
+        return side is not None and self._excess(side) > _NOISE
+
+    def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Each job whose side still holds too much without the jobs yielded before."""
+        left = dict[SharePath, float]()
+        for job in jobs:
+            side = self._side(self._state.tenant(job))
+            if side is not None and left.setdefault(side, self._excess(side)) > _NOISE:
+                left[side] -= job.charge
+                yield job
+
+
+def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
+    """The policy for this job; None if its tenant would exceed its own fair share at the deepest level."""
+    policy = FairShareReclaim(context, job, threshold)
+    return policy if policy.entitled else None
+
+
+class QuotaReclaim:
+    """By quotas of projects: a project that borrowed gives back to a project within its own quota.
+
+    Algorithm
+    1. Count what each project holds, with preemption in progress applied (`pending_transfers`).
+    2. The waiting job's project is `entitled` if, with this job, it stays within its own hard limits of every
+       resource that the job needs.
+    3. Another project must give back if it holds more than its own hard limit of such a resource.
+    4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
+
+    Example: projects a and b have 8 GPUs each and a has borrowed 4 of b's. b holds 4 and submits a job of 4
+    GPUs: with it b holds 8, its own quota, so jobs of a may be stopped until a holds 8.
+    """
+
+    def __init__(self, state: State, project: str, need: Amount) -> None:
+        self._state = state
+        self._project = project
+        """The project of the waiting job."""
+        self._needed = tuple(resource for resource in LENDABLE if need[resource])
+        self._shifted: dict[str, list[int]] = {}
+        for job, allocations, sign in pending_transfers(state):
+            shifted = self._shifted.setdefault(job.spec.project, [0] * len(need))
+            for resource, amount in enumerate(amount_held(job, allocations, 0.0)):
+                shifted[resource] += sign * amount
+        self._borrowed_by: dict[str, Mapping[int, int]] = {}
+        limits = [
+            each for each in state.quotas.limits_of(("project", project)).hard if each[0] in self._needed
+        ]
+        self.entitled = bool(limits) and all(
+            self._used(project, resource) + need[resource] <= limit for resource, limit in limits
+        )
+        """Does the project stay within its own hard limits with the waiting job?"""
+
+    def _used(self, project: str, resource: int) -> int:
+        account = self._state.accounts.by_key.get(("project", project))
+        used = 0 if account is None else account.used[resource]
+        return used + (self._shifted[project][resource] if project in self._shifted else 0)
+
+    def _borrowed(self, project: str) -> Mapping[int, int]:
+        """By resource that the waiting job needs, how much the project holds above its own limit."""
+        found = self._borrowed_by.get(project)
+        if found is None:
+            bounds = self._state.quotas.limits_of(("project", project))
+            found = self._borrowed_by[project] = {
+                resource: beyond
+                for resource, limit in bounds.hard
+                if resource in bounds.lent
+                and resource in self._needed
+                and (beyond := self._used(project, resource) - limit) > 0
+            }
+        return found
+
+    def must_give_back(self, group: Hashable) -> bool:
+        """Has the project borrowed any resource that the waiting job needs?"""
+        return group != self._project and bool(self._borrowed(str(group)))
+
+    def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Each job that holds something its project still has borrowed without the jobs yielded before."""
+        left: dict[str, dict[int, int]] = {}
+        for job in jobs:
+            project = job.spec.project
+            if not self.must_give_back(project):
+                continue
+            borrowed = left.setdefault(project, dict(self._borrowed(project)))
+            amount = amount_held(job, [member.allocation for member in job.running], 0.0)
+            if any(beyond > 0 and amount[resource] for resource, beyond in borrowed.items()):
+                for resource in borrowed:
+                    borrowed[resource] -= amount[resource]
+                yield job
+
+
+def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
+    """The policy for this job; None if its project is not within its own quota with it."""
+    state = context.state
+    if state.quotas.unlimited:
+        return None  # because no quota means nothing to borrow
+    need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
+    policy = QuotaReclaim(state, job.spec.project, need)
+    return policy if policy.entitled else None

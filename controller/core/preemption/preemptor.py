@@ -1,0 +1,154 @@
+"""Plans which running jobs to stop so that a waiting job can start."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.cluster.node_table import ABSENT, Bools, either_mask
+from controller.core.framework.interfaces import PreemptionGuards, Strategy
+from controller.core.model.events import PreemptionPlanned, Victim
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placement, Placer
+from controller.core.preemption.victim_index import GuardsOf
+from controller.core.preemption.victim_search import VacatedNodes, VictimSearch
+from controller.core.state.state import State
+
+NO_GUARDS = PreemptionGuards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=0.0, rate=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class NotAbovePriority:
+    """May stop every job whose priority is not above that of the waiting job."""
+
+    name: ClassVar[str] = "asked"
+
+    def standing(self, job: Job) -> float:
+        """The priority of the running job."""
+        return job.spec.priority
+
+    def reach(self, job: Job) -> float | None:
+        """The priority of the waiting job."""
+        return job.spec.priority
+
+
+class Preemptor:
+    """Plans preemption for a waiting job. Keeps only what can be computed again from the state.
+
+    Algorithm (`plan`)
+    1. Bring the victim index of each strategy up to date.
+    2. Bar nodes that other jobs have reserved or that the job could not use even when they are empty.
+    3. Ask the strategies in their order for victims. The first strategy that finds any decides.
+    4. If more jobs would be stopped within `window_s` than the guards allow, plan nothing.
+
+    Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
+    Cost: that of VictimSearch for each strategy.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        placer: Placer,
+        strategies: Iterable[Strategy],
+        guards: PreemptionGuards,
+        guards_of: GuardsOf | None = None,
+    ) -> None:
+        self.retry_at = NEVER
+        """When the last `plan` that found no victims may find some although only time passes."""
+        self._state = state
+        self._placer = placer
+        self._guards = guards
+        self._guards_of = guards_of or (lambda _: guards)
+        self._loss_changed: set[int] = set()
+        self._searches = [VictimSearch(state, placer, each, self._guards_of) for each in strategies]
+
+    def loss_changed(self, job: int) -> None:
+        """Note that a running job would lose more or less than before, for example after a checkpoint."""
+        self._loss_changed.add(job)
+
+    def take_retry_due(self, now: float) -> bool:
+        """Is `retry_at` reached? True once: `retry_at` is then NEVER."""
+        if self.retry_at > now:
+            return False
+        self.retry_at = NEVER
+        return True
+
+    def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
+        """The victims to stop and the placement to keep for the job; None: no victims are enough.
+
+        `reserved`: nodes that are reserved for other jobs and must not be used.
+        """
+        self.retry_at = NEVER
+        shape = self._placer.shape(job.ask)
+        if shape is None:
+            return None
+        loss_changed, self._loss_changed = self._loss_changed, set()
+        for search in self._searches:  # 1
+            search.sync(loss_changed, now)
+        barred = either_mask(reserved, self._state.barred_nodes(job, now, self._guards.grace_s))  # 2
+        if shape.part.social:
+            nodes = self._state.nodes
+            barred = either_mask(barred, ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns))
+        for search in self._searches:  # 3
+            found = search.find(job, shape, now, barred)
+            if found is not None and found[1]:
+                placement, vacated = found
+                return self._event(job, placement, vacated, search.strategy.name, now)
+            self.retry_at = min(self.retry_at, search.retry_at)
+        return None
+
+    def _event(
+        self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
+    ) -> PreemptionPlanned | None:
+        """The event of the plan; None if the rate limit forbids it now."""
+        jobs = self._state.jobs
+        recent, window = self._state.preempted_at, self._guards.window_s
+        within = recent[bisect_right(recent, now, key=lambda at: at + window) :]
+        if len(within) + len(vacated) > self._guards.rate:  # 4
+            self.retry_at = within[0] + window if within else NEVER
+            return None
+        return PreemptionPlanned(
+            job.id,
+            now,
+            placement.allocations,
+            placement.quality,
+            tuple(
+                Victim(victim, jobs[victim].unsaved(now, nodes), jobs[victim].attempt, nodes)
+                for victim, nodes in sorted(vacated.items())
+            ),
+            strategy,
+            max(now + self.grace(jobs[victim]) for victim in vacated),
+        )
+
+    def grace(self, job: Job) -> float:
+        """The seconds that a victim may take to save its state and end, under the guards of its profile."""
+        return grace_of(job, self._guards_of(job))
+
+    def claim_problem(self, job: Job) -> str:
+        """Why the nomination of the job cannot be used any more; empty while it can."""
+        for allocation in job.claim:
+            node = self._state.nodes.by_name[allocation.node]
+            if node.drained or (not node.up and not node.reconnect_expected):
+                return f"node {node.name} is {node.state.value}"
+            columns, row = self._state.nodes.columns, node.row
+            for hold in allocation.gpus:
+                slot = node.slots.get(hold.uuid)
+                if slot is None or columns.gpu_free[row, slot] == ABSENT:
+                    return f"a GPU of node {node.name} takes no work any more"
+        return ""
+
+    def claim_ready(self, job: Job) -> bool:
+        """Have all victims left the nominated nodes of the job, and are these nodes up?"""
+        if job.unended:
+            return False  # because a job that is moved is its own victim
+        nodes = self._state.nodes.by_name
+        return all(
+            nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim
+        )
+
+
+def grace_of(job: Job, guards: PreemptionGuards) -> float:
+    """The seconds that a victim may take to save its state and end."""
+    return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)

@@ -1,0 +1,286 @@
+"""The preemptible jobs of every node in one matrix, and lower bounds on what preempting them loses."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import ABSENT, ALL_ROWS, Bools, Floats, Ints, Rows
+from controller.core.framework.interfaces import PreemptionGuards, Strategy
+from controller.core.model.job import NEVER, Job
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.placer import Placer
+from controller.core.placement.ranking import filters_for, rows_passing
+from controller.core.preemption.fairshare_reclaim import ReclaimPolicy, ReclaimStrategy
+from controller.core.state.state import State
+from wire.names import WHOLE_GPU
+
+NO_JOB = 0
+GuardsOf = Callable[[Job], PreemptionGuards]
+"""The guards of a running job: those of its own profile, whichever job preempts it."""
+_FIRST_WIDTH = 8
+_TOO_MUCH = 1 << 40
+
+
+class VictimIndex:
+    """A matrix with one row per node: the jobs that a strategy may stop there, least loss per GPU first.
+
+    `sync` writes again only the rows of nodes that changed (`Nodes.changed_since`) and of jobs that saved a
+    checkpoint. `changed_rows` lists the rows written since the last rebuild, so that each LossBounds reads
+    on from where it stopped. A rebuild empties that list and increases `rebuilds`: then every reader reads
+    all rows. Rows are rebuilt when nodes come or go, and when the list has grown too long.
+
+    Invariant: the order within a row stays right while time passes, because the loss of each GPU grows by
+    the same amount per second. Only a row whose job becomes preemptible is added to `changed_rows` by time.
+    Cost: O(jobs on the node) for each row written.
+    """
+
+    def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:
+        self.changed_rows: list[int] = []
+        self.rebuilds = 0
+        self._state = state
+        self._strategy = strategy
+        self._guards_of = guards_of
+        self._seen = (-1, 0)
+        self._becoming_preemptible: list[tuple[float, int]] = []
+        self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
+        self.groups: dict[Hashable, int] = {}
+        """The number of each tenant group that a reclaim strategy distinguishes."""
+        self._resize(0, _FIRST_WIDTH)
+
+    def _resize(self, height: int, width: int) -> None:
+        self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
+        self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
+        self.weight: Ints = np.zeros((height, width), dtype=np.int64)
+        """GPU-milli that lose their work: on this node if the job may spare it, else on all its nodes."""
+        self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
+        self.memory: Ints = np.zeros((height, width), dtype=np.int64)
+        self.since: Floats = np.zeros((height, width))
+        self.standing: Floats = np.zeros((height, width))
+        self.group: Ints = np.zeros((height, width), dtype=np.int64)
+        self.ready: Floats = np.full((height, width), NEVER)
+
+    def sync(self, loss_changed: Iterable[int], now: float) -> None:
+        """Write the rows that changed. `loss_changed` are jobs that lose more or less than before."""
+        nodes = self._state.nodes
+        layout, changes = self._seen
+        rows = nodes.changed_since(changes) if layout == nodes.layout_version else None
+        if rows is None or len(self.changed_rows) > 8 * len(nodes) + 1_024:
+            self._rebuild(now)
+        else:
+            jobs, by_name = self._state.jobs, nodes.by_name
+            rows_of_jobs = {
+                by_name[name].row for job in loss_changed if job in jobs for name in jobs[job].members
+            }
+            for row in sorted(rows_of_jobs.union(rows)):
+                self._write_row(row, now)
+                self.changed_rows.append(row)
+            while self._becoming_preemptible and self._becoming_preemptible[0][0] <= now:
+                self.changed_rows.append(heapq.heappop(self._becoming_preemptible)[1])
+        self._seen = nodes.layout_version, nodes.change_count
+
+    @property
+    def next_preemptible_at(self) -> float:
+        """The next time at which one more job becomes preemptible; NEVER if none does."""
+        return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
+
+    def _rebuild(self, now: float) -> None:
+        rows = self._state.nodes.rows
+        self._resize(len(rows), max((len(node.held) for node in rows), default=0) + 1)
+        self._becoming_preemptible.clear()
+        self.changed_rows.clear()
+        self.rebuilds += 1
+        for row in range(len(rows)):
+            self._write_row(row, now)
+
+    def _write_row(self, row: int, now: float) -> None:
+        jobs, node = self._state.jobs, self._state.nodes.rows[row]
+        found = sorted(
+            (-jobs[job].unsaved_since, job) for job in node.held if self._preemptible(jobs[job], node.name)
+        )
+        if len(found) > self.job.shape[1]:
+            self._widen(2 * len(found))
+        self.job[row] = NO_JOB
+        for at, (_, number) in enumerate(found):
+            job, allocation = jobs[number], node.held[number]
+            ready = preemptible_from(job, self._guards_of(job))
+            self.job[row, at] = number
+            self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
+            self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
+            self.cpu[row, at] = allocation.cpu_milli
+            self.memory[row, at] = allocation.memory_mib
+            self.since[row, at] = job.unsaved_since
+            self.standing[row, at] = self._strategy.standing(job)
+            if self._reclaim is not None:
+                group = self._reclaim.group(job, self._state)
+                self.group[row, at] = self.groups.setdefault(group, len(self.groups))
+            self.ready[row, at] = ready
+            if now < ready < NEVER:
+                heapq.heappush(self._becoming_preemptible, (ready, row))
+
+    def _widen(self, width: int) -> None:
+        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "ready"):
+            old = getattr(self, name)
+            setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
+
+    def _preemptible(self, job: Job, node: str) -> bool:
+        return not job.members[node].leaving and is_preemptible(job, self._guards_of(job))
+
+
+def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
+    """May the job be preempted, once it has run long enough?"""
+    return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
+
+
+def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
+    """The time from which the job may be preempted: long enough after its start and its last preemption."""
+    began = job.started_at if job.started_at is not None else job.placed_at
+    if began is None:
+        return NEVER
+    ready = began + max(guards.min_runtime_s, job.spec.min_runtime_s)
+    if job.preemptions:
+        ready = max(ready, job.preemptions[-1].at + guards.cooldown_s)
+    return ready
+
+
+class LossBounds:
+    """For each node a lower bound on what it loses so that one request fits, in GPU-milli-seconds.
+
+    Model, with D the GPU-milli that are missing on the node (`_missing_gpu`). A set of victims that frees D
+    contains either one job that alone frees D, or only jobs that free less than D each.
+    1. In the first case it loses at least what the cheapest such job loses: `one`, a line over time. It
+       grows per second by the GPU-milli of the smallest such job.
+    2. In the second case it loses at least D GPU-milli of these jobs, taken in the order of the row, the last
+       job only in part: `many`, a line that grows by D per second.
+    3. The bound is the lesser of both, and infinite if even all preemptible jobs together are not enough.
+
+    Invariant: no set of victims on the node loses less than its bound, now and later, while its row is
+    unchanged. So a search that goes by increasing bound may stop early.
+    Cost: O(rows changed * jobs per row) to bring up to date, O(nodes) for each `losses`.
+
+    Example: 4 GPUs are missing. One job with 4 GPUs began an hour ago: `one` is 4 GPU-hours. Three jobs with
+    2 GPUs each began 30 minutes ago: `many` takes 4 of their 6 GPUs, 2 GPU-hours. The bound is 2 GPU-hours.
+    """
+
+    def __init__(
+        self,
+        part: PerNodeRequest,
+        reach: float,
+        index: VictimIndex,
+        placer: Placer,
+        policy: ReclaimPolicy | None = None,
+    ) -> None:
+        self._part = part
+        self._reach = reach
+        self._gives_back = (
+            None
+            if policy is None
+            else np.array([policy.must_give_back(each) for each in index.groups] or [False])
+        )
+        """By tenant group: must it give something back? None: the strategy is no reclaim strategy."""
+        self._index = index
+        self._placer = placer
+        self._filters = filters_for(part, placer.pipeline)
+        self._seen = (-1, 0)
+        self._reset(0)
+
+    def _reset(self, height: int) -> None:
+        self._one: Floats = np.zeros(height)
+        """`one` at the time `_at`."""
+        self._one_grows: Floats = np.zeros(height)
+        self._at: Floats = np.zeros(height)
+        self._many: Floats = np.zeros(height)
+        """`many` is `_many_grows * now - _many`."""
+        self._many_grows: Floats = np.zeros(height)
+        self._possible: Bools = np.zeros(height, dtype=np.bool_)
+        self._fitting: Bools = np.zeros(height, dtype=np.bool_)
+
+    def losses(self, now: float) -> Floats:
+        """The bound of every node; infinite where no set of victims is enough or the node was ruled out."""
+        self._update(now)
+        one = self._one + self._one_grows * (now - self._at)
+        many = self._many_grows * now - self._many
+        return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
+
+    def rule_out(self, row: int) -> None:
+        """Make the bound of the node infinite until its row changes: no set of its jobs is enough."""
+        self._possible[row] = False
+
+    def preemptible(self, row: int, now: float) -> list[int]:
+        """The jobs of a node that may be stopped for this request, least loss per GPU first."""
+        index = self._index
+        return [int(job) for job in index.job[row][self._preemptible(np.array([row]), now)[0]]]
+
+    def _preemptible(self, rows: Rows, now: float) -> Bools:
+        index = self._index
+        preemptible: Bools = (
+            (index.job[rows] != NO_JOB) & (index.standing[rows] <= self._reach) & (index.ready[rows] <= now)
+        )
+        return preemptible if self._gives_back is None else preemptible & self._gives_back[index.group[rows]]
+
+    def _update(self, now: float) -> None:
+        index = self._index
+        epoch, seen = self._seen
+        self._seen = index.rebuilds, len(index.changed_rows)
+        if epoch != index.rebuilds:
+            self._reset(len(index.job))
+            self._fitting = rows_passing(self._part, self._placer.nodes.idle, ALL_ROWS, self._filters)
+            self._compute(ALL_ROWS, now)
+        elif seen < len(index.changed_rows):
+            self._compute(np.array(sorted(set(index.changed_rows[seen:])), dtype=np.intp), now)
+
+    def _compute(self, rows: Rows, now: float) -> None:
+        part, index, columns = self._part, self._index, self._placer.nodes.columns
+        preemptible = self._preemptible(rows, now)
+        gpu = np.where(preemptible, index.gpu[rows], 0)
+        deficit = self._missing_gpu(rows)
+        cpu = columns.cpu_free[rows] + np.where(preemptible, index.cpu[rows], 0).sum(axis=1)
+        memory = columns.memory_free[rows] + np.where(preemptible, index.memory[rows], 0).sum(axis=1)
+        since = np.where(preemptible, index.since[rows], 0.0)
+        weight = index.weight[rows]
+        alone = preemptible & (gpu >= deficit[:, None])
+        loss = np.where(alone, weight * (now - since), np.inf)
+        self._one[rows] = loss.min(axis=1)
+        grows = np.where(alone, weight, _TOO_MUCH).min(axis=1)
+        self._one_grows[rows] = np.where(grows == _TOO_MUCH, 0, grows)
+        self._at[rows] = now
+        small = np.where(alone, 0, gpu)
+        freed = small.cumsum(axis=1)
+        taken = np.clip(deficit[:, None] - (freed - small), 0, small)
+        self._many_grows[rows] = deficit
+        self._many[rows] = np.where(
+            (freed[:, -1] >= deficit) & (deficit > 0), (taken * since).sum(axis=1), -np.inf
+        )
+        needless = (
+            (deficit == 0)
+            & (columns.cpu_free[rows] >= part.cpu_milli)
+            & (columns.memory_free[rows] >= part.memory_mib)
+        )
+        self._one[rows] = np.where(needless, 0.0, self._one[rows])
+        self._one_grows[rows] = np.where(needless, 0.0, self._one_grows[rows])
+        self._possible[rows] = (
+            (gpu.sum(axis=1) >= deficit)
+            & (cpu >= part.cpu_milli)
+            & (memory >= part.memory_mib)
+            & columns.open[rows]
+            & self._fitting[rows]
+        )
+
+    def _missing_gpu(self, rows: Rows) -> Ints:
+        """By row the least GPU-milli that must become free: on the GPUs that lack least."""
+        part, columns = self._part, self._placer.nodes.columns
+        free = columns.gpu_free[rows]
+        needs = gpu_needs_of(part, columns)
+        count = needs.count
+        if not count:
+            return np.zeros(len(free), dtype=np.int64)
+        if free.shape[1] < count:
+            return np.full(len(free), _TOO_MUCH, dtype=np.int64)
+        _, each = needs.usable(columns, rows)
+        usable = (free != ABSENT) & (each <= WHOLE_GPU)
+        lacking = np.where(usable, np.maximum(0, each - free), _TOO_MUCH)
+        least: Ints = np.partition(lacking, count - 1, axis=1)[:, :count].sum(axis=1)
+        return least

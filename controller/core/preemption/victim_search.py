@@ -1,0 +1,310 @@
+"""Finds the running jobs that one strategy may stop so that a waiting job can start."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.cluster.free_resources import FreeResources, free_on, row_trial
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Node
+from controller.core.cluster.topology_domains import TopologyDomains
+from controller.core.framework.interfaces import Strategy
+from controller.core.model.job import Job
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.one_gpu_model import GpuModelGroups
+from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.placement.ranking import filters_for, rows_passing
+from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, ReclaimStrategy
+from controller.core.preemption.victim_index import GuardsOf, LossBounds, VictimIndex
+from controller.core.state.state import State
+
+MAX_CACHED = 256
+MAX_NODES_EXAMINED = 64
+"""Nodes examined for one job, beyond the number that it needs."""
+MAX_SETS_TRIED = 256
+"""Sets of victims tried on one node in search of one that loses less than the first found."""
+_SAME = 1 + 1e-9
+_GPU_HOUR = 3_600_000.0
+"""GPU-milli-seconds in a GPU-hour."""
+
+VacatedNodes = Mapping[int, tuple[str, ...]]
+"""By victim, the nodes that it leaves; an empty tuple: it ends and leaves all of its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the request fits once these victims have left. `loss` is in GPU-milli-seconds."""
+
+    loss: float
+    row: int
+    victims: tuple[int, ...]
+
+
+class VictimSearch:
+    """Finds the victims with the least loss for a waiting job, among the jobs that one strategy may stop.
+
+    Algorithm (`find`)
+    1. Ask the strategy which running jobs it may stop for this job: those with a standing of at most `reach`,
+       and with a reclaim strategy only jobs of tenants that must give something back.
+    2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
+       lowest bound upwards. Find the cheapest victims on each (`_candidate`). Stop at the first bound that is
+       not below the loss of the most expensive node chosen so far: no later node can be cheaper.
+    3. Choose the `shape.nodes` cheapest nodes.
+    4. Take back victims without which every chosen node still has room: a gang may have been chosen on
+       several nodes for the sake of one.
+    5. Ask all filters about the chosen nodes, with the victims' resources free. If a filter rejects a node,
+       rule the node out and go back to 2.
+    6. Return the placement and the nodes that each victim leaves.
+
+    Invariant: no victim is returned unless the job passes every filter on every chosen node once all victims
+    have left. So no job is stopped for nothing.
+    Cost: O(nodes) for the bounds that changed, then at most `shape.nodes + MAX_NODES_EXAMINED` nodes with
+    O(victims) checks each.
+
+    Example: a job wants 4 GPUs. On n1 a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours), on n2 two
+    jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). The bound of n2 is 2
+    GPU-hours and is examined first. The bound of n1 is 4, not below 2, so n1 is not examined, and both jobs
+    on n2 are the victims.
+    """
+
+    def __init__(self, state: State, placer: Placer, strategy: Strategy, guards_of: GuardsOf) -> None:
+        self.strategy = strategy
+        self._state = state
+        self._placer = placer
+        self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
+        self._index = VictimIndex(state, strategy, guards_of)
+        self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
+
+    def sync(self, loss_changed: Collection[int], now: float) -> None:
+        """Bring the index of victims up to date. The loss of the jobs in `loss_changed` is computed again."""
+        self._index.sync(loss_changed, now)
+
+    @property
+    def retry_at(self) -> float:
+        """The next time at which one more job becomes preemptible; NEVER if none does."""
+        return self._index.next_preemptible_at
+
+    def find(
+        self, job: Job, shape: Shape, now: float, barred: Bools | None
+    ) -> tuple[Placement, VacatedNodes] | None:
+        """The placement and the nodes that each victim leaves, on nodes that are not barred; else None."""
+        reach = self.strategy.reach(job)  # 1
+        if reach is None:
+            return None
+        policy: ReclaimPolicy | None = None
+        if self._reclaim is None:
+            bounds = self._cached_bounds(shape.part, reach)
+        else:
+            policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
+            if policy is None:
+                return None
+            # Not cached, because each start and each end changes what tenants must give back.
+            bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
+        for _ in range(MAX_NODES_EXAMINED):
+            chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # 2, 3
+            if not chosen:
+                return None
+            vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)  # 4
+            if policy is not None and not self._all_selected(policy, vacated):
+                return None
+            rejected = [
+                each.row for each in chosen if not self._passes_filters(shape.part, each.row, vacated)
+            ]  # 5
+            if not rejected:
+                rows = [each.row for each in chosen]
+                nodes = self._state.nodes.rows
+                free = {row: self._free_without(nodes[row], _leaving(nodes[row], vacated)) for row in rows}
+                return self._placer.allocate_rows(shape, rows, free), vacated  # 6
+            for row in rejected:
+                bounds.rule_out(row)
+        return None
+
+    def _cached_bounds(self, part: PerNodeRequest, reach: float) -> LossBounds:
+        bounds = self._bounds.get((part, reach))
+        if bounds is None:
+            if len(self._bounds) >= MAX_CACHED:
+                self._bounds.clear()
+            bounds = self._bounds[part, reach] = LossBounds(part, reach, self._index, self._placer)
+        return bounds
+
+    def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
+        """Does the policy allow all of these victims together? For each node it was asked alone."""
+        jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
+        return len([*policy.select(jobs)]) == len(jobs)
+
+    def _cheapest_nodes(
+        self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
+    ) -> list[Candidate]:
+        """The `shape.nodes` nodes with the least loss, in the order of rows; empty if there are too few."""
+        grouping = self._placer.required_grouping(shape)
+        losses = bounds.losses(now)
+        if barred is not None:
+            losses = np.where(barred, np.inf, losses)
+        found: list[Candidate] = []
+        chosen: list[Candidate] = []
+        for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
+            row = int(losses.argmin())  # among equal losses the first row
+            bound = float(losses[row])
+            if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
+                break
+            losses[row] = np.inf
+            candidate = self._candidate(row, shape.part, bounds, policy, bound, now)
+            if candidate is None:
+                bounds.rule_out(row)
+            else:
+                found.append(candidate)
+                found.sort(key=lambda each: (each.loss, each.row))
+                chosen = _cheapest(found, shape.nodes, grouping)
+        chosen = sorted(chosen, key=lambda each: each.row)
+        rows = [each.row for each in chosen]
+        if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
+            return []  # because these nodes do not lie in one domain as the topology demands
+        return chosen
+
+    def _candidate(
+        self,
+        row: int,
+        part: PerNodeRequest,
+        bounds: LossBounds,
+        policy: ReclaimPolicy | None,
+        bound: float,
+        now: float,
+    ) -> Candidate | None:
+        """The victims with the least loss on one node; None if all its preemptible jobs are not enough.
+
+        1. Add victims, the least loss per GPU first, until the request fits.
+        2. Take victims back, the greatest loss first, as long as the request still fits.
+        3. If that loses more than the node's bound, try sets of victims in the order of their loss.
+        """
+        nodes, jobs = self._state.nodes, self._state.jobs
+        node, needs = nodes.rows[row], gpu_needs_of(part, nodes.columns)
+        victims = [job for job in bounds.preemptible(row, now) if self._all_nodes_up(job)]
+        if policy is not None:
+            victims = [job.id for job in policy.select(jobs[each] for each in victims)]
+        loss = {
+            job: jobs[job].unsaved(now, (node.name,) if jobs[job].spare(node.name) else ()) * _GPU_HOUR
+            for job in victims
+        }
+        free = free_on(nodes, row)
+        chosen: list[int] = []
+        for victim in loss:  # 1
+            if free.fits(part, needs, row):
+                break
+            free.add(node, node.held[victim], 1)
+            chosen.append(victim)
+        if not free.fits(part, needs, row):
+            return None
+        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # 2
+            free.add(node, node.held[victim], -1)
+            if free.fits(part, needs, row):
+                chosen.remove(victim)
+            else:
+                free.add(node, node.held[victim], 1)
+        total = sum(loss[job] for job in chosen)
+        if total > bound * _SAME:  # 3
+            for cheaper in _sets_by_loss(loss, total):
+                if self._free_without(node, cheaper).fits(part, needs, row):
+                    chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
+                    break
+        return Candidate(total, row, tuple(chosen))
+
+    def _all_nodes_up(self, job: int) -> bool:
+        """Are all nodes of the job up? An agent that is away cannot stop its part of a gang."""
+        nodes = self._state.nodes.by_name
+        return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
+
+    def _free_without(self, node: Node, victims: Iterable[int]) -> FreeResources:
+        """What is free on the node once these victims have left."""
+        free = free_on(self._state.nodes, node.row)
+        for victim in victims:
+            allocation = node.held.get(victim)
+            # What a job leaves that is being stopped already is nominated to another job.
+            if allocation is not None and victim not in node.leaving:
+                free.add(node, allocation, 1)
+        return free
+
+    def _passes_filters(self, part: PerNodeRequest, row: int, vacated: VacatedNodes) -> bool:
+        """Do all filters keep the node once the victims have left it?"""
+        columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
+        with row_trial(columns, row, self._free_without(node, _leaving(node, vacated))):
+            rows = np.array([row], dtype=np.intp)
+            return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
+
+    def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
+        """An elastic job leaves only the chosen nodes, if it may spare them; any other victim ends."""
+        jobs, rows = self._state.jobs, self._state.nodes.rows
+        vacated: dict[int, tuple[str, ...]] = {}
+        for each in chosen:
+            for victim in each.victims:
+                vacated[victim] = (*vacated.get(victim, ()), rows[each.row].name)
+        for victim, nodes in vacated.items():
+            job = jobs[victim]
+            least = job.spec.gang.min_nodes or 0
+            if not all(job.spare(node) for node in nodes) or len(job.staying) - len(nodes) < least:
+                vacated[victim] = ()
+        return vacated
+
+    def _without_needless(
+        self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
+    ) -> VacatedNodes:
+        """The victims without those that no chosen node needs, the greatest loss taken back first."""
+        if len(chosen) == 1:
+            return vacated  # because `_candidate` has done so for one node
+
+        def loss(victim: int) -> float:
+            return self._state.jobs[victim].unsaved(now, vacated[victim])
+
+        for victim in sorted(vacated, key=lambda job: (-loss(job), job)):
+            fewer = {job: nodes for job, nodes in vacated.items() if job != victim}
+            if all(self._passes_filters(part, each.row, fewer) for each in chosen):
+                vacated = fewer
+        return vacated
+
+
+def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
+    """The victims that leave this node."""
+    return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
+
+
+def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
+    """Sets of jobs that lose less than `below` together, least first; at most MAX_SETS_TRIED.
+
+    Each set on the heap has two successors: itself with the next job added, and itself with its last job
+    replaced by the next. Every set is reached exactly once, and never before a set that loses less.
+    """
+    jobs = sorted(loss, key=lambda job: (loss[job], job))
+    heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
+    for _ in range(MAX_SETS_TRIED):
+        if not heap or heap[0][0] * _SAME >= below:
+            return
+        total, chosen = heapq.heappop(heap)
+        yield tuple(jobs[at] for at in chosen)
+        last = chosen[-1]
+        if last + 1 < len(jobs):
+            following = loss[jobs[last + 1]]
+            heapq.heappush(heap, (total + following, (*chosen, last + 1)))
+            heapq.heappush(heap, (total - loss[jobs[last]] + following, (*chosen[:-1], last + 1)))
+
+
+def _cheapest(
+    found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
+) -> list[Candidate]:
+    """The first `nodes` of these candidates, which are sorted by loss; empty if there are too few.
+
+    With GpuModelGroups all of them have one GPU model, the one that loses least in total.
+    """
+    if not isinstance(grouping, GpuModelGroups):
+        return found[:nodes] if len(found) >= nodes else []
+    of_one_model = (
+        [each for each in found if grouping.same_model(each.row, first)]
+        for first in {each.row for each in found}
+    )
+    enough = [same[:nodes] for same in of_one_model if len(same) >= nodes]
+    return min(
+        enough, key=lambda same: (sum(each.loss for each in same), [each.row for each in same]), default=[]
+    )

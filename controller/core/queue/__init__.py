@@ -1,0 +1,1 @@
+"""The queue of waiting jobs, in lanes of equal requests."""

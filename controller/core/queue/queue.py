@@ -1,0 +1,249 @@
+"""The queue of waiting jobs, divided into lanes of jobs that ask for the same.
+
+Jobs with the same resource request form a class. What the scheduler finds out about one job of a class (does
+it fit, why not) holds for all of them. A lane has the waiting jobs of one class and one order group, so
+within a lane the jobs never overtake each other and only the first of each lane has to be looked at.
+
+Cost: adding a job is one bisection and one list insertion, removing a job and looking at the first are O(1)
+on average. A removed job's entry stays in its lane until the removed entries outnumber the waiting ones.
+
+Example: 5,000 jobs of user ann ask for one GPU, 3 of user bob for eight. That is two lanes under FIFO. If the
+first eight-GPU job does not fit, the other two are not tried until a node has more free than before.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from controller.core.model.request import ResourceRequest
+from wire.names import Reason
+
+if TYPE_CHECKING:
+    from controller.core.queue.order import DynamicOrder, Order
+
+NO_END = float("inf")
+MIN_STALE = 8
+"""Removed entries up to this number are not worth a clean-up."""
+Rank = tuple[float, ...]
+QueueEntry = tuple[Rank, int]
+"""The rank and the id of a waiting job: entries sort in queue order."""
+LaneGroup = tuple[Hashable, ...]
+"""Jobs of one class and group never change their order among each other while they wait."""
+PositionKey = Callable[[QueueEntry], QueueEntry]
+"""Sort key for entries under an order that changes with time or usage, valid at one moment."""
+
+
+@dataclass(slots=True)
+class ClassFit:
+    """Whether jobs of one class fit at present; shared by the lanes of the class."""
+
+    blocked_at: int = -1
+    """The value of `Nodes.gains` when the class last did not fit. It does not fit until `gains` grows."""
+    why: Reason = Reason.RESOURCES
+    """What was missing then."""
+    lanes: int = 0
+
+    def block(self, gains: int, why: Reason = Reason.RESOURCES) -> None:
+        """Record that the class does not fit at this value of `Nodes.gains`."""
+        self.blocked_at, self.why = gains, why
+
+
+class Lane:
+    """The waiting jobs of one class and group, lowest rank first.
+
+    `_entries` is sorted and may have entries of removed jobs; `_ranks` has the waiting jobs only. An entry is
+    valid if `_ranks` has its job with the same rank, so a job that comes back with another rank gets a new
+    entry. `_first` skips the entries at the front whose jobs have gone.
+    """
+
+    __slots__ = ("_entries", "_first", "_ranks", "ask", "fit", "group")
+
+    def __init__(self, ask: ResourceRequest, group: LaneGroup, fit: ClassFit) -> None:
+        self.ask = ask
+        self.group = group
+        self.fit = fit
+        self._entries: list[QueueEntry] = []
+        self._first = 0
+        self._ranks: dict[int, Rank] = {}
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """The entries that are valid when they are reached; jobs added after the start are left out."""
+        for entry in self._entries[self._first :]:
+            if self._ranks.get(entry[1]) == entry[0]:
+                yield entry
+
+    def head(self) -> QueueEntry | None:
+        """The first job, or None."""
+        entries, ranks = self._entries, self._ranks
+        while self._first < len(entries):
+            entry = entries[self._first]
+            if ranks.get(entry[1]) == entry[0]:
+                return entry
+            self._first += 1
+        return None
+
+    def after(self, entry: QueueEntry) -> QueueEntry | None:
+        """The first job behind this one, or None."""
+        entries, ranks = self._entries, self._ranks
+        for at in range(bisect_left(entries, entry, self._first), len(entries)):
+            if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:
+                return entries[at]
+        return None
+
+    def before(self, position: QueueEntry, position_key: PositionKey) -> int:
+        """How many jobs of the lane come before this position."""
+        return bisect_left(list(self), position, key=position_key)
+
+    def add(self, job: int, rank: Rank) -> None:
+        """Insert the job by its rank."""
+        self._ranks[job] = rank
+        entry = (rank, job)
+        at = bisect_left(self._entries, entry, self._first)
+        if at == len(self._entries) or self._entries[at] != entry:  # else its old entry is valid again
+            self._entries.insert(at, entry)
+
+    def remove(self, job: int) -> None:
+        """Remove the job. Raises KeyError if it is not in the lane."""
+        del self._ranks[job]
+        stale = len(self._entries) - len(self._ranks)
+        if stale > MIN_STALE and stale > len(self._ranks):
+            self._entries = [entry for entry in self._entries if self._ranks.get(entry[1]) == entry[0]]
+            self._first = 0
+
+    def rank(self, job: int) -> Rank:
+        """The rank of a waiting job."""
+        return self._ranks[job]
+
+
+class Queue:
+    """The lanes of one order. A job is in at most one lane."""
+
+    def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
+        self.order = order
+        self.moving = moving
+        """The order, if positions change while jobs wait; else None."""
+        self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
+        self.new_jobs: list[int] = []
+        """Jobs added since the last pass. If nothing else has changed, a pass looks at these only."""
+        self.pending_reasons: dict[int, Reason] = {}
+        """Jobs that would fit but were kept waiting in the last whole pass, with the reason."""
+        self.lane_pending_reasons: dict[Lane, Reason] = {}
+        """Lanes that were kept waiting as a whole in that pass, whatever was free, with the reason."""
+        self.by_latest_start: list[tuple[float, int]] = []
+        """(latest start, job) of the jobs with a deadline, soonest first."""
+        self._fits: dict[ResourceRequest, ClassFit] = {}
+        self._lane_of: dict[int, Lane] = {}
+        self._latest_start: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._lane_of)
+
+    def __contains__(self, job: int) -> bool:
+        return job in self._lane_of
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self.lanes.values())
+
+    def add(
+        self,
+        job: int,
+        ask: ResourceRequest,
+        rank: Rank,
+        group: LaneGroup = (),
+        latest_start: float = NO_END,
+    ) -> None:
+        """Add a waiting job."""
+        if latest_start < NO_END:
+            insort(self.by_latest_start, (latest_start, job))
+            self._latest_start[job] = latest_start
+        lane = self.lanes.get((ask, group))
+        if lane is None:
+            fit = self._fits.setdefault(ask, ClassFit())
+            fit.lanes += 1
+            lane = self.lanes[ask, group] = Lane(ask, group, fit)
+        lane.add(job, rank)
+        self._lane_of[job] = lane
+        self.new_jobs.append(job)
+
+    def remove(self, job: int) -> None:
+        """Remove a job; does nothing if the job does not wait."""
+        self.pending_reasons.pop(job, None)
+        latest_start = self._latest_start.pop(job, None) if self._latest_start else None
+        if latest_start is not None:
+            del self.by_latest_start[bisect_left(self.by_latest_start, (latest_start, job))]
+        lane = self._lane_of.pop(job, None)
+        if lane is None:
+            return
+        lane.remove(job)
+        if not len(lane):
+            del self.lanes[lane.ask, lane.group]
+            self.lane_pending_reasons.pop(lane, None)
+            lane.fit.lanes -= 1
+            if not lane.fit.lanes:
+                del self._fits[lane.ask]
+
+    def clear_pending_reasons(self) -> None:
+        """Forget why jobs were kept waiting, because a whole pass begins."""
+        self.pending_reasons.clear()
+        self.lane_pending_reasons.clear()
+
+    def lane(self, job: int) -> Lane | None:
+        """The lane of a waiting job."""
+        return self._lane_of.get(job)
+
+    def entry(self, job: int) -> QueueEntry:
+        """The entry of a waiting job, comparable with every other entry of this queue."""
+        return self._lane_of[job].rank(job), job
+
+    def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
+        """The waiting jobs that come before this one, in queue order."""
+        own = self.entry(job) if position_key is None else position_key(self.entry(job))
+        for entry in heapq.merge(*self.lanes.values(), key=position_key):
+            if (entry if position_key is None else position_key(entry)) >= own:
+                return
+            yield entry[1]
+
+    def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
+        """How many waiting jobs come before this one."""
+        entry = self.entry(job)
+        if position_key is None:
+            return sum(other < entry for lane in self.lanes.values() for other in lane)
+        position = position_key(entry)
+        return sum(lane.before(position, position_key) for lane in self.lanes.values())
+
+
+class ProfileQueues:
+    """The queues of all profiles seen as one. A job is in at most one of them."""
+
+    def __init__(self, by_name: Mapping[str, Queue]) -> None:
+        self.by_name = by_name
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self.by_name.values())
+
+    def __contains__(self, job: int) -> bool:
+        return any(job in queue for queue in self.by_name.values())
+
+    def __iter__(self) -> Iterator[Lane]:
+        for queue in self.by_name.values():
+            yield from queue
+
+    def remove(self, job: int) -> None:
+        """Remove a job; does nothing if the job does not wait."""
+        for queue in self.by_name.values():
+            queue.remove(job)
+
+    def lane(self, job: int) -> Lane | None:
+        """The lane of a waiting job."""
+        return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
+
+    def entry(self, job: int) -> QueueEntry:
+        """The entry of a waiting job, comparable with the entries of the same profile only."""
+        return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

@@ -1,0 +1,1 @@
+"""Quotas of users, projects and queues, and the counters they are checked against."""

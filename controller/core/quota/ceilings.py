@@ -1,0 +1,127 @@
+"""Ceilings: the highest priority and protection that a user may ask for, and the members of projects.
+
+1. A submit or an edit names the user (`Asker`). An admin, the simulator and a replay leave it out: nothing is
+   refused.
+2. For an operator, the operators' ceiling decides. For a user, the first table that states a key decides: the
+   queue's, the user's, the project's, the one for all users.
+3. A submit is checked whole. An edit is checked where it asks for more than the job had, and whole if it
+   moves the job to another queue or project. What an operator gave stays when the user edits something else.
+
+Inheritance needs no ceiling of its own: a job lends what it was granted, and that has
+passed here.
+
+Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A member of prod who
+submits with HIGH to the default queue is accepted. In queue "scavenge" the same job is refused: at most LOW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from controller.core.model.inputs import Refusal, Requester
+from wire.job.spec import JobSpec
+from wire.names import priority_name
+from wire.text import duration, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """One table of limits. None: the table does not state it."""
+
+    priority: int | None = None
+    not_preemptible: bool | None = None
+    """True: jobs may be exempt from preemption."""
+    min_runtime_s: float | None = None
+    """The longest time without preemption that a job may ask for, in seconds."""
+
+
+NO_CEILING = Ceiling()
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """All tables: [access.limits] and the members of [projects]. The default limits nothing."""
+
+    everyone: Ceiling = NO_CEILING
+    operators: Ceiling = NO_CEILING
+    users: Mapping[str, Ceiling] = field(default_factory=dict)
+    projects: Mapping[str, Ceiling] = field(default_factory=dict)
+    queues: Mapping[str, Ceiling] = field(default_factory=dict)
+    members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By project. A project that is not here, or without members, is open to all users."""
+
+    def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
+        """Why this spec is not allowed to the user; None if it is. `was` is the job before an edit."""
+        if asker is None:
+            return None
+        moved = was is None or (was.queue, was.project) != (spec.queue, spec.project)
+        if was is None or was.project != spec.project:
+            refused = self._not_a_member(asker, spec.project)
+            if refused is not None:
+                return refused
+        tables = [*self._tables(asker, spec)]
+        for name, more in (
+            ("priority", was is None or spec.priority > was.priority),
+            ("not_preemptible", was is None or was.preemptible),
+            ("min_runtime_s", was is None or spec.min_runtime_s > was.min_runtime_s),
+        ):
+            if moved or more:
+                stated = ((path, getattr(table, name)) for path, table in tables)
+                path, most = next(((path, most) for path, most in stated if most is not None), ("", None))
+                beyond = None if most is None else _beyond(name, most, spec)
+                if beyond is not None:
+                    return _refusal(asker, path, *beyond)
+        return None
+
+    def _not_a_member(self, asker: Requester, project: str) -> Refusal | None:
+        members = self.members.get(project)
+        if not members or asker.operator or asker.user in members:
+            return None
+        return Refusal(
+            "not_allowed",
+            f"user {printable(asker.user)!r} is not a member of project {printable(project)!r}",
+            "project",
+            "Submit to another project, or ask an admin to add you to "
+            f"[projects.{printable(project)}] members.",
+        )
+
+    def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
+        """The tables that apply to the job, in the order in which they decide, with their paths."""
+        if asker.operator:
+            yield "access.limits.operators", self.operators
+            return
+        for scope, tables, name in (
+            ("queues", self.queues, spec.queue),
+            ("users", self.users, asker.user),
+            ("projects", self.projects, spec.project),
+        ):
+            if name in tables:
+                yield f"access.limits.{scope}.{printable(name)}", tables[name]
+        yield "access.limits", self.everyone
+
+
+def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] | None:
+    """(field of the spec, key of the table, what is asked, what is allowed); None if the spec is within."""
+    if name == "priority":
+        within, where, asked = spec.priority <= most, "priority", f"priority {priority_name(spec.priority)}"
+        allowed = f"at most {priority_name(int(most))}"
+    elif name == "not_preemptible":
+        within, where, asked = bool(most) or spec.preemptible, "preemptible", "a job that is not preemptible"
+        allowed = "preemptible jobs only"
+    else:
+        within, where = spec.min_runtime_s <= most, "min_runtime_s"
+        asked, allowed = f"a minimum runtime of {duration(spec.min_runtime_s)}", f"at most {duration(most)}"
+    return None if within else (where, name, asked, allowed)
+
+
+def _refusal(asker: Requester, path: str, where: str, key: str, asked: str, allowed: str) -> Refusal:
+    who = "operators" if asker.operator else f"user {printable(asker.user)!r}"
+    return Refusal(
+        "not_allowed",
+        f"{asked} is more than {who} may ask for here: {allowed}, by [{path}] {key}",
+        where,
+        "Ask for less."
+        if asker.operator
+        else "Ask for less. An operator may then give the job more, with 'corral job set'.",
+    )

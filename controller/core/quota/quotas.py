@@ -1,0 +1,388 @@
+"""Quotas: the limits of users, projects and queues, compared with the usage counters.
+
+`Quotas.version` grows with every change of a limit. Backfill compares it to learn that a job that was over a
+limit may not be any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
+from controller.core.quota.ceilings import Ceilings
+from controller.core.quota.usage_counters import (
+    CPU,
+    GPU,
+    GPU_TIME,
+    HOUR_S,
+    MEMORY,
+    QUEUED,
+    RUNNING,
+    WEEK_S,
+    Amount,
+    TenantKey,
+    TenantUsage,
+    UsageCounters,
+)
+from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, Limits, Quota
+from wire.job.spec import JobSpec, gpus_text
+from wire.names import WHOLE_GPU, Reason
+from wire.text import memory, printable
+
+GPU_HOUR = WHOLE_GPU * HOUR_S
+
+AmountLimit = tuple[int, int]
+"""(index of an amount, limit)."""
+
+
+class QuotaProvider(Protocol):
+    """A source of quotas. Deterministic; asked once for each tenant, and again after an edit."""
+
+    name: ClassVar[str]
+
+    def quota(self, scope: str, name: str) -> Quota | None:
+        """The quota of a user, project or queue; None without one. "*" is the default of the scope."""
+        ...
+
+    def names(self, scope: str) -> Iterator[str]:
+        """The tenants with a quota of their own, without "*"."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """The limits and defaults of a queue."""
+
+    priority: int = 0
+    max_running: int | None = None
+    default_time_limit_s: float | None = None
+    max_time_limit_s: float | None = None
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    select: Mapping[str, str] = field(default_factory=dict)
+    defaults: JobDefaults = NO_JOB_DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Unlimited:
+    """The source for a configuration without quotas."""
+
+    name: ClassVar[str] = "unlimited"
+
+    def quota(self, _scope: str, _name: str) -> Quota | None:
+        """None."""
+        return None
+
+    def names(self, _scope: str) -> Iterator[str]:
+        """No tenant."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaConfig:
+    """Queues, quotas, licences and ceilings of the configuration."""
+
+    queues: Mapping[str, QueueRule] = field(default_factory=dict)
+    provider: QuotaProvider = field(default_factory=Unlimited)
+    window_s: float = WEEK_S
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """The number of each licence."""
+    defaults: JobDefaults | None = None
+    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB, as on virtual clusters."""
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    """The most that a user may ask for without an operator."""
+
+    @property
+    def unlimited(self) -> bool:
+        """True if the configuration states no limit."""
+        return isinstance(self.provider, Unlimited) and not any(
+            rule.max_running is not None for rule in self.queues.values()
+        )
+
+
+NO_QUOTAS = QuotaConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitExceeded:
+    """The limit of a tenant that a job would exceed: what is used, asked for and allowed."""
+
+    key: TenantKey
+    kind: int
+    used: int
+    asked: int
+    limit: int
+    lent: bool = False
+    reason: ClassVar[Reason] = Reason.QUOTA
+
+    @property
+    def only_this_job(self) -> bool:
+        """True if jobs behind it in the lane may still start, because they may need less GPU time."""
+        return self.kind == GPU_TIME
+
+    def __str__(self) -> str:
+        used, limit = _amount_text(self.kind, self.used), _amount_text(self.kind, self.limit)
+        text = f"{self._name}: {used} of {limit} in use{self._asked}"
+        return f"{text}, with all that projects may lend each other" if self.lent else text
+
+    @property
+    def never_text(self) -> str:
+        """A sentence for a job that would exceed the limit even if the tenant used nothing."""
+        return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
+
+    @property
+    def _name(self) -> str:
+        scope, name = self.key
+        return f"the quota of {scope} {printable(name)!r} on {_NAMES[self.kind]}"
+
+    @property
+    def _asked(self) -> str:
+        counted = self.kind in (RUNNING, QUEUED)
+        return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
+
+
+_NAMES = {
+    CPU: "CPUs",
+    MEMORY: "memory",
+    GPU: "GPUs",
+    RUNNING: "running jobs",
+    QUEUED: "queued jobs",
+    GPU_TIME: "GPU-hours",
+}
+
+
+def _amount_text(kind: int, amount: int) -> str:
+    if kind == CPU:
+        return f"{amount / 1000:g}"
+    if kind == MEMORY:
+        return memory(amount)
+    if kind == GPU:
+        return gpus_text(amount / WHOLE_GPU)
+    return f"{amount / GPU_HOUR:.4g}" if kind == GPU_TIME else str(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """The limits of one tenant, by the index of the amount."""
+
+    hard: tuple[AmountLimit, ...] = ()
+    soft: tuple[AmountLimit, ...] = ()
+    lent: Mapping[int, int] = field(default_factory=dict)
+    """How much may be borrowed beyond `hard`."""
+
+
+NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
+
+
+class Quotas:
+    """The limits in effect: edits of operators over the configuration.
+
+    1. The quota of a tenant is put together from: its edit, its entry in the configuration, the edit of "*",
+       the entry of "*". The first that states a limit decides about that limit.
+    2. A hard limit is exceeded if use + need is above it. A project with `borrow` may exceed it by that
+       much, as long as all projects with a limit of their own together stay below the sum of their limits.
+    3. A job beyond a soft limit, or one that borrows, is ordered behind all other jobs; it is not refused.
+
+    Cost: a comparison for each stated limit of three tenants. Without any limit, one attribute.
+
+    Example: projects a and b have 8 GPUs each, and a may borrow 4. a uses 8, b uses 3: a may start a 4-GPU
+    job (12 <= 8 + 4, and 15 <= 16). With b at 5 it may not.
+    """
+
+    def __init__(self, accounts: UsageCounters) -> None:
+        self.accounts = accounts
+        self.edits: dict[TenantKey, Quota] = {}
+        """Quotas set by operators. They are stored, and override the configuration."""
+        self.version = 0
+        """Grows with every change of a limit."""
+        self.rules = NO_QUOTAS
+        self._unlimited = True
+        self.has_queue_priorities = False
+        """True if a queue has a priority other than 0."""
+        self.has_soft_limits = False
+        """True if a tenant has a soft limit or may borrow."""
+        self._bounds: dict[TenantKey, TenantLimits] = {}
+        self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
+
+    def adopt(self, rules: QuotaConfig) -> None:
+        """Use another configuration from now on."""
+        self.rules = rules
+        self._forget()
+
+    def edit(self, key: TenantKey, quota: Quota | None) -> None:
+        """Set a tenant's quota over the configuration; None removes it."""
+        if quota is None:
+            self.edits.pop(key, None)
+        else:
+            self.edits[key] = quota
+        self._forget()
+
+    def _forget(self) -> None:
+        self._unlimited = self.rules.unlimited and not self.edits
+        self.has_queue_priorities = any(rule.priority for rule in self.rules.queues.values())
+        everything = [*self.edits.values(), *self._stated()]
+        self.has_soft_limits = any(each.soft != NO_LIMITS or each.borrow != NO_LIMITS for each in everything)
+        self._bounds.clear()
+        self._lender_limits.clear()
+        self.version += 1
+
+    def _stated(self) -> Iterator[Quota]:
+        """All quotas of the configuration."""
+        provider = self.rules.provider
+        for scope in SCOPES:
+            for name in (ANY_NAME, *provider.names(scope)):
+                found = provider.quota(scope, name)
+                if found is not None:
+                    yield found
+
+    @property
+    def unlimited(self) -> bool:
+        """True if no limit is stated anywhere."""
+        return self._unlimited
+
+    def quota(self, key: TenantKey) -> Quota:
+        """The quota in effect for a tenant."""
+        scope, name = key
+        everybody = scope, ANY_NAME
+        stated = self.rules.provider.quota
+        found = Quota()
+        for each in (self.edits.get(key), stated(*key), self.edits.get(everybody), stated(*everybody)):
+            if each is not None:
+                found = found.over(each)
+        rule = self.rules.queues.get(name) if scope == "queue" else None
+        if rule is not None and rule.max_running is not None:
+            running = found.hard.running
+            if running is None or running == UNLIMITED or running > rule.max_running:
+                found = Quota(Limits(running=rule.max_running).over(found.hard), found.soft, found.borrow)
+        return found
+
+    def names(self) -> list[TenantKey]:
+        """Every tenant with a stated quota, "*" included."""
+        keys = {*self.edits}
+        for scope in SCOPES:
+            keys |= {(scope, name) for name in self.rules.provider.names(scope)}
+            if self.rules.provider.quota(scope, ANY_NAME) is not None:
+                keys.add((scope, ANY_NAME))
+        keys |= {("queue", name) for name, rule in self.rules.queues.items() if rule.max_running is not None}
+        return sorted(keys, key=lambda key: (SCOPES.index(key[0]), key[1] != ANY_NAME, key[1]))
+
+    def limits_of(self, key: TenantKey) -> TenantLimits:
+        """The limits in effect for a tenant; cached until the next edit."""
+        found = self._bounds.get(key)
+        if found is None:
+            quota = self.quota(key)
+            found = TenantLimits(_bounds(quota.hard), _bounds(quota.soft), dict(_bounds(quota.borrow)))
+            self._bounds[key] = found
+        return found
+
+    def over_hard(
+        self,
+        user: str,
+        spec: JobSpec,
+        need: Amount,
+        now: float,
+        reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
+    ) -> LimitExceeded | None:
+        """The first hard limit that this need exceeds on top of use and `reserved`; None if none."""
+        if self._unlimited:
+            return None
+        for account in self.accounts.tenants_of(user, spec):
+            bounds = self.limits_of(account.key)
+            for kind, limit in bounds.hard:
+                if need[kind]:
+                    used = account.amount(kind, now, self.accounts.window_s)
+                    used += reserved[account.key][kind] if account.key in reserved else 0
+                    if used + need[kind] > limit:
+                        over = self._over_loan(account, bounds, kind, used, need[kind], limit)
+                        if over is not None:
+                            return over
+        return None
+
+    def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
+        """A hard limit that this need would exceed even if the tenant used nothing; None if there is none."""
+        if self._unlimited:
+            return None
+        for account in self.accounts.tenants_of(user, spec):
+            bounds = self.limits_of(account.key)
+            for kind, limit in bounds.hard:
+                if need[kind] > limit + bounds.lent.get(kind, 0):
+                    return LimitExceeded(account.key, kind, account.used[kind], need[kind], limit)
+        return None
+
+    def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> LimitExceeded | None:
+        """The first soft limit that this need exceeds, or hard limit that it exceeds by borrowing."""
+        if not self.has_soft_limits:
+            return None
+        for account in self.accounts.tenants_of(user, spec):
+            bounds = self.limits_of(account.key)
+            for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
+                # 1 second of GPU time, because the time limit must not divide jobs of one class.
+                more = 1 if kind == GPU_TIME else need[kind]
+                used = account.amount(kind, now, self.accounts.window_s)
+                if more and used + more > limit:
+                    return LimitExceeded(account.key, kind, used, need[kind], limit)
+        return None
+
+    def borrows(self, user: str, spec: JobSpec, need: Amount, now: float) -> bool:
+        """True if this need exceeds a hard limit by borrowing."""
+        if not self.has_soft_limits:
+            return False
+        account = self.accounts.tenants_of(user, spec)[1]
+        bounds = self.limits_of(account.key)
+        return any(
+            kind in bounds.lent
+            and need[kind]
+            and account.amount(kind, now, self.accounts.window_s) + need[kind] > limit
+            for kind, limit in bounds.hard
+        )
+
+    def _over_loan(
+        self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
+    ) -> LimitExceeded | None:
+        """Why the part beyond a hard limit cannot be borrowed; None if it can."""
+        lent = bounds.lent.get(kind, 0)
+        if not lent:
+            return LimitExceeded(account.key, kind, used, need, limit)
+        if used + need > limit + lent:
+            return LimitExceeded(account.key, kind, used, need, limit + lent)
+        lenders = self._lenders_of(kind)
+        held, stated = sum(each.used[kind] for each, _ in lenders), sum(part for _, part in lenders)
+        return (
+            LimitExceeded(account.key, kind, held, need, stated, lent=True) if held + need > stated else None
+        )
+
+    def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
+        """The projects with a limit of their own, which lend each other, with that limit."""
+        found = self._lender_limits.get(kind)
+        if found is None:
+            own = {name for scope, name in self.edits if scope == "project"}
+            own |= {*self.rules.provider.names("project")}
+            named = [("project", name) for name in sorted(own - {ANY_NAME})]
+            found = self._lender_limits[kind] = tuple(
+                (self.accounts.tenant(key), limit)
+                for key in named
+                for at, limit in self.limits_of(key).hard
+                if at == kind
+            )
+        return found
+
+
+def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
+    given = (
+        (CPU, limits.cpu_milli, 1),
+        (MEMORY, limits.memory_mib, 1),
+        (GPU, limits.gpus, WHOLE_GPU),
+        (RUNNING, limits.running, 1),
+        (QUEUED, limits.queued, 1),
+        (GPU_TIME, limits.gpu_hours, GPU_HOUR),
+    )
+    return tuple(
+        (kind, round(value * unit)) for kind, value, unit in given if value is not None and value != UNLIMITED
+    )
+
+
+def amount_of(cpu_milli: int, memory_mib: int, gpu_milli: int, limit_s: float, window_s: float) -> Amount:
+    """The amount that a running job with these resources counts for."""
+    return cpu_milli, memory_mib, gpu_milli, 1, 0, round(gpu_milli * min(limit_s, window_s))

@@ -1,0 +1,211 @@
+"""What the jobs of each user, project and queue hold. apply() keeps the counters up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER, Job
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
+"""Indices of an amount: CPU-milli, MiB, GPU-milli, running jobs, queued jobs, GPU-milli-seconds."""
+Amount = tuple[int, int, int, int, int, int]
+
+HOUR_S = 3_600
+WEEK_S = 7 * 24 * HOUR_S
+
+TenantKey = tuple[str, str]
+"""(scope, name) of a tenant: ("user", "ada")."""
+
+
+class TenantUsage:
+    """The counters of one tenant.
+
+    GPU time has two parts: `used[GPU_TIME]` is the most that running attempts may still use, by their
+    limits, and `spent` is what ended attempts have used, by hour.
+    """
+
+    __slots__ = ("_spent", "key", "spent", "used")
+
+    def __init__(self, key: TenantKey) -> None:
+        self.key = key
+        self.used = [0, 0, 0, 0, 0, 0]
+        self.spent: dict[int, int] = {}
+        """GPU-milli-seconds of ended attempts, by the hour of the end, oldest first."""
+        self._spent = 0
+
+    def amount(self, kind: int, now: float, window_s: float) -> int:
+        """The amount of one kind in use; for GPU time with what was spent within the window."""
+        if kind != GPU_TIME or not self._spent:
+            return self.used[kind]
+        return self.used[kind] + self._spent - sum(self._over(now, window_s))
+
+    def falls_at(self, now: float, window_s: float) -> float:
+        """The time at which the next hour of spent GPU time leaves the window; NEVER if none was spent."""
+        leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
+        return next((moment for moment in leaving if moment > now), NEVER)
+
+    def spend(self, milli_s: int, at: float, window_s: float) -> None:
+        """Add the GPU time of an ended attempt, and forget hours before the window."""
+        for _ in [*self._over(at, window_s)]:
+            self._spent -= self.spent.pop(next(iter(self.spent)))
+        hour = int(at // HOUR_S)
+        self.spent[hour] = self.spent.get(hour, 0) + milli_s
+        self._spent += milli_s
+
+    def load_spent(self, spent: Mapping[int, int]) -> None:
+        """Take the spent GPU time from a row."""
+        self.spent = dict(sorted(spent.items()))
+        self._spent = sum(spent.values())
+
+    def _over(self, now: float, window_s: float) -> Iterator[int]:
+        """The spent amounts of the hours before the window."""
+        first = int((now - window_s) // HOUR_S)
+        for hour, milli_s in self.spent.items():
+            if hour >= first:
+                return
+            yield milli_s
+
+
+class UsageCounters:
+    """The counters of all tenants. A job counts for three: its user, its project and its queue.
+
+    1. `add_queued` at submit, `start` when it is placed, `grow` when an elastic job gets nodes.
+    2. `release` for each member that ends, `finish` when the attempt is over, `remove_queued` if it is
+       cancelled.
+
+    Invariant: `used` is the sum over all live jobs (invariants.py counts them again and compares).
+    Cost: O(allocations) for an event, independent of the number of jobs.
+    """
+
+    def __init__(self, window_s: float = WEEK_S) -> None:
+        self.window_s = window_s
+        self.by_key: dict[TenantKey, TenantUsage] = {}
+        self._of: dict[tuple[str, str, str], tuple[TenantUsage, TenantUsage, TenantUsage]] = {}
+        self._gpu_time_held: dict[int, int] = {}
+        """By running job: the GPU time that is counted for it, by its limit."""
+
+    def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
+        """The counters of a job's user, project and queue."""
+        key = user, spec.project, spec.queue
+        found = self._of.get(key)
+        if found is None:
+            found = self._of[key] = (
+                self.tenant(("user", user)),
+                self.tenant(("project", spec.project)),
+                self.tenant(("queue", spec.queue)),
+            )
+        return found
+
+    def tenant(self, key: TenantKey) -> TenantUsage:
+        """The counters of a tenant, added on first use."""
+        found = self.by_key.get(key)
+        if found is None:
+            found = self.by_key[key] = TenantUsage(key)
+        return found
+
+    def add_queued(self, job: Job) -> None:
+        """Count a queued job."""
+        for tenant in self.tenants_of(job.user, job.spec):
+            tenant.used[QUEUED] += 1
+
+    def remove_queued(self, job: Job) -> None:
+        """Uncount a queued job that leaves the queue without a start."""
+        for tenant in self.tenants_of(job.user, job.spec):
+            tenant.used[QUEUED] -= 1
+
+    def start(self, job: Job, allocations: Iterable[Allocation]) -> None:
+        """Count a queued job as running on these allocations."""
+        need = amount_held(job, allocations, self.window_s)
+        self._gpu_time_held[job.id] = need[GPU_TIME]
+        for tenant in self.tenants_of(job.user, job.spec):
+            used = tenant.used
+            used[CPU] += need[CPU]
+            used[MEMORY] += need[MEMORY]
+            used[GPU] += need[GPU]
+            used[RUNNING] += 1
+            used[QUEUED] -= 1
+            used[GPU_TIME] += need[GPU_TIME]
+
+    def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
+        """Count more allocations of a running job; its members have them already."""
+        every = [member.allocation for member in job.members.values()]
+        gpu_time = amount_held(job, every, self.window_s)[GPU_TIME]
+        more = amount_held(job, allocations, self.window_s)
+        for tenant in self.tenants_of(job.user, job.spec):
+            used = tenant.used
+            used[CPU] += more[CPU]
+            used[MEMORY] += more[MEMORY]
+            used[GPU] += more[GPU]
+            used[GPU_TIME] += gpu_time - self._gpu_time_held[job.id]
+        self._gpu_time_held[job.id] = gpu_time
+
+    def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
+        """Uncount the allocations of ended members, and add their GPU time to what was spent."""
+        cpu_milli = memory_mib = gpu_milli = spent = 0
+        held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
+        for allocation in allocations:
+            cpu_milli += allocation.cpu_milli + job.ask.beyond[0]
+            memory_mib += allocation.memory_mib + job.ask.beyond[1]
+            if allocation.gpus:
+                milli = sum(hold.milli for hold in allocation.gpus)
+                gpu_milli += milli
+                spent += round(milli * held_s)
+        for tenant in self.tenants_of(job.user, job.spec):
+            used = tenant.used
+            used[CPU] -= cpu_milli
+            used[MEMORY] -= memory_mib
+            used[GPU] -= gpu_milli
+            if spent:
+                tenant.spend(spent, at, self.window_s)
+
+    def finish(self, job: Job, *, again: bool) -> None:
+        """Uncount a running job whose members have all ended; with `again` it is queued again."""
+        gpu_time = self._gpu_time_held.pop(job.id, None)
+        for tenant in self.tenants_of(job.user, job.spec):
+            used = tenant.used
+            if gpu_time is None:
+                used[QUEUED] -= not again
+            else:
+                used[RUNNING] -= 1
+                used[QUEUED] += again
+                used[GPU_TIME] -= gpu_time
+
+    def recount(self, jobs: Iterable[Job], window_s: float) -> None:
+        """Count all jobs again if the window is another, because the GPU time held depends on it."""
+        if window_s != self.window_s:
+            self.window_s = window_s
+            self._gpu_time_held.clear()
+            for tenant in self.by_key.values():
+                tenant.used = [0, 0, 0, 0, 0, 0]
+            for job in jobs:
+                self.load_job(job)
+
+    def load_job(self, job: Job) -> None:
+        """Count a job that was loaded from its row."""
+        if job.state is JobState.QUEUED:
+            self.add_queued(job)
+        elif not job.state.terminal:
+            self.add_queued(job)
+            self.start(job, [member.allocation for member in job.members.values()])
+            for member in job.members.values():
+                if member.ended_at is not None:  # its GPU time is in the rows of its tenants
+                    allocation = member.allocation
+                    for tenant in self.tenants_of(job.user, job.spec):
+                        tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]
+                        tenant.used[MEMORY] -= allocation.memory_mib + job.ask.beyond[1]
+                        tenant.used[GPU] -= sum(hold.milli for hold in allocation.gpus)
+
+
+def amount_held(job: Job, allocations: Iterable[Allocation], window_s: float) -> Amount:
+    """The amount that these allocations count for, with what the limits allow beyond the requests."""
+    cpu = memory = gpu = 0
+    more_cpu, more_memory = job.ask.beyond
+    for allocation in allocations:
+        cpu += allocation.cpu_milli + more_cpu
+        memory += allocation.memory_mib + more_memory
+        for hold in allocation.gpus:
+            gpu += hold.milli
+    return cpu, memory, gpu, 1, 0, round(gpu * min(job.limit, window_s))

@@ -1,0 +1,1 @@
+"""Proposes moves of running jobs: defragment, drain, balance load."""

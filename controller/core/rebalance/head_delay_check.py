@@ -1,0 +1,56 @@
+"""Checks that a proposal does not delay the first waiting job, on a copy of the state after the moves."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import ChainMap
+from copy import copy
+
+from controller.core.backfill.easy import earliest_reservation
+from controller.core.framework.interfaces import Backfill, Reserves
+from controller.core.model.job import NEVER, Job, Member
+from controller.core.placement.placer import Placer
+from controller.core.rebalance.proposals import Proposal
+from controller.core.state.state import State
+
+ROUNDING_S = 1e-6
+
+
+def keeps_head_start(
+    state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
+) -> bool:
+    """True if the first waiting job can start as early with the proposal as without it."""
+    if mode.reserves is Reserves.NO_JOB:
+        return True  # because greedy backfill reserves nothing for the first job
+    if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
+        return False
+    before = earliest_reservation(state, placer, first.ask, first.id, now)
+    if before is None or before.starts_at == NEVER:
+        return True
+    ahead = state_after(state, proposal)
+    after = earliest_reservation(ahead, Placer(ahead.nodes, placer.pipeline), first.ask, first.id, now)
+    return after is not None and after.starts_at <= before.starts_at + ROUNDING_S
+
+
+def state_after(state: State, proposal: Proposal) -> State:
+    """A copy of the state after the moves, in which the jobs start at their targets when all have left."""
+    ahead = copy(state)
+    ahead.nodes = state.nodes.copy()
+    moved: dict[int, Job] = {}
+    gone = {move.job for move in proposal.moves}
+    ahead.releases = [each for each in state.releases if each[1] not in gone]
+    for move in proposal.moves:
+        ahead.nodes.free(move.job, [allocation.node for allocation in move.origin])
+    placed = [(move.job, move.target) for move in proposal.moves]
+    if proposal.for_job is not None:
+        placed.append((proposal.for_job, proposal.target))
+        ahead.licences = state.licences.copy()
+        ahead.licences.take(state.jobs[proposal.for_job].ask.licences)
+    for number, allocations in placed:
+        job = moved[number] = copy(state.jobs[number])
+        job.set_members({allocation.node: Member(allocation) for allocation in allocations})
+        job.placed_at, job.started_at, job.stop_by = proposal.until, None, None
+        ahead.nodes.hold(number, allocations)
+        insort(ahead.releases, (job.expected_end, number))
+    ahead.jobs = ChainMap(moved, state.jobs)  # type: ignore[assignment]
+    return ahead

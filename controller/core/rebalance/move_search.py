@@ -1,0 +1,169 @@
+"""Finds other nodes for running jobs, on a copy of the nodes and with the code that places jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from controller.core.cluster.node_table import Bools
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.preemption.preemptor import grace_of
+from controller.core.preemption.victim_index import NO_JOB, is_preemptible, preemptible_from
+from controller.core.preemption.victim_search import VictimSearch
+from controller.core.rebalance.proposals import PlannedMove, RebalanceRules
+from controller.core.state.state import State
+from wire.names import WHOLE_GPU, JobState
+
+
+class MoveSearch:
+    """The moves of running jobs that are possible at `now`.
+
+    1. `movable` lists the jobs of a node that may be moved.
+    2. `move` finds a placement for one of them on the copy and reserves it there. The job also keeps its old
+       place on the copy, so a set of moves that fits there fits at every moment while the jobs change nodes.
+    3. `reset` withdraws all reservations, for the next set of moves.
+    4. To make room for a waiting job, a victim search chooses the jobs, as preemption does. A job without
+       another place is `stuck`: it is left out and the search tries another set.
+
+    Cost: one placement for each move; a waiting job has at most MOST_TRIES sets, all together
+    MOST_TRIES_IN_ALL.
+    """
+
+    MOST_TRIES: ClassVar[int] = 64
+    MOST_TRIES_IN_ALL: ClassVar[int] = 256
+    name: ClassVar[str] = "rebalancing"
+
+    def __init__(
+        self, state: State, placer: Placer, rules: RebalanceRules, now: float, most: int, waiting: list[Job]
+    ) -> None:
+        self.state = state
+        self.placer = placer
+        self.rules = rules
+        self.now = now
+        self.most = most
+        """The most jobs that one proposal may move."""
+        self.waiting = waiting
+        """Waiting jobs for which room may be made, in queue order."""
+        self.stuck: set[int] = set()
+        """Jobs without another place while room is made for the present waiting job."""
+        self._always_stuck: set[int] = set()
+        """Those of them without another place for any waiting job."""
+        self._tries_left = self.MOST_TRIES_IN_ALL
+        self._guards = placer.pipeline.guards
+        self._nodes = state.nodes.copy()
+        self._placer_on_copy = Placer(self._nodes, placer.pipeline)
+        self._reserved: list[tuple[int, str]] = []
+        self._blocked: list[str] = []
+        self._victims: VictimSearch | None = None
+
+    def standing(self, job: Job) -> float:
+        """For the victim search: 0 for jobs that may be moved, NEVER for all others."""
+        return 0.0 if self._is_movable(job) and job.id not in self.stuck else NEVER
+
+    def reach(self, _job: Job) -> float | None:
+        """For the victim search: every job with a standing of 0 is a candidate."""
+        return 0.0
+
+    def _is_movable(self, job: Job) -> bool:
+        nodes = self.state.nodes.by_name
+        return (
+            job.state is JobState.RUNNING
+            and not job.spec.gang.elastic  # because it can give up a node without a stop
+            and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
+            and all(nodes[member.allocation.node].up for member in job.running)
+        )
+
+    def movable(self, node: str) -> list[Job]:
+        """The jobs on a node that may be moved now, those that lose least first."""
+        guards, now = self._guards, self.now
+        jobs = [self.state.jobs[each] for each in self.state.nodes.by_name[node].held]
+        found = [
+            job
+            for job in jobs
+            if self._is_movable(job) and is_preemptible(job, guards) and preemptible_from(job, guards) <= now
+        ]
+        return sorted(found, key=lambda job: (job.unsaved(now), job.id))
+
+    @property
+    def victims(self) -> VictimSearch:
+        """The search for the jobs that have to move for a waiting job, those that lose least."""
+        if self._victims is None:
+            self._victims = VictimSearch(self.state, self.placer, self, lambda _: self._guards)
+            self._victims.sync((), self.now)
+        return self._victims
+
+    def tries(self) -> Iterator[int]:
+        """One number for each set of jobs that may be tried for the present waiting job."""
+        for number in range(min(self.MOST_TRIES, self._tries_left)):
+            self._tries_left -= 1
+            yield number
+
+    def leave_out(self, job: Job) -> None:
+        """Leave a job out of the sets for the present waiting job, because it has no other place."""
+        self.stuck.add(job.id)
+        if self.move(job) is None:
+            self._always_stuck.add(job.id)
+        self.reset()
+        self.victims.sync((job.id,), self.now)
+
+    def next_waiting_job(self) -> None:
+        """Let jobs move again that were stuck only beside the place of the previous waiting job."""
+        freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
+        if freed:
+            self.victims.sync(freed, self.now)
+
+    def barred(self, job: Job, shape: Shape) -> Bools | None:
+        """The nodes that a waiting job could not use even if they had room; None if there are none."""
+        barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
+        if shape.part.social:
+            nodes = self.state.nodes
+            unsuited = ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns)
+            barred = unsuited if barred is None else barred | unsuited
+        return barred
+
+    def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
+        """Reserve a placement on the copy, on top of the jobs that leave it later."""
+        part = self.state.jobs[job].ask.part
+        for allocation in placement.allocations:
+            self._nodes.claim(job, allocation, leaving)
+            self._reserved.append((job, allocation.node))
+            if part.social:
+                self._nodes.job_affinity.add(part, allocation.node)
+
+    def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
+        """Find another placement for the job and reserve it on the copy; None if there is none."""
+        until = self.now + grace_of(job, self._guards)
+        not_here = self.state.barred_nodes(job, self.now, until - self.now)
+        if barred is not None:
+            not_here = barred if not_here is None else barred | not_here
+        placement = self._placer_on_copy.find(job.ask, not_here)
+        if placement is None:
+            return None
+        self.reserve(job.id, placement, [job.id])
+        origin = tuple(member.allocation for member in job.running)
+        restart = self.rules.restart_s / 3_600 * job.gpu_milli / WHOLE_GPU
+        cost = job.unsaved(self.now) + restart
+        return PlannedMove(job.id, job.attempt, origin, placement.allocations, placement.quality, cost, until)
+
+    def move_all(self, jobs: Sequence[Job], barred: Bools | None = None) -> list[PlannedMove]:
+        """Moves for those of the jobs that have another placement."""
+        return [move for job in jobs if (move := self.move(job, barred)) is not None]
+
+    def block(self, allocation: Allocation) -> None:
+        """Take resources on the copy that no move may use."""
+        self._nodes.claim(NO_JOB, allocation, ())
+        self._blocked.append(allocation.node)
+
+    def reset(self) -> None:
+        """Withdraw everything that was reserved and blocked on the copy."""
+        for node in self._blocked:
+            self._nodes.unclaim(NO_JOB, node)
+        self._blocked.clear()
+        for job, node in reversed(self._reserved):
+            self._nodes.unclaim(job, node)
+            part = self.state.jobs[job].ask.part
+            if part.social:
+                self._nodes.job_affinity.remove(part, node)
+        self._reserved.clear()

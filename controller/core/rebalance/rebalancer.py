@@ -1,0 +1,182 @@
+"""Rebalancing: proposes moves of running jobs with their cost and worth, and does them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+
+from controller.core.backfill.cycle import Cycle
+from controller.core.framework.interfaces import Reserves
+from controller.core.model import inputs
+from controller.core.model.events import Event, MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
+from controller.core.model.inputs import Accepted, Refusal, Reply
+from controller.core.model.job import Job
+from controller.core.placement.placer import Placer
+from controller.core.rebalance.head_delay_check import keeps_head_start
+from controller.core.rebalance.move_search import MoveSearch
+from controller.core.rebalance.proposals import Proposal, RebalanceRules
+from controller.core.rebalance.strategies import STRATEGIES
+from controller.core.state.order_view import position_key
+from controller.core.state.state import State
+from wire.names import Reason
+from wire.text import printable
+
+STRATEGY = "rebalancing"
+"""The strategy that a preemption plan names when its victims are moved."""
+AUTO = "corral"
+"""The user name of moves in mode `auto`."""
+MOST_CLASSES = 16
+"""Classes of waiting jobs of which the first job is looked at."""
+OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml.'
+
+
+class Rebalancer:
+    """Finds proposals in the present state, and does them. It keeps nothing between two calls.
+
+    1. Find the first waiting job without room, and of each class the first job that lacks nothing but room.
+    2. Ask each strategy whose kind is configured for proposals (strategies.py), in order of preference.
+    3. Drop a proposal that is not worth its cost, or that would delay the first waiting job.
+    4. To do a proposal, reserve all targets first and then stop the jobs, because a job that has stopped must
+       have its place.
+
+    Invariant: at most `max_moves` jobs are moving, and moves count towards the rate limit of preemption.
+
+    Example: job 7 wants a whole node and would start in 3 hours. A proposal moves two jobs that have just
+    saved a checkpoint, for 0.1 GPU-hours, and job 7 starts in 2 minutes: worth 8 GPUs * 3 h = 24 GPU-hours.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        placer: Placer,
+        cycle: Cycle,
+        rules: RebalanceRules,
+        record: Callable[[Event], None],
+        stop: Callable[..., None],
+    ) -> None:
+        self._state = state
+        self._placer = placer
+        self._cycle = cycle
+        self._record = record
+        self._stop = stop
+        self.rules = rules
+
+    def run(self, given: inputs.Rebalance, now: float) -> Reply:
+        """Do the named proposal; without a name do all, each found after the one before was done."""
+        if self.rules.mode == "off":
+            return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
+        if given.proposal:
+            found = next((each for each in self.proposals(now) if each.id == given.proposal), None)
+            if found is None:
+                message = f"there is no proposal {printable(given.proposal)} (any more)"
+                return Refusal(
+                    "not_found", message, "proposal", "'corral rebalance' lists the present proposals."
+                )
+            self._do(found, given.by, now)
+            return Accepted(tuple(move.job for move in found.moves))
+        moved: list[int] = []
+        while (best := next(self._proposals(now), None)) is not None:
+            self._do(best, given.by, now)
+            moved += [move.job for move in best.moves]
+        return Accepted(tuple(moved))
+
+    def proposals(self, now: float) -> list[Proposal]:
+        """All proposals that can be done now, each by itself."""
+        return list(self._proposals(now))
+
+    def _proposals(self, now: float) -> Iterator[Proposal]:
+        rules, state = self.rules, self._state
+        most = self._most_moves(now)
+        if rules.mode == "off" or most <= 0 or not any(node.held for node in state.nodes.by_name.values()):
+            return
+        first, waiting = self._waiting(now)
+        search = MoveSearch(state, self._placer, rules, now, most, waiting)
+        for kind, strategy in STRATEGIES:
+            if kind not in rules.kinds:
+                continue
+            for proposal in strategy(search):
+                if proposal.pays(rules) and (
+                    first is None
+                    or proposal.for_job == first.id
+                    or keeps_head_start(state, self._placer, self._cycle.backfill, first, proposal, now)
+                ):
+                    yield proposal
+
+    def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
+        """The first job that cannot start, and the first of each class that lacks only room."""
+        state, cycle = self._state, self._cycle
+        place = position_key(state, cycle.queue, now)
+        heads = [head for lane in state.queue if (head := lane.head()) is not None]
+        heads.sort(key=place)
+        # Only the first job gets room where no job may pass it, or where all jobs have reservations.
+        helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
+        first: Job | None = None
+        found: list[Job] = []
+        for _, number in heads[:MOST_CLASSES]:
+            job = state.jobs[number]
+            if cycle.limits.over(job, now) is not None:
+                continue
+            short = state.licences.insufficient(job.ask.licences)
+            if short or self._placer.find(job.ask, state.barred_nodes(job, now)) is None:
+                first = first or job
+                if not short and (first is job or helps_behind):
+                    found.append(job)
+        return first, found
+
+    def _most_moves(self, now: float) -> int:
+        """How many more jobs may be moved now, by `max_moves` and by the rate limit of preemption."""
+        state, guards = self._state, self._placer.pipeline.guards
+        under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)
+        recent = state.preempted_at
+        ended = len(recent) - bisect_right(recent, now, key=lambda at: at + guards.window_s)
+        return min(self.rules.max_moves - under_way, guards.rate - ended)
+
+    def _do(self, proposal: Proposal, by: str, now: float) -> None:
+        moves = proposal.moves
+        jobs = tuple(move.job for move in moves)
+        cost = proposal.gpu_hours, proposal.worth
+        self._record(
+            RebalancePlanned(
+                now, proposal.id, proposal.kind, by, jobs, *cost, proposal.for_job, proposal.node
+            )
+        )
+        if proposal.for_job is not None:
+            by_id = sorted(moves, key=lambda each: each.job)
+            victims = tuple(Victim(move.job, move.gpu_hours, move.attempt) for move in by_id)
+            self._record(
+                PreemptionPlanned(
+                    proposal.for_job,
+                    now,
+                    proposal.target,
+                    proposal.quality,
+                    victims,
+                    STRATEGY,
+                    proposal.until,
+                )
+            )
+        for move in moves:
+            self._record(
+                MovePlanned(
+                    move.job,
+                    now,
+                    move.attempt,
+                    move.target,
+                    move.quality,
+                    proposal.id,
+                    proposal.kind,
+                    move.gpu_hours,
+                    move.until,
+                    proposal.for_job,
+                    proposal.node,
+                )
+            )
+        for move in moves:
+            job = self._state.jobs[move.job]
+            self._stop(job, Reason.PREEMPTED, f"{STRATEGY} {proposal.id}", now, move.until)
+
+
+def move_history(jobs: Iterable[Job], most: int) -> list[tuple[Job, int]]:
+    """The latest moves of these jobs, newest first: each as the job and the index of the move."""
+    moves = [(job, index) for job in jobs for index in range(len(job.moves))]
+    moves.sort(key=lambda each: (each[0].moves[each[1]].at, each[0].id), reverse=True)
+    return moves[:most]

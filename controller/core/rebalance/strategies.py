@@ -1,0 +1,241 @@
+"""The reasons to move running jobs, as one table of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from controller.core.backfill.easy import earliest_reservation
+from controller.core.cluster.node_table import ABSENT, Bools
+from controller.core.cluster.nodes import Node
+from controller.core.model.events import Allocation
+from controller.core.model.job import NEVER, Job
+from controller.core.placement.placer import Placement
+from controller.core.preemption.victim_search import VacatedNodes
+from controller.core.rebalance.balance_load import balance_load
+from controller.core.rebalance.move_search import MoveSearch
+from controller.core.rebalance.proposals import (
+    DEFRAGMENT,
+    DRAIN,
+    LOAD,
+    PlannedMove,
+    Proposal,
+    gpu_milli_taken,
+    layouts,
+)
+from wire.agent.frames import GpuHold
+from wire.names import WHOLE_GPU
+
+MOST_EMPTIED = 64
+"""Nodes, and GPUs, that defragment() tries to empty."""
+_HOUR = 3_600.0
+
+
+def make_room(search: MoveSearch) -> Iterator[Proposal]:
+    """Room for waiting jobs: move the jobs that lose least, if all of them fit elsewhere.
+
+    For each waiting job:
+    1. Find the cheapest set of jobs whose place it could use, as preemption does.
+    2. If the set is too large, bar the node with most of them, and go to 1.
+    3. Find another place for each, the largest job first. If one has none, leave it out, and go to 1.
+    4. The worth is the GPU-hours by which the job starts earlier than without the moves.
+    """
+    for job in search.waiting:
+        shape = search.placer.shape(job.ask)
+        if shape is None:
+            continue
+        barred = search.barred(job, shape)
+        for _ in search.tries():
+            found = search.victims.find(job, shape, search.now, barred)
+            if found is None or not found[1]:
+                break
+            placement, leaving = found
+            if len(leaving) > search.most:
+                barred = _without_fullest(search, placement, leaving, barred)
+                continue
+            moves, stuck = _move_away(search, job, placement, leaving)
+            if stuck is None:
+                proposal = _earlier_start(search, job, placement, moves)
+                if proposal is not None:
+                    yield proposal
+                break
+            search.leave_out(search.state.jobs[stuck])
+        search.next_waiting_job()
+
+
+def _without_fullest(
+    search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
+) -> Bools:
+    """The barred nodes with the node that most jobs would have to leave."""
+    nodes = search.state.nodes
+    names = [allocation.node for allocation in placement.allocations]
+    fullest = max(names, key=lambda name: sum(job in nodes.by_name[name].held for job in leaving))
+    barred = np.zeros(len(nodes), dtype=np.bool_) if barred is None else barred.copy()
+    barred[nodes.by_name[fullest].row] = True
+    return barred
+
+
+def _move_away(
+    search: MoveSearch, job: Job, placement: Placement, leaving: Iterable[int]
+) -> tuple[list[PlannedMove], int | None]:
+    """The moves of all leaving jobs, or no moves and the job that has no other place."""
+    jobs = search.state.jobs
+    largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
+    moves = []
+    search.reserve(job.id, placement, largest_first)
+    try:
+        for number in largest_first:
+            move = search.move(jobs[number])
+            if move is None:
+                return [], number
+            moves.append(move)
+    finally:
+        search.reset()
+    return moves, None
+
+
+def _earlier_start(
+    search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
+) -> Proposal | None:
+    """The proposal to make room for a job; None if the job starts as early without it."""
+    state, horizon = search.state, search.now + search.rules.horizon_s
+    reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
+    until = max(move.until for move in moves)
+    at = NEVER if reservation is None else reservation.starts_at
+    otherwise = min(at, horizon)
+    if otherwise <= until:
+        return None
+    before, after = layouts(state.nodes, moves, placement.allocations)
+    return Proposal(
+        DEFRAGMENT,
+        tuple(moves),
+        before,
+        after,
+        worth=_gpus(placement.allocations) * (otherwise - until) / _HOUR,
+        for_job=job.id,
+        target=placement.allocations,
+        quality=placement.quality,
+        earlier_s=None if at == NEVER else at - until,
+    )
+
+
+def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
+    """Draining nodes: move the jobs that fit elsewhere, up to the cost that one proposal may have.
+
+    The worth is the GPU-hours by which each job leaves earlier than it would end.
+    """
+    state, rules = search.state, search.rules
+    for node in state.nodes.rows:
+        if not (node.drained and node.up and node.held):
+            continue
+        moves = search.move_all(search.movable(node.name)[: search.most])
+        search.reset()
+        costs = accumulate(move.gpu_hours for move in moves)
+        moves = [move for move, cost in zip(moves, costs, strict=True) if cost <= rules.max_gpu_hours]
+        if not moves:
+            continue
+        horizon = search.now + rules.horizon_s
+        ends = {move.job: min(state.jobs[move.job].expected_end, horizon) for move in moves}
+        worth = sum(_gpus(move.origin) * max(0.0, ends[move.job] - move.until) for move in moves) / _HOUR
+        last_end = max(state.jobs[job].expected_end for job in node.held)
+        before, after = layouts(state.nodes, moves)
+        rest = len(node.held) - len(moves)
+        known = last_end < NEVER and not rest
+        earlier = last_end - max(move.until for move in moves) if known else None
+        yield Proposal(
+            DRAIN, tuple(moves), before, after, worth, node=node.name, earlier_s=earlier, rest=rest
+        )
+
+
+def defragment(search: MoveSearch) -> Iterator[Proposal]:
+    """Free GPUs brought together for later jobs, while the queue is empty.
+
+    Tries to empty a node, the one with the fewest used GPUs first; if none pays, to empty one shared GPU. The
+    worth is `gathered_hours` for each GPU more that is on an empty node, or is free as a whole.
+    """
+    if len(search.state.queue) or search.state.claims:
+        return
+    found = _empty_node(search) or _empty_gpu(search)
+    if found is not None:
+        yield found
+
+
+def _empty_node(search: MoveSearch) -> Proposal | None:
+    columns = search.state.nodes.columns
+    used = gpu_milli_taken(columns)
+    partly = [row for row in np.argsort(used, kind="stable").tolist() if used[row] and columns.open[row]]
+    for row in partly[:MOST_EMPTIED]:
+        node = search.state.nodes.rows[row]
+        barred = used == 0  # because a job on an empty node would only exchange one empty node for another
+        barred[row] = True
+        found = _emptied(search, node, _all_or_none(search, node, list(node.held)), barred)
+        if found is not None and found.after.whole_gpus > found.before.whole_gpus:
+            return found
+    return None
+
+
+def _empty_gpu(search: MoveSearch) -> Proposal | None:
+    """Moves to other shared GPUs only, because GPUs that are free as a whole are blocked on the copy."""
+    nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
+    shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
+    rows = np.flatnonzero(shared.any(axis=1))[:MOST_EMPTIED]
+    barred: Bools = np.ones(len(nodes), dtype=np.bool_)
+    barred[rows] = False
+    least_used = sorted((-int(free[row, slot]), int(row), int(slot)) for row, slot in np.argwhere(shared))
+    for _, row, slot in least_used[:MOST_EMPTIED] if len(least_used) > 1 else ():
+        node = nodes.rows[row]
+        uuid = node.facts.gpus[slot].uuid
+        holders = [job for job, each in node.held.items() if any(hold.uuid == uuid for hold in each.gpus)]
+        jobs = _all_or_none(search, node, holders)
+        for other in rows.tolist() if jobs else ():
+            search.block(_free_gpus_and(nodes.rows[other], free[other].tolist(), uuid))
+        found = _emptied(search, node, jobs, barred)
+        if found is not None and found.after.free_gpus > found.before.free_gpus:
+            return found
+    return None
+
+
+def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
+    """The node's GPUs that are free as a whole, and the free part of this one."""
+    holds = [
+        GpuHold(gpu.uuid, free[slot])
+        for slot, gpu in enumerate(node.facts.gpus)
+        if free[slot] != ABSENT and free[slot] and (gpu.uuid == uuid or free[slot] == WHOLE_GPU)
+    ]
+    return Allocation(node.name, 0, 0, tuple(holds))
+
+
+def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
+    """These jobs of a node, if one proposal may move all of them; otherwise none."""
+    if len(holders) > search.most or node.claims:
+        return []
+    jobs = [job for job in search.movable(node.name) if job.id in holders]
+    return jobs if len(jobs) == len(holders) else []
+
+
+def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
+    """All these jobs moved to nodes that are not barred; None if one does not fit or it is not worth it."""
+    moves = search.move_all(jobs, barred)
+    search.reset()
+    if not moves or len(moves) < len(jobs):
+        return None
+    before, after = layouts(search.state.nodes, moves)
+    gained = max(after.whole_gpus - before.whole_gpus, after.free_gpus - before.free_gpus)
+    worth = max(0, gained) * search.rules.gathered_hours
+    proposal = Proposal(DEFRAGMENT, tuple(moves), before, after, worth, node=node.name)
+    return proposal if proposal.pays(search.rules) else None
+
+
+def _gpus(allocations: Iterable[Allocation]) -> float:
+    return sum(hold.milli for each in allocations for hold in each.gpus) / WHOLE_GPU
+
+
+STRATEGIES: tuple[tuple[str, Callable[[MoveSearch], Iterator[Proposal]]], ...] = (
+    (DEFRAGMENT, make_room),
+    (DRAIN, drain_nodes),
+    (DEFRAGMENT, defragment),
+    (LOAD, balance_load),
+)
+"""The kind in `[rebalance] kinds`, and the function that finds its proposals, in the order of preference."""

@@ -1,0 +1,177 @@
+"""Reservations of nodes for users and projects: which nodes are barred to which jobs, and when.
+
+`Reservations.version` grows when a reservation is added, begins, ends or is removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Nodes
+from controller.core.model.job import NEVER
+from wire.cluster.reservation import ReservationSpec
+
+AHEAD = 8
+"""Occurrences of a recurring reservation that are considered."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """One reservation on its nodes. `began` is True while it is active."""
+
+    spec: ReservationSpec
+    nodes: tuple[str, ...]
+    starts_at: float
+    """The start of the active or the next occurrence."""
+    by: str
+    began: bool = False
+
+    @property
+    def ends_at(self) -> float:
+        """The end of the active or the next occurrence."""
+        return self.starts_at + self.spec.duration_s
+
+    @property
+    def next_change(self) -> float:
+        """The time at which it begins or ends next."""
+        return self.ends_at if self.began else self.starts_at
+
+    def admits(self, user: str, project: str) -> bool:
+        """True if jobs of this user or project may use the reserved nodes."""
+        return user in self.spec.users or project in self.spec.projects
+
+    def ends(self, now: float) -> Iterator[float]:
+        """The ends of the next occurrences, from now on."""
+        end, every = self.ends_at, self.spec.every_s
+        if every is None:
+            yield end
+            return
+        end += every * max(0, math.ceil((now - end) / every))
+        yield from (end + every * turn for turn in range(AHEAD))
+
+    def overlaps(self, at: float, until: float) -> bool:
+        """True if an occurrence is active at any time between these two."""
+        return self.clear_from(at, until - at) > at
+
+    def next_start(self, now: float) -> float | None:
+        """The start of the occurrence after the present one; None if there is none."""
+        every = self.spec.every_s
+        if every is None:
+            return None
+        return self.starts_at + every * max(1, math.ceil((now - self.ends_at) / every))
+
+    def clear_from(self, at: float, length: float) -> float:
+        """The first time from `at` on with `length` seconds free of occurrences; NEVER if there is none.
+
+        For a recurring reservation: find the occurrence at or before `at`; if `at` is in it, go to its end;
+        if the gap to the next one is too short, go to the end of that one, because all gaps are equally long.
+        """
+        every, duration = self.spec.every_s, self.spec.duration_s
+        if at == NEVER:
+            return at  # because the end of a job without a limit is unknown
+        if every is None:
+            if at >= self.ends_at or at + length <= self.starts_at:
+                return at
+            return self.ends_at
+        turn = max(0, math.floor((at - self.starts_at) / every))
+        begin = self.starts_at + turn * every
+        following = begin if at < begin else begin + every
+        free = at if at < begin or at >= begin + duration else begin + duration
+        if free + length <= following:
+            return free
+        return following + duration if length <= every - duration else NEVER
+
+
+class Reservations:
+    """All active and future reservations."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Reservation] = {}
+        self.version = 0
+        """Grows with every change."""
+        self._rows: dict[str, tuple[int, list[int]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(self.by_name.values())
+
+    @property
+    def next_at(self) -> float:
+        """The next time at which a reservation begins or ends; NEVER if there are none."""
+        return NEVER if not self.by_name else min((each.next_change for each in self), default=NEVER)
+
+    def add(self, reservation: Reservation) -> None:
+        """Add a reservation."""
+        self.by_name[reservation.spec.name] = reservation
+        self._changed(reservation.spec.name)
+
+    def remove(self, name: str) -> None:
+        """Remove a reservation."""
+        del self.by_name[name]
+        self._changed(name)
+
+    def begin(self, name: str) -> None:
+        """Make a reservation active."""
+        self.by_name[name].began = True
+        self._changed(name)
+
+    def end(self, name: str, again_at: float | None) -> None:
+        """End the active occurrence: wait for the next one, or remove the reservation if there is none."""
+        if again_at is None:
+            self.remove(name)
+        else:
+            each = self.by_name[name]
+            each.began, each.starts_at = False, again_at
+            self._changed(name)
+
+    def _changed(self, name: str) -> None:
+        self._rows.pop(name, None)
+        self.version += 1
+
+    def excluding(self, user: str, project: str) -> list[Reservation]:
+        """The reservations whose nodes this user and project may not use."""
+        return [each for each in self if not each.admits(user, project)]
+
+    def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
+        """True for each node that is reserved for others during this time; None if there is none."""
+        found: Bools | None = None
+        for each in self:
+            if not each.admits(user, project) and each.overlaps(at, at + length):
+                if found is None:
+                    found = np.zeros(len(nodes.rows), dtype=np.bool_)
+                found[self.rows(nodes, each)] = True
+        return found
+
+    def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
+        """The rows of the reservation's nodes, cached until the node table changes."""
+        name = reservation.spec.name
+        known = self._rows.get(name)
+        if known is None or known[0] != nodes.layout_version:
+            rows = [
+                nodes.by_name[node].row for node in reservation.nodes if node in nodes.by_name and nodes.rows
+            ]
+            known = self._rows[name] = nodes.layout_version, rows
+        return known[1]
+
+    def on_row(self, nodes: Nodes, row: int, candidates: Iterable[Reservation]) -> list[Reservation]:
+        """Those of the candidates that reserve this node."""
+        return [each for each in candidates if row in self.rows(nodes, each)]
+
+
+def clear_from(reservations: Iterable[Reservation], at: float, length: float) -> float:
+    """The first time from `at` on with `length` seconds free of all these; NEVER if none."""
+    each = list(reservations)
+    moment = at
+    for _ in range(64 + 2 * len(each)):
+        latest = max((one.clear_from(moment, length) for one in each), default=moment)
+        if latest in (moment, NEVER):
+            return latest
+        moment = latest
+    return NEVER

@@ -1,0 +1,32 @@
+"""Applies events to the state: one function per kind of event, in modules by what it happens to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.core.model import events
+from controller.core.model.events import Event
+from controller.core.state.changes import attempts, nodes, nominations, queued, tenants
+from controller.core.state.state import State
+
+
+def apply(state: State, event: Event) -> None:
+    """Change the state as the event says."""
+    _APPLY[type(event)](state, event)
+
+
+def _nothing(_state: State, _event: Event) -> None:
+    """For events that inform users only: their consequences have events of their own."""
+
+
+_APPLY: dict[type[Any], Callable[[State, Any], None]] = {
+    **queued.APPLIED,
+    **attempts.APPLIED,
+    **nominations.APPLIED,
+    **nodes.APPLIED,
+    **tenants.APPLIED,
+    events.RebalancePlanned: _nothing,
+    events.PluginFailed: _nothing,
+    events.JournalSealed: _nothing,
+}

@@ -1,0 +1,1 @@
+"""Applies events, by what they happen to."""

@@ -1,0 +1,248 @@
+"""Applies the events of attempts, from the placement to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from controller.core.cluster.licences import holds_licences
+from controller.core.model import events
+from controller.core.model.job import Job, Member, newest_checkpoint
+from controller.core.model.state_machine import require_legal
+from controller.core.model.wait_state import with_gate
+from controller.core.state.changes.nominations import unclaim, wait_for_place
+from controller.core.state.changes.queued import admit
+from controller.core.state.state import State
+from wire.names import JobState, Reason
+
+_RATED = 100_000
+"""The most times of preemptions that are needed for the rate limit."""
+_ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
+"""The reason of a running job that was told to stop, by the reason of the stop."""
+
+
+def _move(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
+    require_legal(job.id, job.state, new)
+    job.state, job.reason, job.detail = new, reason, detail
+
+
+def _stop_charging(state: State, job: Job, at: float) -> None:
+    """Stop charging the tenant, because the whole attempt has ended."""
+    if job.placed_at is not None:
+        state.shares.change_rate(state.tenant(job), -job.charge, at)
+        job.charge = 0.0
+
+
+def _job_placed(state: State, event: events.JobPlaced) -> None:
+    job = state.jobs[event.job]
+    unclaim(state, job)
+    _move(job, JobState.SCHEDULED, Reason.STARTING)
+    state.queue.remove(job.id)
+    job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
+    job.profile = event.profile
+    job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
+    state.estimates.score_starts(job, event.at)
+    job.start_members(event.allocations)
+    _hold(state, job, event.allocations, event.at)
+    state.add_release(job)
+    state.licences.take(job.ask.licences)
+    state.accounts.start(job, event.allocations)
+
+
+def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None:
+    job = state.jobs[event.job]
+    state.remove_release(job)
+    job.planned_s = event.planned_s
+    state.add_release(job)
+
+
+def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
+    """Give the allocations to the job, and charge its tenant."""
+    before = job.charge
+    state.nodes.hold(job.id, allocations)
+    if job.ask.part.social:
+        for allocation in allocations:
+            state.nodes.add_to_job_affinity(job.ask.part, allocation.node)
+    for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
+        job.charge += charge
+    state.shares.change_rate(state.tenant(job), job.charge - before, at)
+
+
+def _job_grew(state: State, event: events.JobGrew) -> None:
+    job = state.jobs[event.job]
+    more = {allocation.node: Member(allocation) for allocation in event.allocations}
+    job.set_members(
+        {**job.members, **more}
+    )  # a new dict, because start orders not sent yet keep the former one
+    _hold(state, job, event.allocations, event.at)
+    state.accounts.grow(job, event.allocations)
+
+
+def _job_shrunk(state: State, event: events.JobShrunk) -> None:
+    job = state.jobs[event.job]
+    for node in event.nodes:
+        job.members[node].leaving = True
+    state.preempted_at.append(event.at)
+
+
+def _member_ready(state: State, event: events.MemberReady) -> None:
+    state.jobs[event.job].members[event.node].ready = True
+
+
+def _members_started(state: State, event: events.AttemptStarted | events.MembersStarted) -> None:
+    job, pids = state.jobs[event.job], event.pids
+    for node, pid in pids.items():
+        member = job.members[node]
+        member.started_at, member.pid = event.at, pid
+    job.unstarted -= len(pids)
+    if not job.unstarted and job.state is JobState.SCHEDULED:
+        _run(state, job, event.at)
+
+
+def _run(state: State, job: Job, at: float) -> None:
+    """All members that can start have started: the job runs."""
+    _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
+    state.remove_release(job)
+    job.started_at = at
+    state.add_release(job)
+    state.note_elastic(job)
+    if job.move is not None and job.attempt > job.move.attempt:
+        job.moves = (*job.moves[:-1], replace(job.move, done_at=at))
+
+
+def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
+    job = state.jobs[event.job]
+    job.checkpoint = newest_checkpoint(job.checkpoint, event.checkpoint)
+
+
+def _members_exited(state: State, event: events.AttemptExited | events.MembersExited) -> None:
+    job, exits, at = state.jobs[event.job], event.exits, event.at
+    members, unborn = job.members, 0
+    for node, how in exits.items():
+        member = members[node]
+        member.ended_at = at
+        unborn += member.started_at is None
+        member.code, member.signal, member.why = how.code, how.signal, how.why
+        member.cpu_s, member.max_rss_mib, member.use = how.cpu_s, how.max_rss_mib, how.use
+        if how.checkpoint is not None:
+            job.checkpoint = newest_checkpoint(job.checkpoint, how.checkpoint)
+    job.unended -= len(exits)
+    if unborn:
+        job.unstarted -= unborn
+        begun = [each.started_at for each in members.values() if each.started_at is not None]
+        if begun and not job.unstarted and job.state is JobState.SCHEDULED:
+            _run(
+                state, job, max(begun)
+            )  # because members that ended before their start do not delay the others
+    state.nodes.free(job.id, exits)
+    if job.ask.part.social:
+        for node in exits:
+            state.nodes.job_affinity.remove(job.ask.part, node)
+    state.accounts.release(job, [members[node].allocation for node in exits], at)
+    if not holds_licences(job):
+        state.licences.release(job.ask.licences)
+
+
+def _idle_noted(state: State, event: events.IdleNoted) -> None:
+    job = state.jobs[event.job]
+    job.idle_since, job.idle_until = event.since, event.until
+    if job.stopping is None:
+        job.reason = Reason.IDLE
+
+
+def _idle_ended(state: State, event: events.IdleEnded) -> None:
+    job = state.jobs[event.job]
+    job.idle_since = job.idle_until = None
+    if job.stopping is None:
+        job.reason = Reason.NONE
+
+
+def _stop_requested(state: State, event: events.StopRequested) -> None:
+    job = state.jobs[event.job]
+    state.remove_release(job)
+    job.stopping, job.stopped_by, job.stop_by = event.reason, event.by, event.until
+    state.add_release(job)
+    if event.reason is Reason.USER:
+        job.reason = Reason.CANCELLING
+    elif event.reason is Reason.PREEMPTED:
+        job.reason = Reason.MOVING if job.claim else Reason.GRACE
+        state.preempted_at.append(event.at)
+        if len(state.preempted_at) > 2 * _RATED:
+            del state.preempted_at[:_RATED]
+
+
+def _job_preempted(state: State, event: events.JobPreempted) -> None:
+    job = state.jobs[event.job]
+    _move(job, JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
+    job.preemptions = (*job.preemptions, event)
+
+
+def _job_requeued(state: State, event: events.JobRequeued) -> None:
+    job = state.jobs[event.job]
+    _move(job, JobState.QUEUED, event.reason, event.detail)
+    state.note_elastic(job)
+    state.remove_release(job)
+    state.accounts.finish(job, again=True)
+    _stop_charging(state, job, event.at)
+    state.account(job, event.at)
+    job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
+    job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
+    job.set_members({})
+    job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
+    job.foreseen = ()
+    state.assign_profile(job)
+    job.idle_since = job.idle_until = None
+    job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
+    wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
+    if event.again_at is not None:
+        wait = replace(wait, gates=with_gate(wait.gates, Reason.BACKOFF))
+    job.wait = wait
+    admit(state, job, event.at)
+    if job.claim:
+        wait_for_place(state, job, event.at)
+
+
+def _job_ended(state: State, event: events.JobEnded) -> None:
+    job = state.jobs[event.job]
+    _move(job, event.state, event.reason, event.detail)
+    state.note_elastic(job)
+    unclaim(state, job)
+    state.remove_release(job)
+    _stop_charging(state, job, event.at)
+    job.ended_at, job.code, job.signal = event.at, event.code, event.signal
+    job.idle_since = job.idle_until = None
+    if job.move is not None:
+        job.moves = (*job.moves[:-1], replace(job.move, undone="the job ended before"))
+    state.queue.remove(job.id)
+    state.accounts.finish(job, again=False)
+    state.estimates.learn(job, event.state, event.reason, event.at)
+    state.shares.remove_job(state.tenant(job))
+    state.account(job, event.at)
+    state.note_ended(job)
+
+
+def _gpu_fault_noted(state: State, event: events.GpuFaultNoted) -> None:
+    member = state.jobs[event.job].members[event.node]
+    member.fault, member.own = event.fault, event.own
+
+
+APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
+    events.JobPlaced: _job_placed,
+    events.PredictionOutlived: _prediction_outlived,
+    events.MemberReady: _member_ready,
+    events.AttemptStarted: _members_started,
+    events.MembersStarted: _members_started,
+    events.CheckpointSaved: _checkpoint_saved,
+    events.AttemptExited: _members_exited,
+    events.MembersExited: _members_exited,
+    events.IdleNoted: _idle_noted,
+    events.IdleEnded: _idle_ended,
+    events.StopRequested: _stop_requested,
+    events.JobShrunk: _job_shrunk,
+    events.JobGrew: _job_grew,
+    events.JobPreempted: _job_preempted,
+    events.JobRequeued: _job_requeued,
+    events.JobEnded: _job_ended,
+    events.GpuFaultNoted: _gpu_fault_noted,
+}

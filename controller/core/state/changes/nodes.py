@@ -1,0 +1,108 @@
+"""Applies the events of nodes, hosts and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from controller.core.cluster.gpu_health import GpuCondition
+from controller.core.cluster.labels_and_taints import NodeOverrides
+from controller.core.cluster.nodes import Node
+from controller.core.model import events
+from controller.core.state.state import State
+from wire.names import GpuHealth
+
+
+def _node_added(state: State, event: events.NodeAdded) -> None:
+    node = state.nodes.get(event.node)
+    if node is None:
+        marks = NodeOverrides(configured=event.taints)
+        state.nodes.insert(Node(event.node, dict(event.labels), since=event.at, host=event.host, marks=marks))
+    else:
+        node.host = event.host
+        state.nodes.set_labels(node, event.labels, replace(node.marks, configured=event.taints))
+
+
+def _node_marked(state: State, event: events.NodeMarked) -> None:
+    node = state.nodes.by_name[event.node]
+    known = {**node.facts.labels, **node.labels}
+    state.nodes.set_labels(node, node.labels, node.marks.updated(event.labels, event.taints, known))
+
+
+def _node_removed(state: State, event: events.NodeRemoved) -> None:
+    state.nodes.remove(state.nodes.by_name[event.node])
+    state.host_keys.pop(event.node, None)
+    state.offqueue.leave(event.node, event.at, state.shares)
+
+
+def _host_key_pinned(state: State, event: events.HostKeyPinned) -> None:
+    state.host_keys[event.node] = event.key
+
+
+def _node_joined(state: State, event: events.NodeJoined) -> None:
+    node = state.nodes.get(event.node)
+    if node is None:
+        node = Node(event.node, {})
+        state.nodes.insert(node)
+    node.up, node.why, node.since = True, node.why if node.drained else "", event.at
+    node.down = False
+    node.version = event.version
+    state.nodes.set_facts(node, event.facts, event.boot_id, event.overcommit)
+
+
+def _node_went_away(state: State, event: events.NodeWentAway) -> None:
+    node = state.nodes.by_name[event.node]
+    node.up, node.since = False, event.at
+    if not node.drained:
+        node.why = event.why
+    state.offqueue.leave(event.node, event.at, state.shares)
+    state.nodes.refresh(node)
+
+
+def _node_went_down(state: State, event: events.NodeWentDown) -> None:
+    node = state.nodes.by_name[event.node]
+    node.down = True
+    state.nodes.claims_to_check.update(node.claims)
+
+
+def _node_declared_lost(state: State, event: events.NodeDeclaredLost) -> None:
+    node = state.nodes.by_name[event.node]
+    node.down = True
+    if not node.drained:
+        node.why = f"declared lost by {event.by}"
+
+
+def _node_drained(state: State, event: events.NodeDrained) -> None:
+    node = state.nodes.by_name[event.node]
+    node.drained, node.why, node.since = True, event.why, event.at
+    state.nodes.refresh(node)
+
+
+def _node_resumed(state: State, event: events.NodeResumed) -> None:
+    node = state.nodes.by_name[event.node]
+    node.drained, node.why, node.since = False, "", event.at
+    state.nodes.refresh(node)
+
+
+def _gpu_health_recorded(state: State, event: events.GpuHealthRecorded) -> None:
+    node = state.nodes.by_name[event.node]
+    node.health[event.uuid] = GpuCondition(
+        GpuHealth(event.health), event.why, event.needs, event.falls, event.good, event.at, event.due
+    )
+    state.nodes.refresh(node)
+
+
+APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
+    events.NodeAdded: _node_added,
+    events.NodeRemoved: _node_removed,
+    events.HostKeyPinned: _host_key_pinned,
+    events.NodeMarked: _node_marked,
+    events.NodeJoined: _node_joined,
+    events.NodeWentAway: _node_went_away,
+    events.NodeWentDown: _node_went_down,
+    events.NodeDeclaredLost: _node_declared_lost,
+    events.NodeDrained: _node_drained,
+    events.NodeResumed: _node_resumed,
+    events.GpuHealthRecorded: _gpu_health_recorded,
+}

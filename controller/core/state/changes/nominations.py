@@ -1,0 +1,122 @@
+"""Applies the events of nominations: allocations that a job gets when other jobs have left them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from controller.core.model import events
+from controller.core.model.job import Job, Move
+from controller.core.state.nominations import departing_jobs
+from controller.core.state.state import State
+from wire.names import JobState, Reason
+
+
+def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
+    job.claim_from = event.victims
+    job.reason = Reason.PREEMPTING
+    for victim in event.victims:
+        if not victim.nodes:
+            state.jobs[victim.job].yields_to += (job.id,)
+    for allocation in event.allocations:
+        state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
+        if job.ask.part.social:  # as if it ran there, so that no job comes that its affinity forbids
+            state.nodes.job_affinity.add(job.ask.part, allocation.node)
+    state.claims[job.id] = None
+    state.licences.take(job.ask.licences)
+    state.add_release(job)
+
+
+def unclaim(state: State, job: Job) -> None:
+    """Drop the nomination of the job, if it has one."""
+    if not job.claim:
+        return
+    if not job.unended:  # else it is being moved and still holds its former allocations
+        state.remove_release(job)
+        state.licences.release(job.ask.licences)
+        job.stop_by = None
+    for allocation in job.claim:
+        heirs = departing_jobs(state, state.nodes.by_name[allocation.node], without=job.id)
+        state.nodes.unclaim(job.id, allocation.node, heirs)
+        if job.ask.part.social:
+            state.nodes.job_affinity.remove(job.ask.part, allocation.node)
+    job.claim, job.claim_from, job.claim_quality = (), (), 0
+    del state.claims[job.id]
+
+
+def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
+    job = state.jobs[event.job]
+    unclaim(state, job)
+    if job.state is JobState.QUEUED:
+        job.reason = Reason.NEW
+        state.enqueue(job)
+
+
+def _move_planned(state: State, event: events.MovePlanned) -> None:
+    job = state.jobs[event.job]
+    origin = tuple(member.allocation for member in job.running)
+    to = tuple(allocation.node for allocation in event.allocations)
+    job.moves += (
+        Move(
+            event.proposal,
+            event.kind,
+            event.at,
+            event.attempt,
+            origin,
+            job.quality or 0,
+            to,
+            event.gpu_hours,
+            event.for_job,
+            event.node,
+        ),
+    )
+    _keep_place(state, job, event.allocations, event.quality)
+
+
+def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
+    """Nominate a job for the allocations it is moved to.
+
+    What it holds on the same nodes does not count twice.
+    """
+    job.claim, job.claim_quality = allocations, quality
+    job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
+    for allocation in allocations:
+        state.nodes.claim(job.id, allocation, [job.id])
+        if job.ask.part.social:
+            state.nodes.job_affinity.add(job.ask.part, allocation.node)
+    state.claims[job.id] = None
+    if not job.unended:
+        state.licences.take(job.ask.licences)
+
+
+def _move_undone(state: State, event: events.MoveUndone) -> None:
+    job = state.jobs[event.job]
+    unclaim(state, job)
+    job.moves = (*job.moves[:-1], replace(job.moves[-1], undone=event.why))
+    if event.allocations:
+        state.queue.remove(job.id)
+        _keep_place(state, job, event.allocations, job.moves[-1].quality)
+        wait_for_place(state, job, event.at)
+    elif job.state is JobState.QUEUED:
+        job.reason, job.detail = Reason.NEW, f"was not moved: {event.why}"
+        state.enqueue(job)
+
+
+def wait_for_place(state: State, job: Job, at: float) -> None:
+    """Let a moved job that has ended on its former nodes start on the new ones in the next pass."""
+    if job.state is JobState.QUEUED:
+        job.reason, job.stop_by = Reason.MOVING, at
+        state.add_release(job)
+        state.nodes.claims_to_check.add(job.id)
+
+
+APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
+    events.PreemptionPlanned: _preemption_planned,
+    events.PreemptionDropped: _preemption_dropped,
+    events.MovePlanned: _move_planned,
+    events.MoveUndone: _move_undone,
+}

@@ -1,0 +1,153 @@
+"""Applies the events of waiting jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from controller.core.model import events
+from controller.core.model.job import Job
+from controller.core.model.request import without_relaxed
+from controller.core.model.start_estimates import StartEstimate
+from controller.core.model.wait_state import NEVER_WAITED, Wait, with_gate, without_gate
+from controller.core.state.state import State
+from wire.names import Reason
+
+
+def _job_queued(state: State, event: events.JobQueued) -> None:
+    job = Job(
+        id=event.job,
+        spec=event.spec,
+        user=event.user,
+        ask=state.ask(event.spec),
+        submitted_at=event.at,
+        key=event.key,
+        array=event.array,
+        index=event.index,
+        held=event.spec.hold,
+        from_queue=event.from_queue,
+        wait=Wait(event.gates, met=event.met, lost=event.lost) if event.gates else NEVER_WAITED,
+        reason=Reason.HELD if event.spec.hold else Reason.NEW,
+    )
+    state.index(job)
+    state.accounts.add_queued(job)
+    state.shares.add_job(state.tenant(job))
+    if state.nodes.demand.add(job.ask.part):
+        state.nodes.revalue()
+    if job.ready:
+        state.enqueue(job)
+
+
+def _job_held(state: State, event: events.JobHeld) -> None:
+    job = state.jobs[event.job]
+    job.held, job.reason = True, Reason.HELD
+    state.queue.remove(
+        job.id
+    )  # no effect on a job that is being preempted: it is held when it is queued again
+
+
+def _job_released(state: State, event: events.JobReleased) -> None:
+    job = state.jobs[event.job]
+    job.held, job.reason = False, Reason.NEW
+    admit(state, job, event.at)
+
+
+def _job_edited(state: State, event: events.JobEdited) -> None:
+    job = state.jobs[event.job]
+    moves = (event.spec.project, event.spec.queue) != (job.spec.project, job.spec.queue)
+    state.queue.remove(job.id)
+    if moves:
+        state.accounts.remove_queued(job)
+        state.shares.remove_job(state.tenant(job))
+    job.spec, job.from_queue = event.spec, event.from_queue
+    state.assign_profile(job)
+    if moves:
+        state.accounts.add_queued(job)
+        state.shares.add_job(state.tenant(job))
+    ask = state.ask(without_relaxed(event.spec, job.from_queue) if job.wait.relaxed else event.spec)
+    if ask != job.ask:
+        job.ask = ask
+        if state.nodes.demand.add(ask.part):
+            state.nodes.revalue()
+    job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost)
+    if job.ready:
+        state.enqueue(job)
+
+
+def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    job.ask = state.ask(without_relaxed(job.spec, job.from_queue))
+    job.wait = replace(job.wait, relaxed=True)
+    state.enqueue(job)
+
+
+def _job_promoted(state: State, event: events.JobPromoted) -> None:
+    job = state.jobs[event.job]
+    state.queue.remove(job.id)
+    promoted = event.priority - job.spec.priority
+    job.wait = replace(job.wait, promoted=promoted, promoted_at=event.at)
+    state.enqueue(job)
+
+
+def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
+    job = state.jobs[event.job]
+    before = job.priority
+    job.wait = replace(job.wait, inherited=event.priority)
+    if job.ready and job.priority != before:
+        state.queue.remove(job.id)
+        state.enqueue(job)
+
+
+def _deadline_doubted(state: State, event: events.DeadlineAtRisk) -> None:
+    job = state.jobs[event.job]
+    job.wait = replace(job.wait, doubted=event.doubted)
+
+
+def _start_estimated(state: State, event: events.StartEstimated) -> None:
+    job = state.jobs[event.job]
+    job.foreseen = (*job.foreseen, StartEstimate(event.kind, event.at, event.start))
+
+
+def _dependency_decided(state: State, event: events.DependencyDecided) -> None:
+    job = state.jobs[event.job]
+    if event.met:
+        job.wait = replace(job.wait, met=(*job.wait.met, event.index))
+    else:
+        job.wait = replace(job.wait, lost=(*job.wait.lost, event.index))
+
+
+def _gate_closed(state: State, event: events.GateClosed) -> None:
+    job = state.jobs[event.job]
+    job.wait = replace(job.wait, gates=with_gate(job.wait.gates, event.gate))
+    state.queue.remove(job.id)
+
+
+def _gate_opened(state: State, event: events.GateOpened) -> None:
+    job = state.jobs[event.job]
+    job.wait, job.detail = replace(job.wait, gates=without_gate(job.wait.gates, event.gate)), ""
+    admit(state, job, event.at)
+
+
+def admit(state: State, job: Job, now: float) -> None:
+    """Put the job into the queue, and record the time, unless something else keeps it out."""
+    if job.ready:
+        job.wait = replace(job.wait, ready_at=now)
+        state.enqueue(job)
+
+
+APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
+    events.JobQueued: _job_queued,
+    events.JobHeld: _job_held,
+    events.JobReleased: _job_released,
+    events.DependencyDecided: _dependency_decided,
+    events.JobEdited: _job_edited,
+    events.JobRelaxed: _job_relaxed,
+    events.JobPromoted: _job_promoted,
+    events.DeadlineAtRisk: _deadline_doubted,
+    events.StartEstimated: _start_estimated,
+    events.PriorityInherited: _priority_inherited,
+    events.GateClosed: _gate_closed,
+    events.GateOpened: _gate_opened,
+}

@@ -1,0 +1,353 @@
+"""Rows of jobs and nodes: what a restart reads instead of the whole journal.
+
+A row has columns for what the store searches by, and a JSON body for the rest. Fields that a job or node
+keeps under the same name (`JobFields`, `NodeFields`) are encoded straight from it and copied back by name, so
+a new field is one line in these classes. A field needs a default, because older rows do not have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any
+
+from controller.core.cluster.gpu_health import GpuCondition
+from controller.core.cluster.labels_and_taints import NodeOverrides
+from controller.core.cluster.licences import licences_in_use
+from controller.core.cluster.nodes import JUST_STARTED, Node
+from controller.core.model.events import (
+    AS_IT_IS,
+    Allocation,
+    ConfigApplied,
+    Event,
+    JobEdited,
+    JobEvent,
+    JobPreempted,
+    JobQueued,
+    NodeEvent,
+    Overcommit,
+    Victim,
+)
+from controller.core.model.job import Job, Member, Move
+from controller.core.model.request import request_of, without_relaxed
+from controller.core.model.rows import JobRow, NodeRow, NoteRow
+from controller.core.model.start_estimates import StartEstimate
+from controller.core.model.wait_state import NEVER_WAITED, Wait
+from controller.core.state.nominations import departing_jobs
+from controller.core.state.other_rows import load_notes
+from controller.core.state.state import State
+from wire.agent.frames import Checkpoint, NodeFacts
+from wire.cluster.hosts import HostSpec
+from wire.codec import decode, dumps, encode, encoder
+from wire.job.spec import JobSpec
+from wire.names import JobState, NodeState, Reason
+
+REMOVED = "removed"
+"""The state in the row of a removed node; a node of the same name overwrites the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFields:
+    """The fields of a Job that the body of its row has under the same name."""
+
+    index: int | None = None
+    reason: Reason = Reason.NEW
+    detail: str = ""
+    held: bool = False
+    attempt: int = 0
+    quality: int | None = None
+    placed_at: float | None = None
+    started_at: float | None = None
+    stopping: Reason | None = None
+    stopped_by: str = ""
+    code: int | None = None
+    signal: int | None = None
+    checkpoint: Checkpoint | None = None
+    charge: float = 0.0
+    spent_gpu_s: float = 0.0
+    spent_wh: float = 0.0
+    from_queue: tuple[str, ...] = ()
+    predicted_s: float | None = None
+    planned_s: float | None = None
+    foreseen: tuple[StartEstimate, ...] = ()
+    idle_since: float | None = None
+    idle_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRecord:
+    """What a job was nominated for, was stopped for, and how often it was preempted or moved."""
+
+    claim: tuple[Allocation, ...] = ()
+    claim_quality: int = 0
+    claim_from: tuple[Victim, ...] = ()
+    stop_by: float | None = None
+    yields_to: tuple[int, ...] = ()
+    history: tuple[JobPreempted, ...] = ()
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord(JobFields):
+    """The body of a job's row."""
+
+    members: tuple[Member, ...] = ()
+    wait: Wait | None = None
+    """None: the job was never kept out of the queue."""
+    preemption: PreemptionRecord | None = None
+    """None: every field of it has its default."""
+    profile: str = ""
+    """The profile that placed the job; empty before that, because then it follows from the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRecord(GpuCondition):
+    """The condition of one GPU."""
+
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFields:
+    """The fields of a Node that the body of its row has under the same name."""
+
+    labels: Mapping[str, str]
+    facts: NodeFacts
+    drained: bool
+    why: str
+    since: float
+    boot_id: str
+    version: str
+    host: HostSpec | None = None
+    marks: NodeOverrides = field(default_factory=NodeOverrides)
+    down: bool = False
+    overcommit: Overcommit = AS_IT_IS
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord(NodeFields):
+    """The body of a node's row. The rows of the jobs say which jobs hold the node's resources."""
+
+    health: tuple[GpuRecord, ...] = ()
+
+
+NO_PREEMPTION = PreemptionRecord()
+_encode_job_fields = encoder(JobFields)
+_encode_member = encoder(Member)
+_encode_node_fields = encoder(NodeFields)
+_encode_condition = encoder(GpuCondition)
+_JOB_FIELDS = tuple(each.name for each in fields(JobFields))
+_job_values = attrgetter(*_JOB_FIELDS)
+_NODE_FIELDS = tuple(each.name for each in fields(NodeFields))
+_CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
+
+
+def job_row(job: Job, *, with_spec: bool) -> JobRow:
+    """The row of a job. Without the spec, the row leaves the spec as it was stored: only edits change it."""
+    return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
+
+
+def _job_row(job: Job, spec: str | None) -> JobRow:
+    body = _encode_job_fields(job)
+    body["members"] = [_encode_member(member) for member in job.members.values()]
+    body["wait"] = None if job.wait is NEVER_WAITED or job.wait == NEVER_WAITED else encode(job.wait)
+    body["preemption"] = _encoded_preemption(job)
+    body["profile"] = job.profile if job.placed_at is not None else ""
+    return JobRow(
+        id=job.id,
+        user=job.user,
+        project=job.spec.project,
+        queue=job.spec.queue,
+        name=job.name,
+        state=job.state.value,
+        submitted_at=job.submitted_at,
+        ended_at=job.ended_at,
+        key=job.key,
+        array=job.array,
+        spec=spec,
+        body=dumps(body),
+    )
+
+
+def _encoded_preemption(job: Job) -> Any:
+    if not (job.claim or job.preemptions or job.stop_by or job.moves or job.yields_to):
+        return None
+    return encode(
+        PreemptionRecord(
+            claim=job.claim,
+            claim_quality=job.claim_quality,
+            claim_from=job.claim_from,
+            stop_by=job.stop_by,
+            yields_to=job.yields_to,
+            history=job.preemptions,
+            moves=job.moves,
+        )
+    )
+
+
+class RowDecoder:
+    """Decodes the specs and bodies of job rows, equal texts once, because most jobs resemble others.
+
+    Specs and records are frozen, so jobs can share them. A record with members is not shared: members change,
+    and no two jobs have the same.
+    """
+
+    def __init__(self) -> None:
+        self._specs: dict[str, JobSpec] = {}
+        self._records: dict[str, JobRecord] = {}
+
+    def spec(self, row: JobRow) -> JobSpec:
+        """The spec of the row's job."""
+        text = row.spec or "null"
+        found = self._specs.get(text)
+        if found is None:
+            found = self._specs[text] = decode(JobSpec, json.loads(text), f"jobs[{row.id}].spec")
+        return found
+
+    def record(self, row: JobRow) -> JobRecord:
+        """The body of the row."""
+        found = self._records.get(row.body)
+        if found is None:
+            found = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
+            if not found.members:
+                self._records[row.body] = found
+        return found
+
+
+def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
+    """The job of a row that has its spec."""
+    decoder = decoder or RowDecoder()
+    spec, record = decoder.spec(row), decoder.record(row)
+    preemption = record.preemption or NO_PREEMPTION
+    relaxed = record.wait is not None and record.wait.relaxed
+    copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
+    job = Job(
+        id=row.id,
+        spec=spec,
+        user=row.user,
+        ask=request_of(without_relaxed(spec, record.from_queue) if relaxed else spec),
+        submitted_at=row.submitted_at,
+        key=row.key,
+        array=row.array,
+        state=JobState(row.state),
+        ended_at=row.ended_at,
+        wait=record.wait or NEVER_WAITED,
+        profile=record.profile,
+        claim=preemption.claim,
+        claim_quality=preemption.claim_quality,
+        claim_from=preemption.claim_from,
+        stop_by=preemption.stop_by,
+        yields_to=preemption.yields_to,
+        preemptions=preemption.history,
+        moves=preemption.moves,
+        **copied,
+    )
+    job.set_members({member.allocation.node: member for member in record.members})
+    return job
+
+
+def node_row(node: Node) -> NodeRow:
+    """The row of a node."""
+    body = _encode_node_fields(node)
+    body["health"] = [{"uuid": uuid, **_encode_condition(each)} for uuid, each in sorted(node.health.items())]
+    return NodeRow(node.name, node.state.value, dumps(body))
+
+
+def load_node(row: NodeRow) -> Node:
+    """The node of a row, as it was when the row was written, but away: no agent has said hello."""
+    record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
+    copied: dict[str, Any] = {name: getattr(record, name) for name in _NODE_FIELDS}
+    health = {
+        gpu.uuid: GpuCondition(*(getattr(gpu, name) for name in _CONDITION_FIELDS)) for gpu in record.health
+    }
+    return Node(row.name, **copied, health=health)
+
+
+def restore_state(
+    state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow], notes: Iterable[NoteRow] = ()
+) -> tuple[str, ...]:
+    """Fill an empty state from rows. Every node is away until its agent says hello.
+
+    Returns the nodes that were there when the rows were written: the input ControllerStarted then records in
+    the journal that they are away.
+    """
+    load_notes(state, notes)
+    were_up = []
+    for row in nodes:
+        if row.state == REMOVED:
+            continue
+        node = load_node(row)
+        if row.state in (NodeState.UP.value, NodeState.DRAINED.value):
+            were_up.append(row.name)
+            if not node.drained:
+                node.why = JUST_STARTED
+        state.nodes.insert(node)
+    decoder = RowDecoder()
+    insert_jobs(state, (load_job(row, decoder) for row in jobs))
+    return tuple(were_up)
+
+
+def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
+    """Add jobs to a state that has its nodes already, and everything that is counted from jobs."""
+    ended = []
+    for job in jobs:
+        state.index(job)
+        state.note_elastic(job)
+        state.accounts.load_job(job)
+        if job.state.terminal:
+            state.shares.add(state.tenant(job))
+        else:
+            state.shares.add_job(state.tenant(job))
+        state.nodes.demand.add(job.ask.part)
+        for member in job.running:
+            state.nodes.by_name[member.allocation.node].held[job.id] = member.allocation
+            if job.ask.part.social:
+                state.nodes.job_affinity.add(job.ask.part, member.allocation.node)
+        if job.unended or job.claim:
+            state.add_release(job)
+        if job.state.terminal:
+            ended.append(job)
+        elif job.ready:
+            state.enqueue(job)
+    state.licences.used = licences_in_use(state.live())
+    _restore_claims(state)
+    for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
+        state.note_ended(job)
+
+
+def _restore_claims(state: State) -> None:
+    for job in state.live():
+        for allocation in job.claim:
+            state.claims[job.id] = None
+            state.nodes.by_name[allocation.node].claims[job.id] = allocation
+            if job.ask.part.social:
+                state.nodes.job_affinity.add(job.ask.part, allocation.node)
+            state.nodes.claims_to_check.add(job.id)
+        state.preempted_at += [each.at for each in job.preemptions]
+    state.preempted_at.sort()
+    for node in state.nodes.by_name.values():  # not nodes.rows, because the rows are laid out after this
+        node.leaving.update(departing_jobs(state, node))
+
+
+def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
+    """The rows that a batch of events changed, as they are now."""
+    jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
+    fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
+    names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
+    if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
+        names.update(dict.fromkeys(node.name for node in state.nodes))
+    specs: dict[int, str] = {}  # the elements of an array share one spec: it is encoded once
+    rows = []
+    for each in jobs:
+        job, text = state.jobs[each], None
+        if each in fresh:
+            text = specs.get(id(job.spec)) or specs.setdefault(id(job.spec), dumps(encode(job.spec)))
+        rows.append(_job_row(job, text))
+    return rows, [_row_of(state, name) for name in names]
+
+
+def _row_of(state: State, name: str) -> NodeRow:
+    node = state.nodes.get(name)
+    return NodeRow(name, REMOVED, "{}") if node is None else node_row(node)

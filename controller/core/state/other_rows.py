@@ -1,0 +1,389 @@
+"""Notes: the rows of everything that is neither a job nor a node, such as quotas, shares and reservations.
+
+A note is one row (kind, name, JSON body). Each kind is described once, in `NOTE_KINDS`: which events change
+its notes, what a note holds, and how the notes of the kind are read back. A new kind is one more entry there.
+
+How changes are found
+1. `changed_notes` maps each event of a batch to the notes that it changes (`of_event`).
+2. Some notes change without an event of their own: a job's end changes what is known about run times. The
+   parts of the state concerned (shares, estimates, off-queue usage) list such notes in change sets, and
+   `changed_notes` reads these too (`listed`).
+3. `clear_note_changes` empties the change sets. Call it when the notes are in a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from controller.core.estimates.runtime_prediction import PredictionScore, RunKind
+from controller.core.fairshare.offqueue_usage import OffQueueUse
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.model import events
+from controller.core.model.events import Event
+from controller.core.model.rows import NoteRow
+from controller.core.model.start_estimates import load_score
+from controller.core.quota.usage_counters import TenantKey
+from controller.core.reservations.reservations import Reservation
+from controller.core.state.state import AppliedConfig, State
+from wire.cluster.quota import Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.codec import decode, dumps, encode
+
+USAGE = "usage"
+LEARNED = ("runs", "score", "starts")
+"""Kinds with what was learned about run times and starts from jobs that have ended."""
+
+Note = tuple[str, Any]
+"""The name of a note and its JSON-ready body; None: the note is deleted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoteKind:
+    """One kind of note. A key identifies a note within its kind; `note` turns it into name and body."""
+
+    kind: str
+    keys: Callable[[State], Iterable[Any]]
+    """The keys of all notes of the kind."""
+    note: Callable[[State, Any], Note]
+    load: Callable[[State, list[Note]], None]
+    """Puts all stored notes of the kind into an empty state; called with an empty list if there are none."""
+    of_event: Callable[[State, Any], Iterable[Any]] | None = None
+    """The keys of the notes that an event of one of the types in `events` changes."""
+    events: tuple[type[Any], ...] = ()
+    listed: Callable[[State], Iterable[Any]] | None = None
+    """The keys in the change sets of the state."""
+
+
+def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
+    """The notes that a batch of events changed, as they are now. Changes nothing; see clear_note_changes.
+
+    Cost: one dictionary lookup per event, plus the notes that changed.
+    """
+    keys: dict[NoteKind, dict[Any, None]] = {kind: {} for kind in NOTE_KINDS}
+    for event in batch:
+        for kind in _KINDS_OF_EVENT.get(type(event), ()):
+            keys[kind].update(dict.fromkeys(kind.of_event(state, event) if kind.of_event else ()))
+    for kind in NOTE_KINDS:
+        if kind.listed is not None:
+            keys[kind].update(dict.fromkeys(kind.listed(state)))
+    return [_row(kind, kind.note(state, key)) for kind, found in keys.items() for key in found]
+
+
+def clear_note_changes(state: State) -> None:
+    """Empty the change sets, because the notes that they list have been written."""
+    state.shares.without_row.clear()
+    state.estimates.changed.clear()
+    state.estimates.rescored.clear()
+    state.offqueue.touched.clear()
+    state.offqueue.ended.clear()
+    state.offqueue.charged.clear()
+
+
+def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
+    """Every note; with learned=False without those in LEARNED."""
+    return [
+        _row(kind, kind.note(state, key))
+        for kind in NOTE_KINDS
+        if learned or kind.kind not in LEARNED
+        for key in kind.keys(state)
+    ]
+
+
+def load_notes(state: State, rows: Iterable[NoteRow]) -> None:
+    """Fill an empty state from notes. Kinds that this version does not know are skipped."""
+    found: dict[str, list[Note]] = {}
+    for row in rows:
+        if row.body is not None:
+            found.setdefault(row.kind, []).append((row.name, json.loads(row.body)))
+    for kind in NOTE_KINDS:
+        kind.load(state, found.get(kind.kind, []))
+
+
+def _row(kind: NoteKind, note: Note) -> NoteRow:
+    name, body = note
+    return NoteRow(kind.kind, name, None if body is None else dumps(body))
+
+
+# --- quotas, and what each user, project and queue has used of them ---
+
+
+def _quota(state: State, key: TenantKey) -> Note:
+    quota = state.quotas.edits.get(key)
+    return "/".join(key), None if quota is None else encode(quota)
+
+
+def _load_quotas(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        scope, _, tenant = name.partition("/")
+        state.quotas.edit((scope, tenant), decode(Quota, body, f"notes[{name}]"))
+
+
+def _spent(state: State, key: TenantKey) -> Note:
+    spent = {str(hour): part for hour, part in state.accounts.tenant(key).spent.items()}
+    return "/".join(key), spent or None
+
+
+def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
+    job = state.jobs[event.job]
+    if job.spec.gpus or job.spec.gpu is not None:  # because only GPU time is counted over a window
+        for account in state.accounts.tenants_of(job.user, job.spec):
+            yield account.key
+
+
+def _load_spent(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        scope, _, tenant = name.partition("/")
+        state.accounts.tenant((scope, tenant)).load_spent({int(hour): part for hour, part in body.items()})
+
+
+# --- shares: weights, limits and decayed usage ---
+
+
+def _load_weights(state: State, notes: list[Note]) -> None:
+    state.shares.set_weights.update(notes)
+
+
+def _load_share_limits(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        state.shares.set_limits(name, *body)
+
+
+def _usage(state: State, path: SharePath) -> Note:
+    return dumps(list(path)), state.shares.accounts[path].usage.dump()
+
+
+def _has_usage(state: State, path: SharePath) -> bool:
+    """A tenant has a note from its first job on; the whole cluster, the empty path, from its first use on."""
+    return bool(path or state.shares.accounts[path].usage.at)
+
+
+def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
+    """The accounts of the job's tenant, from the whole cluster down to the user."""
+    tenant = state.tenant(state.jobs[event.job])
+    return (path for depth in range(len(tenant) + 1) if _has_usage(state, path := tenant[:depth]))
+
+
+def _listed_usage(state: State) -> Iterator[SharePath]:
+    return (path for path in (*state.shares.without_row, *state.offqueue.charged) if _has_usage(state, path))
+
+
+def _load_usage(state: State, notes: list[Note]) -> None:
+    loaded: set[SharePath] = set()
+    for name, body in notes:
+        path = tuple(json.loads(name))
+        state.shares.add(path)
+        state.shares.accounts[path].usage.load(body)
+        loaded.add(path)
+    state.shares.without_row = [path for path in state.shares.accounts if path and path not in loaded]
+
+
+# --- reservations ---
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationRecord:
+    """The body of a reservation's note."""
+
+    spec: ReservationSpec
+    nodes: tuple[str, ...]
+    starts_at: float
+    by: str
+    began: bool
+
+
+def _reservation(state: State, name: str) -> Note:
+    each = state.reservations.by_name.get(name)
+    if each is None:
+        return name, None
+    return name, encode(ReservationRecord(each.spec, each.nodes, each.starts_at, each.by, each.began))
+
+
+def _reservation_of(_state: State, event: Any) -> tuple[str]:
+    return (event.asked.name if isinstance(event, events.ReservationMade) else event.reservation,)
+
+
+def _load_reservations(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        each = decode(ReservationRecord, body, f"notes[{name}]")
+        state.reservations.add(Reservation(each.spec, each.nodes, each.starts_at, each.by, each.began))
+
+
+# --- host keys, off-queue processes, configuration ---
+
+
+def _load_host_keys(state: State, notes: list[Note]) -> None:
+    state.host_keys.update(notes)
+
+
+def _open_stints(state: State, node: str) -> Note:
+    return node, [astuple(state.offqueue.open[key]) for key in state.offqueue.on(node)] or None
+
+
+def _load_open_stints(state: State, notes: list[Note]) -> None:
+    for _, body in notes:
+        stints = [OffQueueUse(*each) for each in body]
+        state.offqueue.open.update(((each.node, each.uuid, each.user), each) for each in stints)
+
+
+def _ended_stint(state: State, number: int) -> Note:
+    stint = state.offqueue.over.get(number)
+    return str(number), None if stint is None else astuple(stint)
+
+
+def _load_ended_stints(state: State, notes: list[Note]) -> None:
+    ended = sorted((int(name), OffQueueUse(*body)) for name, body in notes)
+    state.offqueue.over.update(ended)
+    state.offqueue.next = max([state.offqueue.next, 1, *(number + 1 for number, _ in ended)])
+
+
+def _config(state: State, _key: str) -> Note:
+    return "applied", None if state.config is None else encode(state.config)
+
+
+def _load_config(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        state.config = decode(AppliedConfig, body, f"notes[{name}]")
+
+
+# --- what was learned about run times and starts ---
+
+
+def _runs(state: State, key: RunKind) -> Note:
+    """When the last of these jobs ended, then their run times in the order in which they ended."""
+    found = state.estimates.runs.get(key)
+    return dumps(list(key)), None if found is None else [found.at, *found.recent]
+
+
+def _load_runs(state: State, notes: list[Note]) -> None:
+    # The most recent last, because the estimates forget the jobs that were added first.
+    for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
+        state.estimates.load_runs(key, at, run_times)
+
+
+def _load_scores(state: State, notes: list[Note]) -> None:
+    state.estimates.scores.update((name, PredictionScore(*body)) for name, body in notes)
+
+
+def _rescored_users(state: State) -> Iterator[str]:
+    return (key[0] for key in state.estimates.changed if key[0] in state.estimates.scores)
+
+
+def _load_starts(state: State, notes: list[Note]) -> None:
+    state.estimates.starts.update((name, load_score(body)) for name, body in notes)
+
+
+NOTE_KINDS = (
+    NoteKind(
+        "share",
+        keys=lambda state: state.shares.set_weights,
+        note=lambda state, name: (name, state.shares.set_weights[name]),
+        load=_load_weights,  # before "usage", because accounts open with the weights that are known then
+        events=(events.ShareSet,),
+        of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),
+    ),
+    NoteKind(
+        "share-limits",
+        keys=lambda state: state.shares.limits,
+        note=lambda state, name: (name, list(state.shares.limits[name])),
+        load=_load_share_limits,
+        events=(events.ShareSet,),
+        of_event=lambda state, event: (event.share,) if event.share in state.shares.limits else (),
+    ),
+    NoteKind(
+        "quota",
+        keys=lambda state: state.quotas.edits,
+        note=_quota,
+        load=_load_quotas,
+        events=(events.QuotaSet, events.QuotaUnset),
+        of_event=lambda _state, event: ((event.scope, event.name),),
+    ),
+    NoteKind(
+        "spent",
+        keys=lambda state: [key for key, account in state.accounts.by_key.items() if account.spent],
+        note=_spent,
+        load=_load_spent,
+        events=(events.AttemptExited, events.MembersExited),
+        of_event=_spent_by,
+    ),
+    NoteKind(
+        "reservation",
+        keys=lambda state: state.reservations.by_name,
+        note=_reservation,
+        load=_load_reservations,
+        events=(
+            events.ReservationMade,
+            events.ReservationBegan,
+            events.ReservationEnded,
+            events.ReservationCancelled,
+        ),
+        of_event=_reservation_of,
+    ),
+    NoteKind(
+        "runs",
+        keys=lambda state: state.estimates.runs,
+        note=_runs,
+        load=_load_runs,
+        listed=lambda state: state.estimates.changed,
+    ),
+    NoteKind(
+        "score",
+        keys=lambda state: state.estimates.scores,
+        note=lambda state, user: (user, state.estimates.scores[user].dump()),
+        load=_load_scores,
+        listed=_rescored_users,
+    ),
+    NoteKind(
+        "starts",
+        keys=lambda state: state.estimates.starts,
+        note=lambda state, kind: (kind, state.estimates.starts[kind].dump()),
+        load=_load_starts,
+        listed=lambda state: state.estimates.rescored,
+    ),
+    NoteKind(
+        USAGE,
+        keys=lambda state: [path for path in state.shares.accounts if _has_usage(state, path)],
+        note=_usage,
+        load=_load_usage,
+        events=(events.JobPlaced, events.JobGrew, events.JobRequeued, events.JobEnded),
+        of_event=_used_by,
+        listed=_listed_usage,
+    ),
+    NoteKind(
+        "host-key",
+        keys=lambda state: state.host_keys,
+        note=lambda state, node: (node, state.host_keys.get(node)),
+        load=_load_host_keys,
+        events=(events.HostKeyPinned, events.NodeRemoved),
+        of_event=lambda _state, event: (event.node,),
+    ),
+    NoteKind(
+        "strangers",  # processes on GPUs that no job started; the stored name of the kind stays
+        keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
+        note=_open_stints,
+        load=_load_open_stints,
+        listed=lambda state: state.offqueue.touched,
+    ),
+    NoteKind(
+        "stint",
+        keys=lambda state: state.offqueue.over,
+        note=_ended_stint,
+        load=_load_ended_stints,
+        listed=lambda state: state.offqueue.ended,
+    ),
+    NoteKind(
+        "config",
+        keys=lambda state: () if state.config is None else ("applied",),
+        note=_config,
+        load=_load_config,
+        events=(events.ConfigApplied,),
+        of_event=lambda _state, _event: ("applied",),
+    ),
+)
+
+_KINDS_OF_EVENT: dict[type[Any], list[NoteKind]] = {}
+for _kind in NOTE_KINDS:
+    for _type in _kind.events:
+        _KINDS_OF_EVENT.setdefault(_type, []).append(_kind)

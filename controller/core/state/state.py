@@ -1,0 +1,285 @@
+"""The state of the cluster in memory: jobs and nodes, and everything that is counted from them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.licences import Licences
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Nodes
+from controller.core.estimates.runtime_prediction import RuntimePredictor
+from controller.core.fairshare.offqueue_usage import OffQueueUsage
+from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
+from controller.core.framework.profiles import Profile, profile_of
+from controller.core.model.events import Allocation
+from controller.core.model.job import Job
+from controller.core.model.request import ResourceRequest, request_of
+from controller.core.model.rows import UsageRow
+from controller.core.queue.order import DynamicOrder, Order, weighs_queues
+from controller.core.queue.queue import ProfileQueues, Queue
+from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
+from controller.core.quota.usage_counters import TenantKey, UsageCounters
+from controller.core.reservations.reservations import Reservations
+from controller.core.state.usage_records import usage_rows
+from wire.cluster.quota import Quota
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+NO_SPEC = JobSpec(command=())
+
+
+def _queue_of(order: Order) -> Queue:
+    return Queue(order, order if isinstance(order, DynamicOrder) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedConfig:
+    """The configuration in use, since when, and its author."""
+
+    digest: str
+    at: float
+    by: str
+
+
+class State:
+    """Changed by apply() only, apart from caches.
+
+    Ended jobs stay until `keep_ended` newer ones have ended.
+    """
+
+    def __init__(
+        self, order: Order, keep_ended: int = 10_000, sharing: FairshareConfig | None = None
+    ) -> None:
+        self.order = order
+        self.shares = ShareTree(sharing or FairshareConfig())
+        self.keep_ended = keep_ended
+        self.jobs: dict[int, Job] = {}
+        self.ended: OrderedDict[int, None] = OrderedDict()
+        self.nodes = Nodes()
+        self.profiles: tuple[Profile, ...] = ()
+        self.queues: dict[str, Queue] = {"": _queue_of(order)}
+        """Queues by profile; the last is for jobs that no other profile takes."""
+        self.queue: Queue | ProfileQueues = self.queues[""]
+        """All queues as one."""
+        self.releases: list[tuple[float, int]] = []
+        """(expected end, job) of every job that is placed or nominated, soonest first."""
+        self.claims: dict[int, None] = {}
+        """Nominated jobs, in the order of their nominations."""
+        self.elastic: dict[int, None] = {}
+        """Running elastic jobs, which may grow when no job waits."""
+        self.preempted_at: list[float] = []
+        """Times of preemptions, oldest first, for the rate limit."""
+        self.next_job = 1
+        self.forgot = False
+        """Have ended jobs been dropped from memory? Then only the store knows their keys."""
+        self.keys: dict[tuple[str, str], list[int]] = {}
+        """Jobs by (user, idempotency key)."""
+        self.arrays: dict[int, dict[int, int]] = {}
+        """Jobs by (array, index)."""
+        self.accounts = UsageCounters()
+        self.quotas = Quotas(self.accounts)
+        self.offqueue = OffQueueUsage()
+        self.host_keys: dict[str, str] = {}
+        """Pinned SSH host keys by node."""
+        self.licences = Licences()
+        self.estimates = RuntimePredictor()
+        self.config: AppliedConfig | None = None
+        """None until the first start with a version that records it."""
+        self.used: list[UsageRow] | None = None
+        """Usage records of attempts that ended since the last commit; None without a store."""
+        self._capacity = (-1, 0.0)
+        self.reservations = Reservations()
+        self._asked = (NO_SPEC, request_of(NO_SPEC))
+
+    def ask(self, spec: JobSpec) -> ResourceRequest:
+        """The resource request of a spec. The last one is cached, because each submit asks for it twice."""
+        if spec is not self._asked[0]:
+            self._asked = spec, request_of(spec)
+        return self._asked[1]
+
+    def enqueue(self, job: Job) -> None:
+        """Put the job into its queue; does nothing while a hold, a gate or a nomination keeps it out."""
+        if not job.ready:
+            return
+        queue = self.queue_of(job)
+        order, moving = queue.order, queue.moving
+        group = () if moving is None else moving.group(job, self.tenant(job))
+        if self.limited:  # because a tenant at its limit is skipped as a whole lane
+            group = (*group, job.user, job.spec.project, job.spec.queue)
+        queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
+
+    def queue_of(self, job: Job) -> Queue:
+        """The queue of the job's profile."""
+        queue = self.queues.get(job.profile)
+        return next(reversed(self.queues.values())) if queue is None else queue
+
+    def assign_profile(self, job: Job) -> None:
+        """Set the profile of a job that is not placed, as the configuration says."""
+        if job.placed_at is None:
+            job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
+
+    def queue_tier(self, job: Job) -> tuple[float, ...]:
+        """The sort key of its queue, which goes before the order; empty if queues have no priorities."""
+        if not self.quotas.has_queue_priorities or weighs_queues(self.queue_of(job).order):
+            return ()
+        rule = self.quotas.rules.queues.get(job.spec.queue)
+        return (float(-rule.priority),) if rule is not None else (0.0,)
+
+    def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
+        """The soft limit that the job would exceed, or the hard limit that it would exceed by borrowing."""
+        part, nodes = job.ask.part, job.ask.nodes or 1
+        gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
+        need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
+        return self.quotas.over_soft(job.user, job.spec, need, now)
+
+    @property
+    def limited(self) -> bool:
+        """Is there any quota or share limit?"""
+        return not self.quotas.unlimited or bool(self.shares.hard)
+
+    def limit(self, key: TenantKey, quota: Quota | None) -> None:
+        """Set or remove (None) a quota that overrides the configuration."""
+        was = self.limited
+        self.quotas.edit(key, quota)
+        if self.limited != was:
+            self._regroup()
+
+    def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
+        """Set limits of a share that override the configuration."""
+        was = self.limited
+        self.shares.set_limits(name, soft, hard)
+        if self.limited != was:
+            self._regroup()
+
+    def _regroup(self) -> None:
+        """Put all waiting jobs into lanes again, because lanes are divided by tenant only under limits."""
+        for job in [job for lane in self.queue for _, job in lane]:
+            self.queue.remove(job)
+            self.enqueue(self.jobs[job])
+
+    def tenant(self, job: Job) -> SharePath:
+        """The path of the job's tenant in the share tree."""
+        return self.shares.path(job.spec.project, job.user)
+
+    @property
+    def capacity(self) -> float:
+        """The capacity of all nodes in billing units per hour."""
+        if self._capacity[0] != self.nodes.layout_version:
+            charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
+            self._capacity = self.nodes.layout_version, math.fsum(charges)
+        return self._capacity[1]
+
+    def set_profiles(self, profiles: tuple[Profile, ...]) -> None:
+        """Set the profiles. Called before the first decision."""
+        if profiles == self.profiles:
+            return
+        waiting = [job for lane in self.queue for _, job in lane]
+        self.profiles = profiles
+        self.queues = {each.name: _queue_of(each.policy.order) for each in profiles}
+        self.queue = ProfileQueues(self.queues)
+        for job in self.jobs.values():
+            self.assign_profile(job)
+        for number in waiting:
+            self.enqueue(self.jobs[number])
+
+    def set_quota_config(self, rules: QuotaConfig) -> None:
+        """Set queues, quotas and licences of the configuration. Called before the first decision."""
+        if rules != self.quotas.rules:
+            self.licences.total = rules.licences
+            self.accounts.recount(self.jobs.values(), rules.window_s)
+            self.quotas.adopt(rules)
+            self._regroup()
+
+    def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
+        """Nodes where the job, started within `later_s`, may reach a reservation that bars it."""
+        if not self.reservations:
+            return None
+        return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, job.span + later_s)
+
+    def add_release(self, job: Job) -> None:
+        """Add the expected end of a placed or nominated job to `releases`."""
+        insort(self.releases, (job.expected_end, job.id))
+
+    def remove_release(self, job: Job) -> None:
+        """Remove the job from `releases`. Call it before a change of its expected end."""
+        release = (job.expected_end, job.id)
+        at = bisect_left(self.releases, release)
+        if at < len(self.releases) and self.releases[at] == release:
+            del self.releases[at]
+
+    def released_by(self, job: Job) -> list[Allocation]:
+        """The allocations that plans may use when this job has ended:
+
+        without those that nominated jobs get.
+        """
+        if job.claim and not job.unended:
+            return list(job.claim)
+        held = [member.allocation for member in job.members.values() if member.ended_at is None]
+        if not self.claims:
+            return held
+        return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
+
+    def note_elastic(self, job: Job) -> None:
+        """Update `elastic` after a change of the job's state."""
+        if job.spec.gang.elastic and job.state is JobState.RUNNING:
+            self.elastic[job.id] = None
+        else:
+            self.elastic.pop(job.id, None)
+
+    def index(self, job: Job) -> None:
+        """Add a job to the indexes by id, key and array."""
+        self.assign_profile(job)
+        self.jobs[job.id] = job
+        self.next_job = max(self.next_job, job.id + 1)
+        if job.key:
+            insort(
+                self.keys.setdefault((job.user, job.key), []), job.id
+            )  # because rows of ended jobs are loaded last
+        if job.array is not None and job.index is not None:
+            self.arrays.setdefault(job.array, {})[job.index] = job.id
+
+    def account(self, job: Job, now: float) -> None:
+        """Add the usage records of an ended attempt to those of the next commit."""
+        if self.used is not None:
+            self.used += usage_rows(job, now)
+
+    def note_ended(self, job: Job) -> None:
+        """Record that the job has ended. It stays in memory until forget_old() drops it."""
+        self.ended[job.id] = None
+
+    def forget_old(self) -> None:
+        """Drop the jobs that ended first until `keep_ended` are left. Called after their rows are made."""
+        while len(self.ended) > self.keep_ended:
+            oldest, _ = self.ended.popitem(last=False)
+            self._forget(self.jobs.pop(oldest))
+            self.forgot = True
+
+    def _forget(self, job: Job) -> None:
+        if job.key:
+            self.keys.pop((job.user, job.key), None)
+        if job.array is not None and job.index is not None:
+            elements = self.arrays.get(job.array, {})
+            elements.pop(job.index, None)
+            if not elements:
+                self.arrays.pop(job.array, None)
+
+    def find(self, label: str) -> Job | None:
+        """The job with the label `17` or `12_3`; None if it is not in memory."""
+        head, bar, tail = label.partition("_")
+        if not (head.isascii() and head.isdigit() and len(head) < 19):
+            return None
+        if not bar:
+            return self.jobs.get(int(head))
+        if not (tail.isascii() and tail.isdigit() and len(tail) < 19):
+            return None
+        found = self.arrays.get(int(head), {}).get(int(tail))
+        return None if found is None else self.jobs.get(found)
+
+    def live(self) -> Iterable[Job]:
+        """Jobs that have not ended."""
+        return (job for job in self.jobs.values() if not job.state.terminal)

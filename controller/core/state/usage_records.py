@@ -1,0 +1,42 @@
+"""Usage records: what each attempt used on each of its nodes, as reports add it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.core.model.job import Job
+from controller.core.model.rows import UsageRow
+from wire.agent.frames import GpuUse
+
+_NOT_MEASURED: Mapping[str, GpuUse] = {}
+
+
+def usage_rows(job: Job, now: float, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> Iterator[UsageRow]:
+    """The records of the job's current attempt, up to `now` for members that still run.
+
+    `so_far` is the GPU use of members that still run, by node; the end of a member brings its final figures.
+    A member that never started has no record.
+    """
+    for node, member in job.members.items():
+        if member.started_at is None:
+            continue
+        gpu_s, use = member.gpu_s(0.0, now), member.use or so_far.get(node)
+        measured_s = gpu_s if use is not None else 0.0
+        yield UsageRow(
+            job.id,
+            job.attempt,
+            node,
+            job.label,
+            job.user,
+            job.spec.project,
+            job.spec.queue,
+            member.started_at,
+            max(member.started_at, now if member.ended_at is None else member.ended_at),
+            gpu_s,
+            measured_s,
+            measured_s * use.mean / 100 if use is not None else 0.0,
+            use.p95 if use is not None else 0,
+            use.peak_mib if use is not None else 0,
+            use.wh if use is not None else 0.0,
+            member.cpu_s,
+        )

@@ -1,0 +1,220 @@
+"""The links to all agents, and what agents report that is not journaled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from controller.core.fairshare.offqueue_usage import offqueue_inputs
+from controller.core.lifecycle.node_loss import is_overdue
+from controller.core.model import inputs
+from controller.core.model.effects import SendToNode
+from controller.core.model.inputs import Input
+from controller.core.model.job import Job
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
+from controller.nodes.duplicate_gpus import GpuOwners
+from controller.nodes.link import LinkLost, NodeLink
+from controller.watchers.gpu_readings import GpuHealthWatch
+from controller.watchers.idle_gpus import IdleGpuWatch
+from controller.watchers.running_usage import RunningUsage
+from wire.agent.frames import (
+    AgentFrame,
+    GpuChecked,
+    GpuProcess,
+    GpuProcesses,
+    GpuReport,
+    GpuReset,
+    GpuSample,
+    GpuTrouble,
+    Hello,
+    Report,
+)
+
+SILENCE_CHECK_S = 1.0
+
+
+class AgentLinks:
+    """The links to all agents, and what agents report that is not journaled.
+
+    1. `open` connects a link. All that its agent sends arrives at `on_frame`.
+    2. A hello, a report of an attempt, trouble of a GPU and the loss of a link become inputs for the engine.
+    3. GPU readings, GPU processes and the use of running attempts are kept here, the latest of each node. The
+       watchers look at them and give the engine an input when a GPU is idle or in trouble.
+    4. From the loss of its link to its next hello a node is silent. While any node is, a timer looks once a
+       second whether the silence is long enough to call the node down or its jobs lost (`NodeSilent`).
+
+    Silence is measured by the monotonic clock. After a restart it counts from the restart, because the
+    controller does not know when it last heard from a node.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: Callable[[], State],
+        now: Callable[[], float],
+        tell: Callable[[Input], None],
+        publish: Callable[[str], None],
+    ) -> None:
+        self.links: dict[str, NodeLink] = {}
+        self.readings: dict[str, dict[str, GpuSample]] = {}
+        """The latest reading of each GPU, by node and UUID."""
+        self.processes: dict[str, tuple[GpuProcess, ...]] = {}
+        self.idle_gpus = IdleGpuWatch(pipeline.idling.after_s, self._running_jobs, tell)
+        self.gpu_health = GpuHealthWatch(pipeline.care, self._gpus_of_jobs, tell)
+        self.running_usage = RunningUsage()
+        self._pipeline = pipeline
+        self._state = state
+        self._now = now
+        self._tell = tell
+        self._publish = publish
+        self._silent_since: dict[str, float] = {}
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._gpu_owners = GpuOwners(
+            {node.name: [gpu.uuid for gpu in node.facts.gpus] for node in state().nodes}
+        )
+
+    def start(self) -> None:
+        """Start the watchers, and count every node as silent until its agent says hello."""
+        for node in self._state().nodes:
+            self._begin_silence(node.name)
+        self.idle_gpus.open(self._now)
+        self.gpu_health.open(self._now)
+
+    def reconfigure(self, pipeline: Pipeline) -> None:
+        """Use the settings of another pipeline from now on."""
+        self._pipeline = pipeline
+        self.idle_gpus.reconfigure(pipeline.idling.after_s, self._now)
+        self.gpu_health.reconfigure(pipeline.care)
+
+    def stop(self) -> None:
+        """Stop the watchers. Links stay open until `close`."""
+        self._stopping = True
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+        self.idle_gpus.close()
+        self.gpu_health.close()
+
+    async def close(self) -> None:
+        """Close all links. The attempts on the nodes go on."""
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+
+    def open(self, link: NodeLink) -> None:
+        """Connect the node by this link, and again whenever the connection is lost."""
+        self.links[link.name] = link
+        link.open(self.on_frame)
+
+    async def close_link(self, name: str) -> None:
+        """Close the link of a node, because the node is removed or gets another link."""
+        if name in self.links:
+            self._begin_silence(name)
+        link = self.links.pop(name, None)
+        self.readings.pop(name, None)
+        self.processes.pop(name, None)
+        self.running_usage.forget(name)
+        if link is not None:
+            await link.close()
+
+    async def remove_node(self, name: str) -> None:
+        """Close the link and forget the node."""
+        await self.close_link(name)
+        self._silent_since.pop(name, None)
+        self._gpu_owners.release(name)
+
+    def send(self, order: SendToNode) -> None:
+        """Send an order to its node. Dropped if there is no connection: the next hello repeats it."""
+        link = self.links.get(order.node)
+        if link is not None:
+            link.send(order.frame)
+
+    async def reconnect_all(self, later: str = "", later_s: float = 0.0, why: str = "") -> None:
+        """Reconnect every agent, so that each says hello and reports everything again.
+
+        The node `later`, if one is named, is reconnected only after `later_s` seconds; `why` says the reason.
+        """
+        for link in self.links.values():
+            await link.close()
+            if link.name != later:
+                link.open(self.on_frame)
+        if later in self.links:
+            self._begin_silence(later)
+            self._tell(inputs.LinkWentDown(later, why))
+            asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
+
+    def _reopen(self, link: NodeLink) -> None:
+        # Because the node may have been removed or got another link meanwhile.
+        if self.links.get(link.name) is link and not self._stopping:
+            link.open(self.on_frame)
+
+    def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
+        """Handle what an agent sent. Returns why this agent cannot be used, or "" if it can."""
+        match frame:
+            case Report(status):
+                self._tell(inputs.AgentReported(node, status))
+            case Hello():
+                problem = self._gpu_owners.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
+                if problem:
+                    return problem
+                self._silent_since.pop(node, None)
+                self.idle_gpus.forget(node)
+                self.gpu_health.forget(node)
+                self._tell(inputs.AgentSaidHello(node, frame))
+            case LinkLost(why):
+                self._begin_silence(node)
+                self.idle_gpus.forget(node)
+                self._tell(inputs.LinkWentDown(node, why))
+            case GpuTrouble(uuid, kind, why, xid):
+                self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
+            case GpuChecked(uuid, ok, why, occupied):
+                # A check that NVML passes fails while the condition lasts for which the GPU was taken out.
+                lasting = self.gpu_health.lasting(node, uuid, self._now()) if ok else ""
+                self._tell(
+                    inputs.GpuChecked(
+                        node, uuid, ok and not lasting, why or lasting, occupied or bool(lasting)
+                    )
+                )
+            case GpuReset(uuid, ok, why):
+                self._tell(inputs.GpuWasReset(node, uuid, ok, why))
+            case GpuReport(samples, uses):
+                self.running_usage.report(node, uses)
+                if samples:
+                    latest = self.readings.setdefault(node, {})
+                    latest.update((sample.uuid, sample) for sample in samples)
+                    self.idle_gpus.read(node, samples, self._now())
+                    self.gpu_health.read(node, samples, self._now())
+                    self._publish(node)
+            case GpuProcesses(processes):
+                self.processes[node] = processes
+                self.gpu_health.processes(node, processes, self._now())
+                for given in offqueue_inputs(node, processes, self._state().offqueue):
+                    self._tell(given)
+                self._publish(node)
+        return ""
+
+    def _begin_silence(self, node: str) -> None:
+        self._silent_since.setdefault(node, time.monotonic())
+        if self._silence_timer is None and not self._stopping:
+            self._check_silence()
+
+    def _check_silence(self) -> None:
+        now, state = time.monotonic(), self._state()
+        for name, since in self._silent_since.items():
+            node = state.nodes.get(name)
+            if node is not None and is_overdue(state, node, self._pipeline.losses, now - since):
+                self._tell(inputs.NodeSilent(name, now - since))
+        loop = asyncio.get_running_loop()
+        again = loop.call_later(SILENCE_CHECK_S, self._check_silence) if self._silent_since else None
+        self._silence_timer = again
+
+    def _gpus_of_jobs(self, name: str) -> set[str]:
+        """The UUIDs of a node's GPUs that jobs hold."""
+        node = self._state().nodes.get(name)
+        held = node.held.values() if node is not None else ()
+        return {gpu.uuid for allocation in held for gpu in allocation.gpus}
+
+    def _running_jobs(self) -> Iterable[Job]:
+        """The jobs that hold resources."""
+        state = self._state()
+        return [state.jobs[job] for _, job in state.releases]

@@ -1,0 +1,48 @@
+"""The controller's time: seconds since 1970 that never go back."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from wire.text import duration
+
+WARNING_S = 1.0
+"""The log warns about a system clock that is further behind the journal than this."""
+
+log = logging.getLogger("corral.daemon")
+
+
+class WallClock:
+    """Seconds since 1970 that never go back, not even over a restart.
+
+    1. While the system clock goes forward, `now()` is the system clock.
+    2. After the system clock was set back, `now()` goes on at half speed until the system clock has caught
+       up. It does not stand still, because nothing would become due: no backoff would end, no reservation
+       would begin.
+    3. After a restart `now()` continues from the newest journal entry, because a host without a battery
+       starts in 1970.
+
+    Example: the system clock is set back from 12:00 to 11:00. Two hours later both clocks show 13:00.
+    """
+
+    def __init__(self) -> None:
+        self._latest = 0.0
+        self._measured_at = time.monotonic()
+
+    def now(self) -> float:
+        """The present time. Advances the clock."""
+        measured_at = time.monotonic()
+        self._latest = max(time.time(), self._latest + (measured_at - self._measured_at) / 2)
+        self._measured_at = measured_at
+        return self._latest
+
+    def continue_from(self, at: float) -> None:
+        """Never show a time before `at`, the newest journal entry's."""
+        self._latest = max(self._latest, at)
+        behind = self._latest - time.time()
+        if behind > WARNING_S:
+            log.warning(
+                "the system clock is %s behind the journal: until it has caught up, time runs at half speed",
+                duration(behind),
+            )

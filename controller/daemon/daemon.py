@@ -1,0 +1,473 @@
+"""The daemon: one event loop around the engine, the store, the links to agents and the API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
+
+from controller.commit_feed import Commit, CommitFeed, Subscription
+from controller.config import Config
+from controller.core.engine import Engine
+from controller.core.lifecycle.attempt_reports import merge_member_reports
+from controller.core.model import inputs
+from controller.core.model.effects import Effect
+from controller.core.model.events import Event, PluginFailed
+from controller.core.model.inputs import Input, Refusal, Reply, Tick
+from controller.core.model.job import NEVER
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.rebalance.rebalancer import AUTO
+from controller.core.state.state import State
+from controller.daemon.agent_links import AgentLinks
+from controller.daemon.clock import WallClock
+from controller.daemon.recovery import recover
+from controller.daemon.store_threads import StoreThreads
+from controller.nodes.ssh.hosts import SshHosts
+from controller.nodes.ssh.known_hosts import read_legacy_file
+from controller.questions.replica_client import ReplicaClient
+from controller.store.errors import StoreFailure, StoreUnavailable
+from controller.store.store import Store
+from controller.watchers.counters import ControllerCounters
+from controller.watchers.data_paths import DataPathWatch
+from controller.watchers.placement_hooks import PlacementHooks
+from controller.watchers.report_queue import ReportQueue
+from controller.watchers.retention import Retention
+from controller.watchers.start_sampler import StartSampler
+from wire.cluster.hosts import HostSpec
+
+T = TypeVar("T")
+PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
+"""An input, and the future of its reply if a caller waits for one."""
+MAX_BATCH = 2_000
+"""Inputs in one commit: enough to share an fsync, few enough that a reply does not wait long for it."""
+PASS_SHARE = 0.5
+"""At most this part of the time goes to scheduling passes, however long one takes."""
+STORE_RETRY_S = 1.0
+CLOCK_CHECK_S = 60.0
+"""The loop looks at the system clock at least this often, because it can be set while the loop sleeps."""
+MAX_CRASHES_PER_MINUTE = 50
+"""After more crashes of the engine than this within a minute the controller stops."""
+QUARANTINE_S = 60.0
+"""An agent whose report crashed the engine stays disconnected this long."""
+
+log = logging.getLogger("corral.daemon")
+
+
+class Stopping(Exception):
+    """The controller is shutting down and takes no more inputs."""
+
+
+class Daemon:
+    """Takes inputs, lets the engine decide, commits, and only then replies and sends.
+
+    A batch (`_process_batch`)
+    1. Take up to MAX_BATCH inputs out of the inbox. A new configuration is a batch of its own.
+    2. Give each input to the engine, and collect events, effects and replies.
+    3. If a scheduling pass is due, give the engine a Tick, which starts jobs.
+    4. Write all events and the rows that they changed in one transaction.
+    5. Publish the commit to hooks, streams and the replica.
+    6. Reply to the callers, and send the effects to the agents.
+
+    Invariant: nothing leaves the process before the events behind it are on disk.
+    Cost: one fsync per batch. After a pass of n seconds the next one begins n seconds later at the earliest.
+    Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
+    commit, 500 replies.
+    """
+
+    def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
+        self.config = config
+        self.store = store
+        self.started_at = time.time()
+        self.cluster = f"{store.id}@{socket.gethostname()}"
+        """The name by which agents know their controller."""
+        self.engine: Engine
+        self.seq = 0
+        """The number of the last journal entry on disk."""
+        self.counters = ControllerCounters()
+        self.reports = ReportQueue()
+        self.verifications = ReportQueue()
+        self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
+        self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
+        """When an input crashed the engine, by the monotonic clock."""
+        self._clock = WallClock()
+        self.now = self._clock.now
+        """Seconds since 1970; never goes back."""
+        self._store_threads = StoreThreads(store)
+        self.read = self._store_threads.read
+        self._pipeline = pipeline
+        """The pipeline of the last commit. A recovery starts with it."""
+        self._inbox: deque[PendingInput] = deque()
+        self._wake = asyncio.Event()
+        self._in_batch = False
+        self._settled_waiters: list[asyncio.Future[None]] = []
+        self._stopping = False
+        self._store_failure: StoreUnavailable | None = None
+        self._single_inputs = 0
+        """How many of the next inputs are processed one by one, to find the one that crashes the engine."""
+        self._pass_wanted = True
+        self._next_pass = 0.0
+        self._recover()
+
+        self.hosts = SshHosts(
+            lambda: self.state.host_keys,
+            config.jobs.policy,
+            config.scheduler.beat_s,
+            config.cluster.shared,
+            self.cluster,
+        )
+        self._feed = CommitFeed()
+        self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
+        self._hooks = PlacementHooks(pipeline.hooks)
+        self._sampler = StartSampler(config.backfill.score_starts_s, lambda: self.engine, self.now, self.tell)
+        waiting = config.scheduler.waiting
+        self._data_paths = DataPathWatch(
+            waiting.data_roots,
+            waiting.data_check_s,
+            lambda: self.engine.timers.dependencies.data_paths,
+            lambda path: self.tell(inputs.DataFound(path)),
+        )
+        self.retention = Retention(
+            lambda: self.config.retention, store, self._store_threads.write, self.read, self.ask
+        )
+        self._retention_task: asyncio.Task[None] | None = None
+        self._rebalance_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> State:
+        """The state of the engine. Await settled() first where it must not be ahead of the disk."""
+        return self.engine.state
+
+    @property
+    def store_problem(self) -> str:
+        """Why the store takes no writes now, such as "database locked"; empty if it does."""
+        return self._store_failure.trouble if self._store_failure is not None else ""
+
+    # --- for callers ---
+
+    async def ask(self, given: Input) -> Reply:
+        """Hand in an input. Returns the engine's reply once its events are on disk."""
+        if self._stopping:
+            raise Stopping("the controller is shutting down")
+        if self._store_failure is not None:
+            raise self._store_failure
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._inbox.append((given, reply))
+        self._wake.set()
+        return await reply
+
+    def tell(self, given: Input) -> None:
+        """Hand in an input without waiting for a reply."""
+        self._inbox.append((given, None))
+        self._wake.set()
+
+    async def settled(self) -> None:
+        """Return when all that the state shows is on disk; raises StoreUnavailable if that is not known."""
+        while self._in_batch:
+            waiter = asyncio.get_running_loop().create_future()
+            self._settled_waiters.append(waiter)
+            await waiter
+        if self._store_failure is not None and self._store_failure.adrift:
+            raise self._store_failure
+
+    def subscribe(self) -> Subscription:
+        """All commits from now on."""
+        return self._feed.subscribe()
+
+    async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
+        """Add a node, or give a node another host. Attempts that run on it go on."""
+        reply = await self.ask(inputs.AddNode(name, host.labels, host, by))
+        if not isinstance(reply, Refusal):
+            await self.agents.close_link(name)
+            self.agents.open(self.hosts.link(name, host))
+        return reply
+
+    async def remove_node(self, name: str, by: str) -> Reply:
+        """Remove a node and close its link."""
+        reply = await self.ask(inputs.RemoveNode(name, by))
+        if not isinstance(reply, Refusal):
+            await self.agents.remove_node(name)
+        return reply
+
+    async def import_host_keys(self) -> None:
+        """Pin the host keys of the file in which older controllers kept them, once."""
+        path = self.config.state_dir / "known_hosts"
+        nodes = {*self.config.nodes, *self.state.nodes.by_name}
+        for node, key in read_legacy_file(path).items():
+            if node in nodes and node not in self.state.host_keys:
+                await self.ask(inputs.PinKey(node, key, path.name))
+        if path.exists():
+            path.rename(path.with_name(f"{path.name}.imported"))
+
+    def reconfigure(self, config: Config) -> None:
+        """Use another configuration outside the engine, which has its pipeline already."""
+        pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
+        self.config = config
+        self.hosts.reconfigure(config.jobs.policy, config.scheduler.beat_s, config.cluster.shared)
+        self.agents.reconfigure(pipeline)
+        self.questions.reconfigure(config)
+        self._data_paths.reconfigure(waiting.data_roots, waiting.data_check_s)
+        self._hooks.reconfigure(pipeline.hooks)
+        self._sampler.reconfigure(config.backfill.score_starts_s)
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+        self._schedule_rebalance()
+
+    # --- the loop ---
+
+    async def run(self) -> None:
+        """Process batches until stop(); returns when the inbox is empty.
+
+        1. Wait for an input, or until a pass or a timer of the engine is due.
+        2. Process one batch.
+        3. If the store takes no writes: refuse the batch, go back to the state on disk, wait for the store.
+        4. If an input crashed the engine: find that input and quarantine it.
+        5. Let callers of settled() look at the state.
+        """
+        self._schedule_rebalance()
+        self.agents.start()
+        self._sampler.open()
+        self._retention_task = asyncio.create_task(self.retention.run())
+        while self._inbox or not self._stopping:
+            if not self._inbox and not self._pass_due():
+                self._wake.clear()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), self._seconds_until_due())
+                except TimeoutError:
+                    continue
+            self._in_batch = True
+            one_by_one, batch, seq_before = bool(self._single_inputs), self._take_batch(), self.seq
+            try:
+                await self._process_batch(batch)
+            except StoreUnavailable as failure:
+                _refuse(batch, failure)
+                self._suspend(failure)
+            except Exception as failure:
+                if not self._may_quarantine(batch, failure, seq_before):
+                    reason = failure if isinstance(failure, StoreFailure) else Stopping("failed")
+                    _refuse([*batch, *self._inbox], reason)
+                    raise
+                await self._quarantine(batch, one_by_one, failure)
+            finally:
+                self._in_batch = False
+                self._wake_settled()
+            self._data_paths.wake()
+            await asyncio.sleep(
+                0
+            )  # because callers that waited for this commit read it before the next batch
+            if self._store_failure is not None:
+                await self._wait_for_store()
+                if self._store_failure is not None:  # because stop() was called meanwhile
+                    _refuse(self._inbox, self._store_failure)
+                    return
+
+    def stop(self) -> None:
+        """Take no more inputs; run() ends once the inbox is empty."""
+        self._stopping = True
+        if self._retention_task is not None:
+            self._retention_task.cancel()
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+        self.agents.stop()
+        self._sampler.close()
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Close links, threads and the store. Attempts on the nodes go on."""
+        await asyncio.gather(self.questions.close(), self.agents.close())
+        self._data_paths.close()
+        self._hooks.close()
+        self._feed.close()
+        self._store_threads.close()
+        self.reports.close()
+        self.verifications.close()
+        self.store.close()
+
+    def _seconds_until_due(self) -> float | None:
+        """Seconds until a pass or a timer is due; None if only an input can make one due."""
+        pause = self._next_pass - time.monotonic()
+        if self._pass_wanted:
+            return pause
+        due = self.engine.next_at
+        return None if due == NEVER else max(pause, min(due - self.now(), CLOCK_CHECK_S))
+
+    def _pass_due(self) -> bool:
+        wanted = self._pass_wanted or self.engine.next_at <= self.now()
+        return wanted and time.monotonic() >= self._next_pass
+
+    def _wake_settled(self) -> None:
+        waiters, self._settled_waiters = self._settled_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _schedule_rebalance(self) -> None:
+        rules = self._pipeline.rebalance
+        if rules.mode == "auto":
+            loop = asyncio.get_running_loop()
+            self._rebalance_timer = loop.call_later(rules.interval_s, self._rebalance)
+
+    def _rebalance(self) -> None:
+        self.tell(inputs.Rebalance(AUTO))
+        self._schedule_rebalance()
+
+    # --- one batch ---
+
+    def _take_batch(self) -> list[PendingInput]:
+        """Remove the inputs of the next batch from the inbox."""
+        most = MAX_BATCH
+        if self._single_inputs:
+            # A pass after each input, because a bad input may crash only the pass that follows it.
+            most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
+        # A configuration is a batch of its own, because the engine continues with a copy of the state: what
+        # other inputs changed in the old one must be on disk before.
+        for index, (given, _) in enumerate(islice(self._inbox, most)):
+            if isinstance(given, inputs.ApplyConfig):
+                most = max(1, index)
+                break
+        return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
+
+    async def _process_batch(self, batch: list[PendingInput]) -> None:
+        """Steps 2 to 6 of the class."""
+        events: list[Event] = []
+        effects: list[Effect] = []
+        replies: list[tuple[asyncio.Future[Reply], Reply]] = []
+        handled: list[tuple[Input, float]] = []
+        try:
+            for given, future in merge_member_reports(batch):  # 2
+                handled.append((given, self.now()))
+                decision = self.engine.handle(*handled[-1])
+                events += decision.events
+                effects += decision.effects
+                if future is not None:
+                    replies.append((future, decision.reply))
+            self._pass_wanted = self._pass_wanted or bool(events)
+            if self._pass_due():  # 3
+                began = time.monotonic()
+                handled.append((Tick(), self.now()))
+                decision = self.engine.handle(*handled[-1])
+                events += decision.events
+                effects += decision.effects
+                ended = time.monotonic()
+                self.counters.cycles.add(ended - began)
+                self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
+                self._pass_wanted = False
+            if events:
+                await self._commit(tuple(events))  # 4 and 5
+            self.questions.committed(handled, events, self.seq)
+        except asyncio.CancelledError:
+            _refuse(batch, Stopping("failed"))
+            raise
+        for future, reply in replies:  # 6
+            if not future.done():
+                future.set_result(reply)
+        for effect in effects:
+            for order in effect.orders():
+                self.agents.send(order)
+
+    async def _commit(self, events: tuple[Event, ...]) -> None:
+        """Write the events, then tell hooks and streams."""
+        for event in events:
+            if isinstance(event, PluginFailed):
+                log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
+        began = time.monotonic()
+        batch = await self._store_threads.commit(self.state, self.seq, events)
+        self.counters.committed(len(batch.entries), time.monotonic() - began)
+        self.state.forget_old()
+        self.seq = batch.entries[-1].seq
+        self._pipeline = self.engine.pipeline
+        self._hooks.tell(events, self.state)
+        jobs = self.state.jobs
+        self._feed.publish(
+            Commit(
+                self.seq,
+                batch.entries,
+                frozenset(row.id for row in batch.jobs),
+                frozenset(row.name for row in batch.nodes)
+                | {node for row in batch.jobs if row.id in jobs for node in jobs[row.id].members},
+            )
+        )
+
+    def _publish_node(self, node: str) -> None:
+        """Tell streams that GPU readings of the node have changed."""
+        self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
+
+    # --- failures ---
+
+    def _recover(self) -> None:
+        """Replace the engine by one made of the rows on disk."""
+        self.questions.forget()
+        recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
+        self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
+        if recovered.nodes_lost:  # first, so that the journal says why jobs are not placed on these nodes
+            self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
+        self._clock.continue_from(recovered.last_at)
+        self._pass_wanted = True
+
+    def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
+        """Is an input to blame, is nothing of the batch on disk, and are crashes rare? Counts the crash."""
+        blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
+        if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
+            return False
+        now = time.monotonic()
+        often = len(self.crashes) == MAX_CRASHES_PER_MINUTE and now - self.crashes[0] < 60.0
+        self.crashes.append(now)
+        return not often
+
+    async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
+        """Deal with an input that crashed the engine, so that only its sender notices.
+
+        1. If the batch was larger than one input, put it back and process its inputs one by one.
+        2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
+        3. Go back to the state on disk, because the engine may have stopped half-way.
+        4. Reconnect all agents: each reports everything again, so nothing is lost with the old state.
+        """
+        culprit = ""
+        if not one_by_one:
+            self._inbox.extendleft(reversed(batch))
+            self._single_inputs = len(batch) + 1  # because ControllerStarted comes first
+        else:
+            [(given, future)] = batch
+            log.error("an input crashed the engine and is quarantined: %.500s", given, exc_info=failure)
+            culprit = getattr(given, "node", "") if future is None else ""
+            _refuse(batch, failure)
+        self._recover()
+        why = "its report met a bug in the controller, whose log says more"
+        await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
+
+    def _suspend(self, failure: StoreUnavailable) -> None:
+        """Take no inputs until the store takes writes again, and go back to the state on disk."""
+        log.error("%s. %s", failure.message, failure.hint)
+        self._store_failure = failure
+        if not failure.adrift:
+            self._recover()
+
+    async def _wait_for_store(self) -> None:
+        """Try to write every STORE_RETRY_S seconds. When that succeeds, reconnect all agents.
+
+        Returns with `_store_failure` still set if stop() is called meanwhile.
+        """
+        while not self._stopping:
+            await asyncio.sleep(STORE_RETRY_S)
+            with suppress(StoreUnavailable):
+                await self._store_threads.write(self.store.resume)
+                await self._store_threads.write(lambda: self.store.commit(self._node_rows))
+                if self._store_failure is not None and self._store_failure.adrift:
+                    self._recover()
+                self._store_failure = None
+                log.info("the store takes writes again")
+                await self.agents.reconnect_all()
+                return
+
+
+def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
+    """Raise the failure at every caller that waits for a reply."""
+    for _, future in batch:
+        if future is not None and not future.done():
+            future.set_exception(failure)
+            future.exception()  # marks it as seen, because a caller that is gone needs no warning

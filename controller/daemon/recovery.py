@@ -1,0 +1,53 @@
+"""Builds the engine from the rows of the store: at the start, and after a batch that was not committed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from controller.core.engine import Engine
+from controller.core.model.rows import Batch
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.job_and_node_rows import restore_state
+from controller.core.state.state import State
+from controller.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The engine as it was after the last commit."""
+
+    engine: Engine
+    nodes_lost: tuple[str, ...]
+    """Nodes that were up by their rows. Their agents have not said hello to this engine."""
+    last_seq: int
+    last_at: float
+    node_rows: Batch
+    """The node rows as loaded. Writing them again changes nothing, and shows whether the store can write."""
+
+
+def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
+    """Load the rows. `keep_ended`: how many ended jobs the state remembers."""
+    with _without_garbage_collection():
+        loaded = store.load()
+        state = State(pipeline.order, keep_ended, pipeline.sharing)
+        nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
+        state.next_job = max(state.next_job, loaded.next_job)
+        state.used = []
+        state.forgot = len(loaded.ended) >= keep_ended
+        node_rows = Batch((), (), tuple(loaded.nodes))
+        return Recovered(Engine(pipeline, state), nodes_lost, loaded.last_seq, loaded.last_at, node_rows)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    # Because each collection would visit all jobs loaded so far, loading n jobs would cost O(n²).
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,74 @@
+"""The two threads that use the store, so that a slow disk never blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from controller.core.model.events import Event, JobEvent, NodeEvent, body_of, kind_of
+from controller.core.model.rows import Batch, JournalEntry
+from controller.core.state.job_and_node_rows import changed_rows
+from controller.core.state.other_rows import changed_notes, clear_note_changes
+from controller.core.state.state import State
+from controller.store.store import Store
+
+T = TypeVar("T")
+
+
+class StoreThreads:
+    """One thread writes, another one reads meanwhile.
+
+    Invariant: all writes are made by the writer's thread, one after the other, in the order in which they
+    were asked for. Deletions by retention run there between two commits.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._reader = ThreadPoolExecutor(1, "store-reader")
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """The result of a read from the store."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    async def write(self, work: Callable[[], object]) -> None:
+        """Do work that changes the store, between two commits."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def commit(self, state: State, last_seq: int, events: tuple[Event, ...]) -> Batch:
+        """Write the events and the rows that they changed, in one transaction.
+
+        The rows are made in the writer's thread too, because those of a large array take long. The caller
+        must not change the state before this returns.
+        """
+
+        def write() -> Batch:
+            jobs, nodes = changed_rows(state, events)
+            notes = changed_notes(state, events)
+            clear_note_changes(state)
+            entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, last_seq + 1))
+            used, state.used = state.used or (), []
+            batch = Batch(entries, tuple(jobs), tuple(nodes), tuple(notes), tuple(used))
+            self._store.commit(batch)
+            return batch
+
+        return await asyncio.get_running_loop().run_in_executor(self._writer, write)
+
+    def close(self) -> None:
+        """Wait for the work that was asked for, and end both threads."""
+        self._writer.shutdown()
+        self._reader.shutdown()
+
+
+def entry_of(seq: int, event: Event) -> JournalEntry:
+    """The event as the journal entry of this number."""
+    return JournalEntry(
+        seq=seq,
+        at=event.at,
+        kind=kind_of(event),
+        job=event.job if isinstance(event, JobEvent) else None,
+        node=event.node if isinstance(event, NodeEvent) else getattr(event, "node", None),
+        body=body_of(event),
+    )

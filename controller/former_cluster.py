@@ -1,0 +1,122 @@
+"""Jobs of another cluster on this host, found before a new cluster begins here.
+
+An empty store beside jobs that run means that a state directory was lost, or that another one was configured
+by mistake. The new controller does not know these jobs: its agents would end them, and their numbers would be
+given again. So it does not start by itself.
+
+1. Look at the local spools of the configuration: does one belong to another store, with attempts in it?
+2. Look at the processes of the host: does the mark of one name an attempt in one of these spools?
+3. If so, refuse, and name them. With consent, end these processes and move these spools aside.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.store.errors import StoreRefused
+
+SHOWN = 5
+PATIENCE_S = 10.0
+_MARK = b"CORRAL_SPOOL="
+
+
+@dataclass(frozen=True, slots=True)
+class FormerProcess:
+    """A process that is marked as part of an attempt that the store does not know."""
+
+    pid: int
+    attempt: str
+    user: str
+
+    def __str__(self) -> str:
+        return f"job {self.attempt.partition('.')[0]} of {self.user} (pid {self.pid})"
+
+
+@dataclass(frozen=True, slots=True)
+class FormerCluster:
+    """Processes and spools that another cluster has left on this host."""
+
+    processes: tuple[FormerProcess, ...]
+    spools: tuple[Path, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.processes or self.spools)
+
+    def refusal(self, store: str) -> StoreRefused:
+        """Why the controller does not start a new cluster here."""
+        found = [str(each) for each in self.processes[:SHOWN]]
+        if len(self.processes) > SHOWN:
+            found.append(f"{len(self.processes) - SHOWN} more processes")
+        found += [f"attempts in {spool}" for spool in self.spools]
+        return StoreRefused(
+            f"{store} is empty, but another cluster has left jobs on this host: {', '.join(found)}",
+            "If its state directory was lost, put it back, or: corral admin restore FILE --yes\n"
+            "To begin a new cluster, end these processes and put these spools aside: "
+            "corral controller --new-cluster",
+        )
+
+
+def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
+    """The processes and spools that the controller's user may see."""
+    real = [Path(os.path.realpath(spool)) for spool in spools]
+    foreign = [spool for spool in real if _is_foreign(spool, store_id)]
+    return FormerCluster(tuple(_processes(real)), tuple(foreign))
+
+
+def give_up(spools: Iterable[Path], store_id: str) -> list[str]:
+    """End these processes and move these spools aside. Returns a line for each step."""
+    spools, done = list(spools), []
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := find(spools, store_id)).processes:
+        for each in found.processes:
+            with suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+                done.append(f"ended {each}")
+        if time.monotonic() > deadline:
+            raise StoreRefused(f"{found.processes[0]} does not end", "End it, then start again.")
+        time.sleep(0.05)
+    for spool in found.spools:
+        aside = f"{spool}.former-{time.time_ns()}"
+        os.rename(spool, aside)
+        done.append(f"moved {spool} to {aside}")
+    return done
+
+
+def _is_foreign(spool: Path, store_id: str) -> bool:
+    try:
+        owner = (spool / "cluster").read_text(encoding="utf-8", errors="replace").partition("@")[0].strip()
+        return bool(owner) and owner != store_id and any((spool / "attempts").iterdir())
+    except OSError:
+        return False
+
+
+def _processes(spools: list[Path]) -> Iterator[FormerProcess]:
+    beginnings = [os.fsencode(f"{spool}/attempts/") for spool in spools]
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            variables = Path("/proc", name, "environ").read_bytes().split(b"\0")
+            uid = os.stat(f"/proc/{name}").st_uid
+        except OSError:
+            continue  # it has ended, or is not ours to look at
+        for variable in variables:
+            place = variable.removeprefix(_MARK) if variable.startswith(_MARK) else b""
+            beginning = next((each for each in beginnings if place.startswith(each)), None)
+            if beginning is not None:
+                yield FormerProcess(int(name), os.fsdecode(place[len(beginning) :]), _user(uid))
+                break
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

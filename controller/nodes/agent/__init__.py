@@ -1,0 +1,1 @@
+"""The agent program as it is sent to a host and started there."""

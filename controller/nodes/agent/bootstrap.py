@@ -1,0 +1,196 @@
+"""How an agent comes to a host: one channel is asked for a Python, given the agent, and then speaks for it.
+
+There is no SFTP, and nothing that a shell there could misread. What a login prints by itself is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+
+import asyncssh
+
+from controller.nodes.agent.zipapp import Bundle
+from controller.nodes.reconnecting import CannotConnect
+from wire.text import printable
+
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
+"""Interpreters that are tried if none is configured: on many hosts python3 itself is too old."""
+BOOTSTRAP_S = 20.0
+PARTING_S = 5.0
+"""Seconds to wait for the exit code and last output of a program that has ended."""
+MAX_LOGIN_OUTPUT = 1 << 18
+"""Bytes that a login may print before the command runs."""
+READ = 1 << 20
+TRY_S = 6
+"""Seconds that a Python may take to print its version."""
+_FIND = (
+    "exec /bin/sh -c '"
+    # Killed by a process on the host, because root's sshd passes on no signals.
+    'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
+    "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
+    'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
+    'for python in {pythons}; do python=$(command -v "$python") || continue; '
+    'limited "$python" -I -S -c "import sys; sys.exit(sys.version_info < (3, 9))" > /dev/null 2>&1 && '
+    'exec "$python" -I -S -X utf8 -c "import sys, json; told = json.loads(sys.stdin.readline()); '
+    'exec(told[0]); arrive(**told[1])"; '
+    'seen="$seen, $python is $(limited "$python" -V 2>&1 | head -n 1)"; done; '
+    'echo "corral finds no python$seen" >&2; exit 127'
+    "'"
+)
+"""All shells read this the same way: one line in single quotes, without quote, backslash or `!`."""
+_NO_PYTHON = "corral finds no python"
+
+
+class BootstrapFailed(CannotConnect):
+    """The login works but the agent cannot be started. `check`: the preflight check that fails."""
+
+    def __init__(self, check: str, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.check, self.remedy = check, remedy
+
+
+class LastLine:
+    """Keeps the last line of stderr. Reads to the end, because a full channel would block the writer."""
+
+    def __init__(self, source: asyncssh.SSHReader[bytes]) -> None:
+        self._last = b""
+        self._task = asyncio.get_running_loop().create_task(self._listen(source))
+
+    async def _listen(self, source: asyncssh.SSHReader[bytes]) -> None:
+        with suppress(asyncssh.Error, OSError):
+            while data := await source.read(READ):
+                lines = [line for line in (self._last + data)[-2_000:].split(b"\n") if line.strip()]
+                self._last = lines[-1] if lines else b""
+
+    async def end(self, patience_s: float) -> str:
+        """The last line, after the writer has ended or `patience_s` has passed."""
+        await asyncio.wait([self._task], timeout=patience_s)
+        self._task.cancel()
+        return self.now()
+
+    def now(self) -> str:
+        """The last line until now."""
+        return printable(self._last.decode("utf-8", "replace").strip(), 500)
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrappedAgent:
+    """A started agent that waits for its options, and the directory that it uses by default."""
+
+    process: asyncssh.SSHClientProcess[bytes]
+    words: LastLine
+    home: str
+
+    def tell(self, options: list[str]) -> None:
+        """Send the options."""
+        self.process.stdin.write(json.dumps(options).encode() + b"\n")
+
+
+async def start_agent(
+    connection: asyncssh.SSHClientConnection,
+    python: str,
+    home: str,
+    made: Bundle,
+) -> BootstrappedAgent:
+    """Start the agent on a host; raises BootstrapFailed, or what a broken connection raises."""
+    command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
+    try:
+        process = await connection.create_process(command, encoding=None, window=READ)
+    except asyncssh.ChannelOpenError as error:
+        raise BootstrapFailed(
+            "login",
+            f"it lets us in, and then opens no session: {printable(error.reason, 200)}",
+            "Look at MaxSessions in its sshd_config, and at the server's log there.",
+        ) from None
+    talk = _Bootstrap(process, python)
+    try:
+        async with asyncio.timeout(BOOTSTRAP_S):
+            return await talk.hand_over(home, made)
+    except TimeoutError:
+        process.kill()  # whatever waits there would wait on, and one more with every try
+        raise talk.silent() from None
+    except BaseException:  # also if the host is removed meanwhile
+        process.kill()
+        raise
+
+
+class _Bootstrap:
+    """The exchange with the program that receives the agent (agent/host/bootstrap.py)."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], python: str) -> None:
+        self._process = process
+        self._python = python
+        self._word = [secrets.token_hex(8), secrets.token_hex(8)]
+        self._words = LastLine(process.stderr)
+        self._chatter = b""
+
+    async def hand_over(self, home: str, made: Bundle) -> BootstrappedAgent:
+        facts = {"word": self._word, "name": made.name, "size": len(made.data), "digest": made.digest}
+        first = json.dumps([made.arrival, {**facts, "home": home}])
+        self._process.stdin.write(first.encode() + b"\n")
+        what, detail = await self._answer()
+        if what == "wants":
+            self._process.stdin.write(made.data)
+            what, detail = await self._answer()
+        if what != "ready":
+            raise BootstrapFailed(
+                "files",
+                f"the agent cannot be kept there: {printable(detail, 300)}",
+                "Make room there, or name a directory with room that is ours to write with --spool.",
+            )
+        return BootstrappedAgent(self._process, self._words, detail)
+
+    async def _answer(self) -> tuple[str, str]:
+        """The next line with the marker. Other lines are output of the login."""
+        word, heard = "".join(self._word).encode(), 0
+        while heard < MAX_LOGIN_OUTPUT:
+            line = await self._process.stdout.readline()
+            if not line:
+                raise await self._ended()
+            heard += len(line)
+            _, found, rest = line.partition(word)
+            if found:
+                what, detail = json.loads(rest)
+                return what, detail
+            if self._word[0].encode() in line:
+                raise self._unruly("it says back what it is told")
+            self._chatter = line.strip() or self._chatter
+        raise self._unruly(f"it prints without end: {self._last()}")
+
+    async def _ended(self) -> BootstrapFailed:
+        """The error for a session that ended before the agent ran."""
+        words = await self._words.end(PARTING_S)
+        if words.startswith(_NO_PYTHON):
+            seen = words[len(_NO_PYTHON) + 2 :]
+            if self._python:
+                why = seen or f"{self._python} is not found"
+            else:
+                why = "there is no Python 3.9 or newer" + (f": {seen}" if seen else "")
+            return BootstrapFailed(
+                "Python", why, "Install Python 3.9 or newer there, or name one with --python."
+            )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait_closed(), PARTING_S)
+        status = self._process.exit_status
+        how = "" if status is None else f" with exit code {status}"
+        return self._unruly(f"it ended{how}, and {self._last()}")
+
+    def silent(self) -> BootstrapFailed:
+        """The error for a session that does not answer."""
+        return self._unruly(f"nothing came of it in {BOOTSTRAP_S:g} s, and {self._last()}")
+
+    def _last(self) -> str:
+        last = self._words.now() or printable(self._chatter.decode("utf-8", "replace"), 300)
+        return f"the last words were: {last}" if last else "it said nothing"
+
+    def _unruly(self, why: str) -> BootstrapFailed:
+        return BootstrapFailed(
+            "login",
+            f"a login there does not run our command: {why}",
+            "Try 'ssh HOST true': the shell there must run commands (no nologin, no forced command), "
+            "and its start-up files (.bashrc …) must neither exit nor wait.",
+        )

@@ -1,0 +1,85 @@
+"""A command that a user runs in a job's allocation (`corral exec`), seen from the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from controller.nodes.link import NodeAway
+from wire.agent.frames import (
+    CloseShell,
+    ControllerFrame,
+    OpenShell,
+    ResizeShell,
+    ShellEnded,
+    ShellInput,
+    ShellOutput,
+    ShellTaken,
+)
+
+UNREAD_S = 10.0
+"""Seconds after which a command whose output no client reads is closed."""
+
+
+class ExecSession:
+    """One command. It ends when its exit has been read, or when it is closed."""
+
+    def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
+        self.order = order
+        self._send = send
+        self._said: deque[ShellOutput | ShellEnded] = deque()
+        self._news = asyncio.Event()
+        self._lost = False
+        self.closed = False
+        self.read = False
+        send(order)
+        self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self.close)
+
+    async def answers(self) -> AsyncIterator[ShellOutput | ShellEnded]:
+        """Its output, then its end; raises NodeAway. Closing the generator ends the command."""
+        self.read = True
+        self._unread.cancel()
+        try:
+            while True:
+                while self._said:
+                    said = self._said.popleft()
+                    yield said
+                    if isinstance(said, ShellEnded):
+                        self.closed = True
+                        return
+                    self._send(
+                        ShellTaken(self.order.request, len(said.data) // 4 * 3 - said.data[-2:].count("="))
+                    )
+                if self._lost:
+                    raise NodeAway("the connection to the node was lost; the command has ended with it")
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            self.close()
+
+    def hear(self, said: ShellOutput | ShellEnded) -> None:
+        """Add output or the end from the agent."""
+        self._said.append(said)
+        self._news.set()
+
+    def write(self, data: bytes, *, end: bool = False) -> None:
+        """Send input."""
+        self._send(ShellInput(self.order.request, b64encode(data).decode(), end))
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Send the new size of the terminal."""
+        self._send(ResizeShell(self.order.request, rows, columns))
+
+    def lose(self) -> None:
+        """End with NodeAway, because the connection is lost."""
+        self._lost = True
+        self._news.set()
+
+    def close(self) -> None:
+        """End the command if it still runs."""
+        self._unread.cancel()
+        if not self.closed:
+            self.closed = True
+            self._send(CloseShell(self.order.request))

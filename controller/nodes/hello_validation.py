@@ -1,0 +1,25 @@
+"""Checks the facts in an agent's hello, because the engine computes with them and identifies GPUs by UUID."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from wire.agent.frames import NodeFacts
+
+
+def invalid_facts(facts: NodeFacts) -> str:
+    """Why the facts cannot be true; empty if they can."""
+    amounts = {
+        "thousandths of a CPU": facts.cpu_milli,
+        "MiB of memory": facts.memory_mib,
+        "MiB of scratch": facts.storage_mib,
+        "NUMA nodes": facts.numa_nodes,
+        **{f"MiB on GPU {gpu.index}": gpu.memory_mib for gpu in facts.gpus},
+    }
+    short = next((f"{amount} {what}" for what, amount in amounts.items() if amount < 0), "")
+    if short:
+        return f"it says it has {short}"
+    [(uuid, times)] = Counter(gpu.uuid for gpu in facts.gpus).most_common(1) or [("", 0)]
+    if times > 1:
+        return f"it says it has {times} GPUs with the UUID {uuid!r}"
+    return "it says it has a GPU without a UUID" if not all(gpu.uuid for gpu in facts.gpus) else ""

@@ -1,0 +1,274 @@
+"""One connection to an agent: frames, logs, commands in jobs, and the watch over silence."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
+from typing import Protocol
+
+from controller.nodes.exec_sessions import ExecSession
+from controller.nodes.hello_validation import invalid_facts
+from controller.nodes.link import FrameHandler, LogMissing, NodeAway
+from wire.agent.frames import (
+    MAX_FRAME,
+    PROTOCOL,
+    ControllerFrame,
+    GpuChecked,
+    GpuProcesses,
+    GpuReport,
+    GpuReset,
+    GpuTrouble,
+    Hello,
+    Leave,
+    LogChunk,
+    OpenShell,
+    Ping,
+    Pong,
+    ReadLog,
+    Report,
+    ShellEnded,
+    ShellOutput,
+    StopReading,
+    pack,
+    unpack,
+)
+from wire.codec import Malformed
+from wire.text import printable
+
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+"""An agent that leaves more than this unread is stuck and is disconnected. The next Hello reconciles."""
+HELLO_S = 60.0
+"""Seconds until the Hello: an agent may first take over thousands of attempts or wait for a slow driver."""
+_REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset)
+MAX_LOG_CHUNKS = 16
+"""Log chunks that wait for a slow reader. With more the agent is told to stop, and asked again later."""
+
+
+class AgentChannel(Protocol):
+    """What carries the bytes of a session: the pipes of a process, or an SSH channel."""
+
+    async def read(self) -> bytes:
+        """Bytes from the agent; empty when it is gone."""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the agent; never blocks."""
+
+    def unread(self) -> int:
+        """The number of queued bytes that the agent has not taken."""
+
+    async def end(self, patience_s: float) -> str:
+        """Close. An agent that has not left after `patience_s` seconds is killed. Returns its last line."""
+
+
+class AgentSession:
+    """Everything that is exchanged over one channel.
+
+    1. The first frame must be a Hello of this node, in this protocol, with possible facts. The handler may
+       still refuse it. Until it is accepted, nothing is sent.
+    2. Reports go to the handler. Log chunks and output of commands go to their readers.
+    3. A ping is sent every `ping_s`. An agent that sends nothing for `silence_s` is lost.
+    """
+
+    def __init__(self, name: str, channel: AgentChannel, handler: FrameHandler) -> None:
+        self.name = name
+        self.greeted = False
+        self._channel = channel
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        self._last_read = self._loop.time()
+        self._outgoing: list[bytes] = []
+        self._cut: asyncio.Future[str] = self._loop.create_future()
+        self._logs: dict[int, _LogChunks] = {}
+        self._commands: dict[int, ExecSession] = {}
+        self._requests = 0
+        self._clock: float | None = None
+
+    async def run(self, ping_s: float, silence_s: float) -> str:
+        """Run until the connection is lost. Returns why it was."""
+        tasks = [
+            self._loop.create_task(self._listen()),
+            self._loop.create_task(self._watch(ping_s, silence_s)),
+        ]
+        try:
+            await asyncio.wait([*tasks, self._cut], return_when=asyncio.FIRST_COMPLETED)
+            done = next(each for each in (self._cut, *tasks) if each.done())
+            return done.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._cut.cancel()
+            for log in self._logs.values():
+                log.lose()
+            for command in self._commands.values():
+                command.lose()
+
+    def send(self, frame: ControllerFrame) -> None:
+        """Queue a frame; all frames of one turn of the event loop leave in one write."""
+        if not self._outgoing:
+            self._loop.call_soon(self.flush)
+        self._outgoing.append(pack(frame))
+
+    def flush(self) -> None:
+        """Write the queued frames to the channel."""
+        data, self._outgoing = b"".join(self._outgoing), []
+        if self._cut.done():
+            return
+        self._channel.write(data)
+        if self._channel.unread() > MAX_UNREAD_BYTES:
+            self._cut.set_result("the agent does not read its orders")
+
+    def leave(self) -> None:
+        """Send a Leave and end the session."""
+        self.send(Leave())
+        self.flush()
+        if not self._cut.done():
+            self._cut.set_result("closed")
+
+    async def read_log(
+        self, job: int, attempt: int, stream: str, offset: int, follow: bool
+    ) -> AsyncGenerator[bytes, None]:
+        """A log, piece by piece; raises NodeAway or LogMissing. Close the generator to stop reading.
+
+        When the reader has fallen behind and caught up, the rest is requested again from the agent.
+        """
+        while True:
+            self._requests += 1
+            request = ReadLog(self._requests, job, attempt, stream, offset, follow)
+            reading = self._logs[request.request] = _LogChunks()
+            self.send(request)
+            try:
+                async for begin, data in reading.chunks():
+                    offset = begin + len(data)
+                    yield data
+                if reading.ended:
+                    return
+            finally:
+                del self._logs[request.request]
+                if not (reading.ended or reading.stopped):
+                    self.send(StopReading(request.request))
+
+    def open_shell(self, order: OpenShell) -> ExecSession:
+        """Run a command in the allocation of an attempt."""
+        for number in [number for number, command in self._commands.items() if command.closed]:
+            del self._commands[number]
+        self._requests += 1
+        command = ExecSession(replace(order, request=self._requests), self.send)
+        self._commands[self._requests] = command
+        return command
+
+    async def _listen(self) -> str:
+        buffer = bytearray()
+        while data := await self._channel.read():
+            self._last_read = self._loop.time()
+            buffer += data
+            if b"\n" not in data:
+                if len(buffer) > MAX_FRAME:
+                    return f"a frame is longer than {MAX_FRAME} bytes"
+                continue
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                complaint = self._take(bytes(line))
+                if complaint:
+                    return complaint
+        return "the agent ended"
+
+    def _take(self, line: bytes) -> str:
+        """Handle one frame. Returns why the session must end, or ""."""
+        try:
+            frame = unpack(line)
+        except Malformed as error:
+            return f"it sent something that is not a frame: {printable(str(error))}"
+        if not self.greeted:
+            return self._greet(frame)
+        if isinstance(frame, LogChunk):
+            self._take_chunk(frame)
+        elif isinstance(frame, (ShellOutput, ShellEnded)):
+            if frame.request in self._commands:
+                self._commands[frame.request].hear(frame)
+        elif isinstance(frame, Pong):
+            self._clock = frame.clock
+        elif isinstance(frame, _REPORTS):
+            self._handler(self.name, frame)
+        return ""
+
+    def _greet(self, frame: object) -> str:
+        if not isinstance(frame, Hello):
+            return f"its first frame is not a hello but a {type(frame).__name__}"
+        if frame.protocol != PROTOCOL:
+            return f"it speaks protocol {frame.protocol}, this controller speaks {PROTOCOL}"
+        if frame.node != self.name:
+            return f"it says it is {printable(frame.node)!r}"
+        problem = invalid_facts(frame.facts)
+        if problem:
+            return printable(problem)
+        self.greeted = True
+        self._clock = frame.clock
+        if frame.clock is not None:
+            self.send(Ping(0, frame.clock))  # before any order, because an attempt needs a running lease
+        problem = self._handler(self.name, frame)
+        self.greeted = not problem
+        return problem
+
+    def _take_chunk(self, chunk: LogChunk) -> None:
+        reading = self._logs.get(chunk.request)
+        if reading is not None and reading.take(chunk):
+            self.send(StopReading(chunk.request))
+
+    async def _watch(self, ping_s: float, silence_s: float) -> str:
+        beat = 0
+        while True:
+            await asyncio.sleep(ping_s)
+            silent = self._loop.time() - self._last_read
+            if silent > (silence_s if self.greeted else max(silence_s, HELLO_S)):
+                return f"the agent has not answered for more than {silent:.0f} s"
+            if self.greeted:
+                beat += 1
+                self.send(Ping(beat, self._clock))
+
+
+class _LogChunks:
+    """The chunks of one ReadLog that have arrived."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.stopped = False
+        self._error: Exception | None = None
+        self._chunks: deque[LogChunk] = deque()
+        self._news = asyncio.Event()
+
+    def take(self, chunk: LogChunk) -> bool:
+        """Add a chunk. Returns True when the agent must be told to stop."""
+        if self.stopped or self.ended:
+            return False
+        if chunk.error:
+            self._error = LogMissing(chunk.error)
+        if chunk.data:
+            self._chunks.append(chunk)
+        self.ended = chunk.end
+        self.stopped = not self.ended and len(self._chunks) >= MAX_LOG_CHUNKS
+        self._news.set()
+        return self.stopped
+
+    def lose(self) -> None:
+        """End with NodeAway, because the connection is lost."""
+        if not self.ended:
+            self.ended = True
+            self._error = NodeAway("the connection was lost while the log was read")
+            self._news.set()
+
+    async def chunks(self) -> AsyncIterator[tuple[int, bytes]]:
+        """The pieces with their offsets, until the end, an error or a stop."""
+        while True:
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                yield chunk.offset, b64decode(chunk.data)
+            if self._error is not None:
+                raise self._error
+            if self.ended or self.stopped:
+                return
+            self._news.clear()
+            await self._news.wait()

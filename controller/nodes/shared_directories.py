@@ -1,0 +1,32 @@
+"""Checks whether a host sees the same directories as the controller."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from wire.api.nodes import Check
+
+
+@contextmanager
+def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check]]]:
+    """A temporary file in each directory, and a failed check for each directory that cannot have one."""
+    made: list[str] = []
+    lacking: list[Check] = []
+    for folder in folders:
+        path = os.path.join(folder, f".corral-{secrets.token_hex(16)}")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+            os.close(descriptor)
+            made.append(path)
+        except OSError as error:
+            why = f"{folder} cannot be compared: the controller cannot write there ({error.strerror})"
+            lacking.append(Check("shared", "note", why, "Mount it on the controller's machine as well."))
+    try:
+        yield made, lacking
+    finally:
+        for path in made:
+            with suppress(OSError):
+                os.unlink(path)

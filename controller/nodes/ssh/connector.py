@@ -1,0 +1,94 @@
+"""Opens SSH connections: few at a time, with checked host keys, and with a deadline for every step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncssh
+
+from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.ssh.errors import HostKeyRecorder, SshAttempt, is_dropped
+from controller.nodes.ssh.known_hosts import KnownHosts
+from wire.cluster.hosts import SshAddress
+
+AT_ONCE = 32
+"""Connections that are opened at the same time, because a handshake costs milliseconds of CPU."""
+CONNECT_S = 30.0
+PAUSES_S = (0.3, 0.6, 1.2, 2.4)
+KEEPALIVE_S, KEEPALIVES = 15.0, 3
+
+logging.getLogger("asyncssh").setLevel(logging.WARNING)  # every connection is news to it
+
+
+class SshConnector:
+    """The limits and known hosts that all SSH links of a controller share."""
+
+    def __init__(
+        self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S
+    ) -> None:
+        self.known = known
+        self._config = config
+        self._connect_s = connect_s
+        self._turn = asyncio.Semaphore(AT_ONCE)
+
+    @asynccontextmanager
+    async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
+        """Wait for a free slot and hold it for a limited time; raises CannotConnect."""
+        patience_s = patience_s or self._connect_s
+        async with self._turn:
+            try:
+                async with asyncio.timeout(patience_s):
+                    yield
+            except TimeoutError:
+                raise CannotConnect(f"no answer within {patience_s:g} s") from None
+
+    async def connect(
+        self, node: str, address: SshAddress, identity: str = "", trusted: str = ""
+    ) -> asyncssh.SSHClientConnection:
+        """Open a connection, while holding a slot; raises CannotConnect."""
+        pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
+        visit = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
+        options: dict[str, object] = {
+            "keepalive_interval": KEEPALIVE_S,
+            "keepalive_count_max": KEEPALIVES,
+            "compression_algs": None,
+            "password_auth": False,
+            "kbdint_auth": False,
+            "agent_forwarding": False,
+            "request_pty": False,
+            "ignore_encrypted": True,  # ssh-agent may have them
+            "client_factory": lambda: visit.gatekeeper,
+            **visit.files(),
+        }
+        if address.user:
+            options["username"] = address.user
+        if address.port:
+            options["port"] = address.port
+        if self._config is not None:
+            options["config"] = str(self._config)
+        try:
+            async with asyncio.timeout(self._connect_s) as limit:
+                return await _retry_dropped(lambda: asyncssh.connect(address.host, **options))
+        except (OSError, ValueError, asyncssh.Error) as error:
+            if limit.expired():
+                raise CannotConnect(f"no answer within {self._connect_s:g} s") from None
+            raise visit.explain(error) from None
+
+
+async def _retry_dropped(
+    connect: Callable[[], Awaitable[asyncssh.SSHClientConnection]],
+) -> asyncssh.SSHClientConnection:
+    """Retry a dropped connection, because sshd drops connections at random above MaxStartups."""
+    for pause in PAUSES_S:
+        try:
+            return await connect()
+        except (OSError, asyncssh.Error) as error:
+            if not is_dropped(error):
+                raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that not all come again at once
+    return await connect()

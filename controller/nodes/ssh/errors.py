@@ -1,0 +1,228 @@
+"""Explains why an SSH connection failed, and what to do about it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncssh
+
+from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.ssh.known_hosts import fingerprint
+from wire.cluster.hosts import SshAddress
+from wire.text import printable
+
+_DEFAULT_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+_PORT = 22
+
+
+class HostKeyUnknown(CannotConnect):
+    """The host key is neither pinned nor in known_hosts. Nothing was sent to the host."""
+
+    def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
+        self.key = key
+        super().__init__(
+            f"its host key {fingerprint(key)} is not known; 'corral nodes trust {node}' shows and pins it"
+        )
+
+
+class HostKeyChanged(CannotConnect):
+    """The host shows another key than the pinned or known one. Nothing was sent to it."""
+
+    def __init__(
+        self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
+    ) -> None:
+        self.key = shown
+        what = f"is now {fingerprint(shown)}" if shown is not None else "is now of another kind"
+        super().__init__(
+            f"ALERT: its host key changed: it {what}, and {' or '.join(map(fingerprint, known))} {record}. "
+            "The connection may be intercepted; nothing was sent, and its jobs go on. "
+            f"If the host was reinstalled: {remedy}"
+        )
+
+
+class AuthenticationFailed(CannotConnect):
+    """The host accepts none of the controller's keys."""
+
+    def __init__(self, locked: Sequence[str], address: SshAddress) -> None:
+        why = "it accepts none of the controller's keys; put the public key into its authorized_keys"
+        self.remedy = (
+            f"As the controller's user: ssh-copy-id {address.words()}. If the key is there, the log of the "
+            "SSH server there says why (a shell that does not exist, AllowUsers, from=…)."
+        )
+        if locked:
+            why = (
+                f"it accepts none of the controller's keys; {', '.join(locked)} has a passphrase, "
+                "and is only tried when ssh-agent holds it"
+            )
+            self.remedy = (
+                f"As the controller's user: ssh-add {locked[0]}, "
+                "and start the controller with that agent's SSH_AUTH_SOCK."
+            )
+        super().__init__(printable(why, 500))
+
+
+class HostKeyRecorder(asyncssh.SSHClient):
+    """Records an unknown host key and the address that showed it. Trusts no key."""
+
+    reached = False
+    shown: asyncssh.SSHKey | None = None
+    place: tuple[str, str, int]
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
+        """The connection reached the host itself, behind all jump hosts."""
+        self.reached = True
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """Called only for keys that are not known."""
+        self.shown, self.place = key, (host, addr, port)
+        return False
+
+
+class SshConfig(Protocol):
+    """The options for a host in ~/.ssh/config."""
+
+    def get(self, option: str, default: Any = None) -> Any:
+        """The value of one option."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshAttempt:
+    """One attempt to connect: the address, the keys, and what was seen on the way."""
+
+    node: str
+    address: SshAddress
+    identity: str
+    pinned: Sequence[asyncssh.SSHKey]
+    config: Path | None
+    gatekeeper: HostKeyRecorder
+
+    def files(self) -> dict[str, object]:
+        """The known_hosts and key files to use. Files that do not exist are left out, as ssh does."""
+        told, options = self._told(), dict[str, object]()
+        ours = [self.identity] if self.identity else _there(told, "IdentityFile")
+        if ours is not None:
+            options["client_keys"] = [str(Path(file).expanduser()) for file in ours]
+        known = _there(told, "UserKnownHostsFile")
+        if self.pinned:
+            options["known_hosts"] = (list(self.pinned), [], [])
+        elif known is not None:
+            options["known_hosts"] = known or ([], [], [])
+        return options
+
+    def explain(self, error: Exception) -> CannotConnect:
+        """The error that explains why the attempt failed and what to do."""
+        told = self._told()
+        jumps = told.get("ProxyJump") if told is not None else None
+        if jumps and not self.gatekeeper.reached:
+            if isinstance(error, asyncssh.HostKeyNotVerifiable):
+                return CannotConnect(
+                    f"the host key of a jump host on the way ({jumps}) is not in known_hosts"
+                )
+            if isinstance(error, asyncssh.ChannelOpenError):
+                return CannotConnect(
+                    f"the jump host on the way ({jumps}) does not reach it, or may forward nothing "
+                    f"(AllowTcpForwarding in its sshd_config): {describe_error(error)}"
+                )
+            return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {_at_the_door(error)}")
+        if isinstance(error, asyncssh.HostKeyNotVerifiable):
+            return self._unverified(error, told)
+        if isinstance(error, asyncssh.KeyExchangeFailed) and self.pinned and "host key" in str(error):
+            return self._changed(None)
+        if isinstance(error, asyncssh.PermissionDenied):
+            return AuthenticationFailed(self._locked(told), self.address)
+        if isinstance(error, asyncssh.KeyImportError) and self.identity:
+            return CannotConnect(printable(f"{self.identity} cannot be used: {error}", 300))
+        return CannotConnect(_at_the_door(error))
+
+    def _told(self) -> SshConfig | None:
+        """The options of ~/.ssh/config; None if it cannot be read."""
+        with suppress(OSError, ValueError):
+            where = {} if self.config is None else {"config": str(self.config)}
+            made = asyncssh.SSHClientConnectionOptions(host=self.address.host, client_keys=None, **where)
+            told: SshConfig = made.config
+            return told
+        return None
+
+    def _changed(self, shown: asyncssh.SSHKey | None) -> HostKeyChanged:
+        return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
+
+    def _unverified(self, error: asyncssh.HostKeyNotVerifiable, told: SshConfig | None) -> CannotConnect:
+        """The error for a key that is unknown, changed or revoked."""
+        shown = self.gatekeeper.shown
+        if shown is None:
+            return CannotConnect(f"its host key is not to be trusted: {printable(error.reason, 200)}")
+        if self.pinned:
+            return self._changed(shown)
+        files = _there(told, "UserKnownHostsFile")
+        known: list[asyncssh.SSHKey] = []
+        for file in [str(Path("~/.ssh/known_hosts").expanduser())] if files is None else files:
+            with suppress(OSError, ValueError):
+                known += asyncssh.match_known_hosts(file, *self.gatekeeper.place)[0]
+        if known:
+            host, _, port = self.gatekeeper.place
+            named = host if port == _PORT else f"[{host}]:{port}"
+            remedy = f"\"ssh-keygen -R '{named}'\" as the controller's user"
+            return HostKeyChanged("stands in known_hosts", [*dict.fromkeys(known)], shown, remedy)
+        return HostKeyUnknown(self.node, shown)
+
+    def _locked(self, told: SshConfig | None) -> list[str]:
+        """The key files that were not tried because they have a passphrase."""
+        files = [self.identity] if self.identity else (told and told.get("IdentityFile")) or _DEFAULT_KEYS
+        return [file for file in files if _is_locked(file)]
+
+
+def _there(told: SshConfig | None, option: str) -> list[str] | None:
+    """The existing files that an option names; None if it names none."""
+    files = told.get(option) if told is not None else None
+    if not files:
+        return None
+    return [str(path) for path in (Path(file).expanduser() for file in files) if path.exists()]
+
+
+def _is_locked(file: str) -> bool:
+    try:
+        asyncssh.read_private_key(Path(file).expanduser())
+    except asyncssh.KeyImportError as error:
+        return str(error).startswith("Passphrase")
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _at_the_door(error: Exception) -> str:
+    """As `describe_error`, for a connection that was never established."""
+    if is_dropped(error):
+        return (
+            "it closes the connection at once, again and again: there are too many at a time "
+            "(MaxStartups in its sshd_config), or it wants none from this machine"
+        )
+    return describe_error(error)
+
+
+def is_dropped(error: Exception) -> bool:
+    """Did the server accept the connection and then close it?"""
+    dropped = isinstance(error, (ConnectionError, asyncssh.ConnectionLost))
+    return dropped and not isinstance(error, ConnectionRefusedError)
+
+
+def describe_error(error: Exception) -> str:
+    """The error as a sentence."""
+    if isinstance(error, asyncssh.PermissionDenied):
+        return "it accepts none of the controller's keys"
+    if isinstance(error, socket.gaierror):
+        if error.errno == socket.EAI_NONAME:
+            return "there is no host of that name"
+        return f"its name cannot be looked up now: {error.strerror}"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens at its SSH port"
+    if isinstance(error, asyncssh.Error):
+        return printable(error.reason, 300) or type(error).__name__
+    if isinstance(error, OSError):
+        file = f"{error.filename}: " if error.filename else ""
+        return printable(f"{file}{error.strerror or error}", 300)
+    return printable(str(error), 300)

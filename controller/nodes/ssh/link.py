@@ -1,0 +1,128 @@
+"""A link to an agent on a host that is reached by SSH. Nothing is installed there, and no port is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import asyncssh
+
+from controller.nodes.agent.arguments import AgentOptions
+from controller.nodes.agent.bootstrap import READ, BootstrappedAgent, start_agent
+from controller.nodes.agent.zipapp import bundle
+from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.errors import describe_error
+from wire.cluster.hosts import SshAddress
+
+
+@dataclass(frozen=True, slots=True)
+class SshHost:
+    """The address of a host, and the settings of its agent."""
+
+    address: SshAddress
+    identity: str = ""
+    python: str = ""
+    """The Python interpreter; empty: search for one."""
+    spool: str = ""
+    """The directory of the agent's spool; empty: below the home directory of the SSH user."""
+    reached_at: str = ""
+    """The address at which other nodes reach it; empty: the address of the SSH connection."""
+    agent: AgentOptions = field(default_factory=AgentOptions)
+
+    def spool_of(self, node: str, home: str) -> str:
+        """The directory in which a node's attempts are recorded."""
+        return self.spool or f"{home}/nodes/{node}"
+
+
+class SshLink(ReconnectingLink):
+    """Sends the agent to the host, starts it, and does so again whenever the connection is lost."""
+
+    def __init__(
+        self,
+        name: str,
+        host: SshHost,
+        connector: SshConnector,
+        *,
+        ping_s: float = 5.0,
+        silence_s: float = 15.0,
+    ) -> None:
+        super().__init__(name, ping_s, silence_s)
+        self.host = host
+        self._connector = connector
+
+    async def connect(self) -> SshChannel:
+        """Connect, send the agent and start it."""
+        async with self._connector.turn():
+            connection = await self._connector.connect(self.name, self.host.address, self.host.identity)
+            try:
+                return await self._start(connection)
+            except (asyncssh.Error, OSError) as error:
+                connection.abort()
+                raise CannotConnect(describe_error(error)) from None
+            except BaseException:
+                connection.abort()
+                raise
+
+    async def _start(self, connection: asyncssh.SSHClientConnection) -> SshChannel:
+        made = await asyncio.get_running_loop().run_in_executor(None, bundle)
+        host = self.host
+        boarded = await start_agent(connection, host.python, host.spool, made)
+        spool = host.spool_of(self.name, boarded.home)
+        boarded.tell(
+            [*host.agent.arguments(self.name, spool), "--replace", "--address", self._where(connection)]
+        )
+        return SshChannel(connection, boarded)
+
+    def _where(self, connection: asyncssh.SSHClientConnection) -> str:
+        """The address at which other nodes reach this one: behind a jump host its name, not its IP."""
+        if self.host.reached_at:
+            return self.host.reached_at
+        peer = connection.get_extra_info("peername")
+        return str((peer and peer[0]) or connection.get_extra_info("host") or self.host.address.host)
+
+
+class SshChannel:
+    """The SSH channel of an agent, and its connection."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, boarded: BootstrappedAgent) -> None:
+        self._connection = connection
+        self._process = boarded.process
+        self._words = boarded.words
+        self._why = ""
+
+    async def read(self) -> bytes:
+        """Bytes from the agent; empty when it is gone."""
+        try:
+            return await self._process.stdout.read(READ)
+        except (asyncssh.Error, OSError) as error:
+            self._why = describe_error(error)
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the agent."""
+        with suppress(OSError, asyncssh.Error):  # the reader hears of it as well
+            self._process.stdin.write(data)
+
+    def unread(self) -> int:
+        """The number of queued bytes that the agent has not taken."""
+        return self._process.channel.get_write_buffer_size()
+
+    async def end(self, patience_s: float) -> str:
+        """Close the channel and wait for the agent to leave. If it does not, its successor replaces it."""
+        with suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._process.wait_closed()
+                self._connection.close()
+                await self._connection.wait_closed()
+        except TimeoutError:
+            with suppress(OSError, asyncssh.Error):
+                self._process.kill()
+            self._connection.abort()
+        words, status = await self._words.end(patience_s), self._process.exit_status
+        if not words and status:
+            words = self._why or f"exit code {status}"
+        return words.removeprefix("agent: ") or self._why

@@ -1,0 +1,22 @@
+"""Asks the plugins of a configuration about an example node before a controller uses them."""
+
+from __future__ import annotations
+
+from controller.core.engine import Engine
+from controller.core.model import inputs
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.state import State
+from wire.agent.frames import GpuFacts, Hello, NodeFacts
+from wire.job.spec import JobSpec
+
+_GPU = GpuFacts(index=0, uuid="GPU-example", model="NVIDIA H100 80GB HBM3", memory_mib=81_559)
+_NODE = NodeFacts(cpu_milli=64_000, memory_mib=512 * 1024, gpus=(_GPU,))
+
+
+def failing_plugins(pipeline: Pipeline) -> tuple[str, ...]:
+    """The plugins that fail when an engine places a one-GPU job on a node, each with its error."""
+    engine = Engine(pipeline, State(pipeline.order, sharing=pipeline.sharing))
+    engine.handle(inputs.AgentSaidHello("example", Hello("example", "0", "boot", "i", _NODE)), 0.0)
+    engine.handle(inputs.Submit(JobSpec(command=("true",), gpus=1.0), "example"), 0.0)
+    engine.handle(inputs.Tick(), 0.0)
+    return pipeline.breaker.failing

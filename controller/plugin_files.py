@@ -1,0 +1,79 @@
+"""Loads plugins from the Python files that [plugins] files names."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class PluginFileError(Exception):
+    """The file has no usable plugins. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlugin:
+    """A plugin class of a file, with the interface of an entry point."""
+
+    name: str
+    value: str
+    plugin: type[Any]
+
+    def load(self) -> type[Any]:
+        """The class."""
+        return self.plugin
+
+
+@functools.cache
+def plugins_in(
+    path: Path, kinds: tuple[tuple[str, tuple[str, ...]], ...]
+) -> Mapping[str, Sequence[FilePlugin]]:
+    """The plugins of a file by kind. A class belongs to the first kind whose methods it has."""
+    found: dict[str, list[FilePlugin]] = {kind: [] for kind, _ in kinds}
+    for name, each in vars(_module(path)).items():
+        if not (isinstance(each, type) and dataclasses.is_dataclass(each) and each.__module__ == _name(path)):
+            continue
+        for kind, methods in kinds:
+            if all(callable(getattr(each, method, None)) for method in methods):
+                called = getattr(each, "name", None)
+                found[kind].append(
+                    FilePlugin(called if isinstance(called, str) else name, f"{path}:{name}", each)
+                )
+                break
+    if not any(found.values()):
+        raise PluginFileError("holds no plugin: a frozen dataclass with a name and the methods of its kind")
+    return found
+
+
+def _name(path: Path) -> str:
+    return f"corral_plugins_{path.stem}"
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(_name(path), path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PluginFileError("is not a Python file" if path.exists() else "is not there")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_name(path)] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the code of strangers: anything may come out of it
+        line = next((f", line {number}" for number in _lines(error, path)), "")
+        raise PluginFileError(f"cannot be loaded ({type(error).__name__}: {error}{line})") from error
+    return module
+
+
+def _lines(error: Exception, path: Path) -> list[int]:
+    """The lines of the file in the traceback, innermost first."""
+    found: list[int] = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            found.insert(0, trace.tb_lineno)
+        trace = trace.tb_next
+    return found

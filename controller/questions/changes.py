@@ -1,0 +1,107 @@
+"""Translates the changes of a what-if question into the inputs and the pipeline that would cause them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from controller.config import Config, ConfigRefused, load_text, problem_at
+from controller.config.differences import DECIDING
+from controller.core.engine import Engine
+from controller.core.model import inputs
+from controller.core.model.inputs import Input, Refusal, Requester
+from controller.core.pipeline.pipeline import Pipeline
+from controller.questions.engine_copy import QuestionRefused
+from controller.registry import build_pipeline
+from wire.agent.frames import Hello
+from wire.api.forecasts import ConfigFile, MoreNodes, QuotaEdit, WhatIf
+from wire.names import GpuHealth
+from wire.text import printable
+
+MOST_NODES = 1_000
+"""Nodes that one question may add."""
+WHY = "what if"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPolicy:
+    """The pipeline of another configuration, and the changed tables that a forecast ignores."""
+
+    pipeline: Pipeline
+    passed_over: tuple[str, ...]
+
+
+def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
+    """The policy of a configuration. Raises ConfigRefused with all problems."""
+    config = load_text(file.text, file.name)
+    strange = [path for path in config.plugin_files if path not in running.plugin_files]
+    if strange:  # code gets into a running controller by a restart, and by nothing else
+        message = f"{strange[0]} is not among the files that the running controller has loaded"
+        hint = "Start the controller with it first, or leave it out of the question."
+        raise ConfigRefused([problem_at(config.source, ("plugins", "files"), message, hint)])
+    rest = [name for name in Config.model_fields if name not in DECIDING]
+    differ = tuple(name for name in rest if getattr(config, name) != getattr(running, name))
+    return OtherPolicy(build_pipeline(config), differ)
+
+
+def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
+    """The inputs of a question, in the order in which they are tried."""
+    return [
+        *(each for more in asked.nodes for each in _joining(more, engine, user)),
+        *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in asked.marks),
+        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in asked.shares),
+        *(_quota(each, user) for each in asked.quotas),
+        *(inputs.Cancel(job, user) for job in asked.cancel),
+        *(inputs.Preempt(job, user, asked.stay_held) for job in asked.preempt),
+        *(inputs.Hold(job, user) for job in asked.hold),
+        *(inputs.Release(job, user) for job in asked.release),
+        *(inputs.Drain(node, user, WHY) for node in asked.drain),
+        *(each for node in asked.resume for each in _resumed(node, engine, user)),
+        *(inputs.CancelReservation(name, user) for name in asked.cancel_reservations),
+        *(inputs.Reserve(spec, user) for spec in asked.reserve),
+        *(inputs.Edit(each.job, user, each.changes, asker=asker) for each in asked.edit),
+        *(inputs.Submit(spec, user, asker=asker) for spec in asked.submit),
+    ]
+
+
+def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
+    """Resume a node, or one of its GPUs (gpu01:3), including the check that a resumed GPU must pass."""
+    node, _, gpu = name.rpartition(":")
+    there = engine.state.nodes.get(node)
+    if there is None or not (gpu.isascii() and gpu.isdigit()):
+        yield inputs.Resume(name, user)
+        return
+    yield inputs.ResumeGpu(node, int(gpu), user)
+    for each in there.facts.gpus:
+        if each.index == int(gpu):
+            yield inputs.GpuChecked(node, each.uuid, ok=True)
+
+
+def _quota(each: QuotaEdit, user: str) -> Input:
+    if each.quota is None:
+        return inputs.UnsetQuota(each.scope, each.name, user)
+    return inputs.SetQuota(each.scope, each.name, each.quota, user)
+
+
+def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
+    """The hellos of additional nodes with GPUs of their own."""
+    nodes = engine.state.nodes
+    like = nodes.get(more.like)
+    if like is None or not like.boot_id:
+        message = f"there is no node {printable(more.like)!r} that is known well enough"
+        raise QuestionRefused(Refusal("not_found", message, "nodes", "'corral nodes' shows what there is."))
+    if not 1 <= more.count <= MOST_NODES:
+        raise QuestionRefused(Refusal("invalid", f"must lie between 1 and {MOST_NODES}", "nodes.count"))
+    number = added = 0
+    while added < more.count:
+        number += 1
+        name = f"{like.name}+{number}"
+        if name in nodes.by_name or name in nodes.removed:
+            continue
+        added += 1
+        gpus = tuple(
+            replace(gpu, uuid=f"{gpu.uuid}+{number}", health=GpuHealth.OK) for gpu in like.facts.gpus
+        )
+        facts = replace(like.facts, gpus=gpus)
+        yield inputs.AddNode(name, like.effective_labels, None, user, like.taints)
+        yield inputs.AgentSaidHello(name, Hello(name, like.version, WHY, WHY, facts, ()))

@@ -1,0 +1,149 @@
+"""Answers `corral explain`: when a waiting job starts, and which change would start it now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from controller.core.engine import Engine
+from controller.core.explain.why_no_preemption import why_no_preemption
+from controller.core.forecast.forecast import Forecast, forecast, with_run_times
+from controller.core.forecast.smallest_change import Suggestion, suggestion_command, suggestions
+from controller.core.forecast.start_outlook import (
+    assumed_preemptions,
+    held_outlook,
+    last_blocker,
+    why_no_start,
+)
+from controller.core.model.events import PreemptionPlanned, Victim
+from controller.core.model.inputs import Input, Release
+from controller.core.model.job import NEVER
+from controller.core.model.start_estimates import LATEST, LIKELY
+from controller.questions.engine_copy import EngineCopy
+from controller.questions.processes import Fork
+from wire.api.forecasts import Easing, Explanation
+from wire.api.jobs import JobView
+from wire.api.reasons import Ousted
+from wire.names import JobState, Reason
+
+
+def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
+    """Why a waiting job waits, with all that has to be foreseen, as far as the time allows.
+
+    1. In copies of this process: what would start the job now (easing.py), and its likely start if jobs run
+       as predicted.
+    2. Here: why nobody is preempted for it, then its latest start if jobs use their limits and their grace.
+       A held job is looked at as if it was released now. Without a start: why it is not known.
+    3. In another copy: what it waits for just before that start.
+    4. Answer with what is there at each step; the last answer has everything that was found in time.
+    """
+    engine, now, number = scene.engine, scene.now, view.id
+    engine.state.estimates = engine.state.estimates.read_only()
+    job = engine.state.jobs.get(number)
+    if job is None:  # it has ended since, and was forgotten
+        return
+    why, predicted_s = engine.explain(job, now), engine.predicted(job)
+    told = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
+    if job.state is not JobState.QUEUED:  # it has started since
+        yield replace(told, complete=True)
+        return
+    eased = Fork(lambda: _easings(scene, number))
+    held = job.held  # the forecast below releases it
+    learnt = bool(engine.state.estimates.runs) and not held
+    likely = Fork(lambda: _start_of(scene, number, predicted=True)) if learnt else None
+    if job.ready:
+        told = replace(told, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
+    yield told
+    labels = {each.id: (each.label, each.name, each.user) for each in engine.state.live()}
+    limited = told.why.reason in (Reason.QUOTA, Reason.SHARE)
+    last = Fork(lambda: _waits_last(scene, number)) if limited else None
+    scores = engine.state.estimates.starts
+    latest = _start_of(scene, number, predicted=False, first=(Release(number, "root"),) if held else ())
+    told = _with_start(scene, told, latest, number, labels, held=held)
+    yield told
+    expected = None if likely is None else likely.result(scene.deadline)
+    probable = None if expected is None else expected.starts.get(number)
+    between = None
+    for kind, at in ((LATEST, told.starts_at), (LIKELY, probable.at if probable else None)):
+        score = scores.get(kind)
+        if at is not None and score is not None:
+            between = score.span(at, now) or between
+    changes = eased.result(scene.deadline)
+    yield replace(
+        told,
+        likely_at=probable.at if probable else None,
+        between=between,
+        easings=changes or (),
+        last="" if last is None else last.result(scene.deadline) or "",
+        complete=changes is not None
+        and told.covers_until is None
+        and (likely is None or expected is not None),
+    )
+
+
+def _easings(scene: EngineCopy, number: int) -> tuple[Easing, ...]:
+    engine = scene.engine
+    label = engine.state.jobs[number].label
+    found = suggestions(engine, number, scene.now, scene.on_copy)
+    return tuple(easing_view(engine, label, each, scene.now) for each in found)
+
+
+def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Easing:
+    """A suggestion with the command that carries it out."""
+    jobs = [engine.state.jobs[each] for each in eased.preempt]
+    command = suggestion_command(eased, label, {job.id: job.label for job in jobs})
+    victims = tuple(Ousted(job.id, job.label, job.name, job.user, job.unsaved(now)) for job in jobs)
+    return Easing(eased.sentence, eased.changes, command, victims)
+
+
+def _waits_last(scene: EngineCopy, number: int) -> str:
+    """What a job above a quota waits for just before it starts; takes two forecasts."""
+    found = scene.on_copy(scene.engine, lambda _: _start_of(scene, number, predicted=False))
+    start = None if found is None else found.starts.get(number)
+    if start is None:
+        return ""
+    return last_blocker(scene.engine, scene.engine.state.jobs[number], start.at, scene.now)
+
+
+def _start_of(scene: EngineCopy, job: int, *, predicted: bool, first: tuple[Input, ...] = ()) -> Forecast:
+    ahead = with_run_times(scene.engine, predicted=predicted)
+    return forecast(ahead, scene.now, first, job, going=lambda _moment, _starts: scene.in_time)
+
+
+def _with_start(
+    scene: EngineCopy,
+    told: Explanation,
+    found: Forecast,
+    job: int,
+    labels: Mapping[int, tuple[str, str, str]],
+    *,
+    held: bool,
+) -> Explanation:
+    start, engine, now = found.starts.get(job), scene.engine, scene.now
+    if held:
+        return replace(told, unknown=held_outlook(start, engine, job, now))
+    if start is None and found.known_until < NEVER:
+        return replace(told, covers_until=found.known_until)
+    if start is None:
+        return replace(told, unknown=why_no_start(engine, job, now))
+    plan = next((each for each in found.plans if each.job == job), None)
+    victims = (
+        ()
+        if plan is None
+        else tuple(Ousted(each.job, *labels[each.job], each.gpu_hours, at=plan.at) for each in plan.victims)
+    )
+    return replace(
+        told,
+        starts_at=start.at,
+        nodes=start.nodes,
+        assumes=tuple(assumed_preemptions(engine, found, job)),
+        victims=victims,
+        makes_room=plan is not None,
+        no_preemption="" if plan is not None else told.no_preemption,
+    )
+
+
+def victim_view(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "") -> Ousted:
+    """A running job that would be stopped to make room."""
+    job = engine.state.jobs[victim.job]
+    return Ousted(job.id, job.label, job.name, job.user, victim.gpu_hours, by, plan.at if by else None)

@@ -1,0 +1,29 @@
+"""How many questions are answered at once, and what each may cost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from controller.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRules:
+    """The table [questions] of scheduler.toml with the computed defaults."""
+
+    at_once: int
+    budget_s: float
+    longest_s: float
+    memory_mib: int
+
+    @classmethod
+    def of(cls, config: Config) -> QuestionRules:
+        """The rules of a configuration. `at_once` = 0 means one question per two cores, from 2 to 8."""
+        section = config.questions
+        at_once = section.at_once or max(2, min(8, (os.cpu_count() or 1) // 2))
+        return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)
+
+    def within(self, asked_s: float | None) -> float:
+        """The seconds that a question gets: those it asks for, up to `longest_s`, else `budget_s`."""
+        return self.budget_s if asked_s is None else min(asked_s, self.longest_s)

@@ -1,0 +1,189 @@
+"""The replica: a process that follows what the controller commits, and forks to answer a question.
+
+1. The controller forks it between two landings. It has the controller's engine, with everything that is not
+   in the journal: promises of conservative backfill, what people have asked for, which plugins failed.
+2. After each commit the controller sends the inputs it has handled. The engine is deterministic, so the same
+   inputs at the same times lead to the same state. A checksum over the events is compared; a replica that
+   gets another one ends, and the controller forks a new one.
+3. For a question the replica forks. The copy may use up the state, which stays as it was here. Answers come
+   through a pipe and are passed on. Following goes on meanwhile.
+
+A question is sent behind the inputs that were acknowledged before it, on the same line, so its answer knows
+them. Cost: the CPU time of the controller's engine once more, and in the end about the controller's memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from controller.config import Config
+from controller.core.engine import Engine
+from controller.core.model.events import Event
+from controller.core.state.other_rows import clear_note_changes
+from controller.questions.engine_copy import RESERVE, EngineCopy, QuestionRefused
+from controller.questions.messages import (
+    Committed,
+    Declined,
+    Ended,
+    QuestionAsked,
+    QuestionDropped,
+    Unpacker,
+    digest_of,
+    pack,
+    unpack,
+)
+from controller.questions.messages import QuestionAnswer as Answer
+from controller.questions.processes import PIECE, detach, fork, leave_a_core, limit, rename, write_all
+
+NICE, NICER = 5, 10
+"""Niceness added to the replica and to the processes that answer, so that the controller comes first."""
+DRIFTED = 3
+"""Exit code."""
+
+log = logging.getLogger("corral.questions")
+
+
+@dataclass(slots=True)
+class AnswerProcess:
+    """A process that answers a question, and the incomplete answer that it has written."""
+
+    pid: int
+    number: int
+    answers: Unpacker = field(default_factory=Unpacker)
+
+
+def begin(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> int:
+    """Fork the replica, which serves `line` until the controller closes it. Returns its process id."""
+    pid = fork()
+    if pid == 0:
+        _run(line, engine, config, seq, memory_mib)
+    return pid
+
+
+def _run(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> NoReturn:
+    code = 1
+    try:
+        rename("corral-replica")
+        detach(line.fileno())
+        os.nice(NICE)
+        line.setblocking(True)
+        code = Replica(line, engine, config, seq, memory_mib).serve()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+class Replica:
+    """The main loop of the process."""
+
+    def __init__(
+        self, line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int
+    ) -> None:
+        self._line = line
+        self._engine = engine
+        self._config = config
+        self._seq = seq
+        self._memory_mib = memory_mib
+        self._selector = selectors.DefaultSelector()
+        self._processes: dict[int, AnswerProcess] = {}
+        """The processes that answer questions, by the pipe of their answers."""
+
+    def serve(self) -> int:
+        """Follow commits and answer questions until the controller closes the line. Returns the exit code."""
+        orders = Unpacker()
+        self._selector.register(self._line, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd != self._line.fileno():
+                    self._pass_on(key.fd)
+                    continue
+                piece = self._line.recv(PIECE)
+                if not piece:
+                    return 0
+                for message in orders.feed(piece):
+                    if not self._take(unpack(message)):
+                        return DRIFTED
+
+    def _take(self, order: Committed | QuestionAsked | QuestionDropped) -> bool:
+        """Carry out a message. Returns False if this replica's state has drifted from the controller's."""
+        match order:
+            case Committed():
+                return self._follow(order)
+            case QuestionAsked():
+                self._answer(order)
+            case QuestionDropped(number):
+                for process in self._processes.values():
+                    if process.number == number:
+                        os.killpg(process.pid, signal.SIGKILL)
+        return True
+
+    def _follow(self, landed: Committed) -> bool:
+        events: list[Event] = []
+        for given, now in landed.handled:
+            events += self._engine.handle(given, now).events
+        if events:  # as the controller does once they are on disk
+            clear_note_changes(self._engine.state)
+            self._engine.state.forget_old()
+            self._seq += len(events)
+        if self._seq == landed.seq and digest_of(events) == landed.digest:
+            return True
+        log.error("the replica differs from the controller at entry %d: it is made again", landed.seq)
+        return False
+
+    def _answer(self, asked: QuestionAsked) -> None:
+        ours, theirs = os.pipe()
+        pid = fork()
+        if pid == 0:
+            self._work(asked, theirs)
+        os.close(theirs)
+        os.setpgid(pid, pid)  # both set it, because either may come first
+        self._processes[ours] = AnswerProcess(pid, asked.number)
+        self._selector.register(ours, selectors.EVENT_READ)
+
+    def _work(self, asked: QuestionAsked, line: int) -> NoReturn:
+        """In the child: answer the question, then exit."""
+        spare_s = asked.budget_s * RESERVE
+        deadline = time.monotonic() + asked.budget_s - spare_s
+        try:
+            os.setpgid(0, 0)
+            rename("corral-question")
+            detach(line)
+            os.nice(NICER)
+            leave_a_core()
+            limit(asked.budget_s + 1, self._memory_mib)
+            scene = EngineCopy(self._engine, self._config, self._seq, asked.now, deadline, spare_s)
+            try:
+                for answer in asked.work(scene, *asked.arguments):
+                    write_all(line, pack(Answer(asked.number, answer)))
+            except QuestionRefused as refused:
+                write_all(line, pack(Declined(asked.number, refused.refusal)))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _pass_on(self, pipe: int) -> None:
+        process = self._processes[pipe]
+        piece = os.read(pipe, PIECE)
+        for message in process.answers.feed(piece):
+            self._line.sendall(message)
+        if piece:
+            return
+        self._selector.unregister(pipe)
+        os.close(pipe)
+        del self._processes[pipe]
+        _, status = os.waitpid(process.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        failure = (
+            "" if code == 0 else f"killed by signal {-code}" if code < 0 else "it met a bug; see the log"
+        )
+        self._line.sendall(pack(Ended(process.number, failure)))

@@ -1,0 +1,240 @@
+"""Answers `corral what-if`: compares two forecasts, without and with the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from controller.config import ConfigRefused
+from controller.core.engine import Engine
+from controller.core.forecast.forecast import Forecast, first_in_queue, forecast, fork, with_run_times
+from controller.core.forecast.smallest_change import suggestions
+from controller.core.model.inputs import Accepted, Input, Requester, Tick
+from controller.core.model.job import NEVER, Job
+from controller.questions.changes import changes_of, other_config
+from controller.questions.engine_copy import EngineCopy, FirstPart
+from controller.questions.explanation import easing_view, victim_view
+from controller.questions.processes import Fork
+from wire.api.forecasts import Easing, Shift, WhatIf, WhatIfAnswer
+from wire.api.reasons import Why
+from wire.names import JobState
+
+MAX_SHIFTS = 200
+"""The most shifts in each direction that are sent. The others are only counted and summed."""
+SMALL_SHIFT_S = 60.0
+SMALL_SHIFT_PART = 0.05
+"""A shift below a minute, or below this part of the wait, is small."""
+HOUR_S = 3600.0
+
+
+def what_if(
+    scene: EngineCopy, asked: WhatIf, user: str, only_first: bool, asker: Requester | None = None
+) -> Iterator[WhatIfAnswer]:
+    """The waiting jobs that would start at another time.
+
+    1. In a copy of this process, forecast the cluster as it is. In another one, if a job would be submitted,
+       find what it would wait for.
+    2. Here, hand the changes to the engine and forecast what follows.
+    3. Both stop when every start is known, when the time is up, or, with `only_first`, when the next 24 hours
+       and the first 200 jobs are known.
+    4. Compare the two up to the moment that both have reached. What starts later than that in both is not
+       known, and no start is made up for it.
+    """
+    now = scene.now
+    engine = scene.engine
+    engine.state.estimates = engine.state.estimates.read_only()
+    before_it = WaitingJobs.of(engine)
+    try:
+        other = None if asked.config is None else other_config(asked.config, scene.config)
+    except ConfigRefused as refused:
+        problems = tuple(map(str, refused.problems))
+        yield WhatIfAnswer(now, (), len(before_it.queued), problems, as_of=scene.seq)
+        return
+    changes = changes_of(asked, engine, user, asker)
+    first = first_in_queue(engine, now, FirstPart.JOBS) if only_first else []
+
+    def ahead(engine: Engine, changes: list[Input]) -> Forecast:
+        part = FirstPart(now, first)
+        return forecast(
+            with_run_times(engine, predicted=False),
+            now,
+            changes,
+            going=lambda moment, starts: scene.in_time and not (only_first and part.done(moment, starts)),
+        )
+
+    plain = Fork(lambda: ahead(engine, []))
+    if other is not None:
+        engine = fork(engine, other.pipeline)
+    reason = Fork(lambda: _why_not_at_once(scene, engine, changes)) if asked.submit else None
+    after = ahead(engine, changes)
+    before = plain.result(scene.deadline + scene.spare_s / 2)
+    if before is None:  # not even one pass was done in time: nothing can be compared
+        before = Forecast({}, (), False, known_until=now)
+    answer = _compare(before_it, before, after, engine, now)
+    answer = replace(answer, as_of=scene.seq, passed_over=other.passed_over if other else ())
+    if reason is not None:
+        why, eased = reason.result(scene.deadline + scene.spare_s / 2) or (None, None)
+        answer = replace(answer, why=why, easings=eased or (), complete=answer.complete and eased is not None)
+    yield answer
+
+
+def _why_not_at_once(
+    scene: EngineCopy, engine: Engine, changes: list[Input]
+) -> tuple[Why | None, tuple[Easing, ...]]:
+    """Why the first new job would wait after a pass, and the changes with which it would not."""
+    first, now = engine.state.next_job, scene.now
+    for each in changes:
+        engine.handle(each, now)
+    eased = Fork(lambda: _easings(scene, engine, first))
+    engine.handle(Tick(), now)
+    job = engine.state.jobs.get(first)
+    if job is None or job.state is not JobState.QUEUED:
+        eased.end()
+        return None, ()
+    return engine.explain(job, now), eased.result(scene.deadline) or ()
+
+
+def _easings(scene: EngineCopy, engine: Engine, job: int) -> tuple[Easing, ...]:
+    found = suggestions(engine, job, scene.now, scene.on_copy)
+    label = engine.state.jobs[job].label
+    return tuple(easing_view(engine, label, each, scene.now) for each in found)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedJob:
+    """The id, label, name and user of a job, as an answer shows them."""
+
+    id: int
+    label: str
+    name: str
+    user: str
+
+    @classmethod
+    def of(cls, job: Job) -> NamedJob:
+        """The names of this job."""
+        return cls(job.id, job.label, job.name, job.user)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJobs:
+    """The queued and held jobs before the changes are tried."""
+
+    queued: list[NamedJob]
+    held: list[NamedJob]
+    next_job: int
+
+    @classmethod
+    def of(cls, engine: Engine) -> WaitingJobs:
+        """The queued and held jobs of this engine."""
+        live = list(engine.state.live())
+        queued = [NamedJob.of(job) for job in live if job.state is JobState.QUEUED and not job.held]
+        return cls(queued, [NamedJob.of(job) for job in live if job.held], engine.state.next_job)
+
+
+@dataclass(slots=True)
+class ShiftTotals:
+    """The shifts found until now, and the sums over all jobs."""
+
+    now: float
+    until: float
+    """Starts after this are not known."""
+    later: list[tuple[float, Shift]] = field(default_factory=list)
+    sooner: list[tuple[float, Shift]] = field(default_factory=list)
+    unchanged: int = 0
+    trifles: int = 0
+    unknown: int = 0
+    later_s: float = 0.0
+    sooner_s: float = 0.0
+
+    def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
+        """Compare the starts of one job.
+
+        Where one of them is not known, it lies beyond `until`: the delay is at least as long as until then.
+        """
+        was, becomes = (
+            start if start and start.at <= self.until else None
+            for start in (before.starts.get(job.id), after.starts.get(job.id))
+        )
+        if was is None and becomes is None:
+            if self.until < NEVER:
+                self.unknown += 1
+            else:
+                self.unchanged += 1
+            return
+        at = was.at if was else self.until
+        then = becomes.at if becomes else self.until
+        delay = then - at
+        if was and becomes:
+            self.later_s += max(0.0, delay)
+            self.sooner_s += max(0.0, -delay)
+        if abs(delay) < 1.0:
+            self.unchanged += 1
+            return
+        if abs(delay) < max(SMALL_SHIFT_S, SMALL_SHIFT_PART * (min(at, then) - self.now)):
+            if was and becomes:
+                self.trifles += 1
+            else:
+                self.unknown += 1
+            return
+        shift = Shift(
+            job.id,
+            job.label,
+            job.name,
+            job.user,
+            was.at if was else None,
+            becomes.at if becomes else None,
+            becomes.nodes if becomes else (),
+        )
+        (self.later if delay > 0 else self.sooner).append((delay, shift))
+
+
+def _compare(
+    there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
+) -> WhatIfAnswer:
+    """The new jobs, then those delayed most, then those that gain most."""
+    until = min(before.known_until, after.known_until)
+    tally = ShiftTotals(now, until)
+    released = [job for job in there.held if job.id in after.starts]
+    for job in (*there.queued, *released):
+        if not _is_cancelled(changed, job.id):
+            tally.add(job, before, after)
+    new = []
+    for each in changed.state.jobs.values():
+        if each.id >= there.next_job:
+            start = after.starts.get(each.id)
+            at, nodes = (start.at, start.nodes) if start else (None, ())
+            new.append(Shift(each.id, each.label, each.name, each.user, None, at, nodes, new=True))
+    later = sorted(tally.later, key=lambda each: (-each[0], each[1].job))
+    sooner = sorted(tally.sooner, key=lambda each: (each[0], each[1].job))
+    known = {(plan.job, victim.job) for plan in before.plans for victim in plan.victims}
+    return WhatIfAnswer(
+        now,
+        (
+            *sorted(new, key=lambda shift: shift.job)[:MAX_SHIFTS],
+            *(shift for _, shift in later[:MAX_SHIFTS]),
+            *(shift for _, shift in sooner[:MAX_SHIFTS]),
+        ),
+        tally.unchanged,
+        tuple(each.reply.message for each in after.decisions if not isinstance(each.reply, Accepted)),
+        (before.whole or before.known_until < NEVER) and (after.whole or after.known_until < NEVER),
+        tuple(
+            victim_view(changed, plan, victim, changed.state.jobs[plan.job].label)
+            for plan in after.plans
+            if plan.at <= until
+            for victim in plan.victims
+            if (plan.job, victim.job) not in known
+        ),
+        later=len(later),
+        sooner=len(sooner),
+        trifles=tally.trifles,
+        unknown=tally.unknown,
+        later_h=tally.later_s / HOUR_S,
+        sooner_h=tally.sooner_s / HOUR_S,
+        complete=until == NEVER,
+        covers_until=until if until < NEVER else None,
+    )
+
+
+def _is_cancelled(changed: Engine, job: int) -> bool:
+    there = changed.state.jobs.get(job)
+    return there is not None and there.state is JobState.CANCELLED

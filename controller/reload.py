@@ -1,0 +1,230 @@
+"""Applies another configuration to a running controller, and undoes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.config import (
+    Config,
+    ConfigRefused,
+    differences,
+    digest,
+    in_effect,
+    policy_text,
+)
+from controller.config.applied_texts import AppliedTexts, replace_text
+from controller.config.differences import DECIDING
+from controller.core.model import inputs
+from controller.core.model.inputs import Refusal
+from controller.core.pipeline.pipeline import Pipeline
+from controller.daemon import Daemon
+from controller.nodes import configured_links
+from controller.registry import build_pipeline, check_config
+from wire.api.config import ConfigChange
+from wire.job.affinity import parse_taint
+
+SIGNAL = "SIGHUP"
+"""Stands for the user where a signal applied a configuration."""
+
+log = logging.getLogger("corral.config")
+
+
+class ConfigNotWritable(Exception):
+    """The text cannot be written to the file that the controller reads at its start."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadPlan:
+    """A valid configuration and its changes. Nothing has been applied."""
+
+    read: Config
+    """The configuration as written. `config` has the running values of keys that need a restart."""
+    config: Config
+    pipeline: Pipeline
+    changes: tuple[ConfigChange, ...]
+
+    @property
+    def decides(self) -> bool:
+        """Does it change a table that affects the engine's decisions?"""
+        return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
+
+
+class ConfigReload:
+    """Applies configurations that arrive by SIGHUP or through the API.
+
+    Applying goes in this order:
+    1. Read and check everything; with any problem nothing changes.
+    2. If the text came with the request, write it to the controller's file, so that a restart keeps it.
+    3. Give the engine one input, `ApplyConfig`. Its event is in the journal before anything else happens;
+       if that fails, the former file is put back.
+    4. Take up what is outside the engine: links to nodes, hosts, hooks, watches, log level, access.
+    """
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        name = daemon.config.source.name
+        self.file = Path(name).absolute() if name else None
+        """The file that the controller was started with."""
+        self._kept = AppliedTexts(daemon.config.state_dir / "config")
+        self._one_at_a_time = asyncio.Lock()
+        self._followers: list[Callable[[Config], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def previous(self) -> str | None:
+        """The text of the configuration before the one in effect; None if there is none."""
+        return self._kept.previous()
+
+    def follow(self, adopt: Callable[[Config], None]) -> None:
+        """Call `adopt` now, and again with each configuration that is applied."""
+        self._followers.append(adopt)
+        adopt(self.daemon.config)
+
+    def begin(self) -> None:
+        """At the start of the controller: give the engine the configuration's digest and nodes."""
+        config, applied = self.daemon.config, self.daemon.state.config
+        self._keep(config.source.text)
+        self.follow(_set_log_level)
+        named = digest(config)
+        if applied is None or applied.digest != named:
+            self.daemon.tell(inputs.ApplyConfig(named, "", policy=policy_text(config)))
+        for given in nodes_of(config):
+            self.daemon.tell(given)
+
+    def plan(self, text: str | None = None) -> ReloadPlan:
+        """The changes that the text, or else the controller's file, would make. Raises ConfigRefused."""
+        running = self.daemon.config
+        read = check_config(self.file, text, allowed=running.plugin_files)
+        return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
+
+    async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
+        """Make it so; what changed, and what could not be done at once.
+
+        Raises ConfigRefused, Unwritable, and what the daemon raises if the journal takes nothing.
+        """
+        async with self._one_at_a_time:
+            plan = self.plan(text)
+            before = self.daemon.config.source.text
+            if text is not None:
+                self._write(text)
+            if any(each.live for each in plan.changes):
+                try:
+                    await self._tell_engine(plan, by)
+                except BaseException:
+                    if text is not None:
+                        self._write(before)
+                    raise
+            notes = await self._take_up(plan.config, by)
+            return plan, (*notes, *self._keep(plan.read.source.text))
+
+    def soon(self) -> None:
+        """Read the file again in the background. The result is in the log."""
+        self._task = asyncio.create_task(self._by_signal())
+
+    async def _by_signal(self) -> None:
+        try:
+            plan, notes = await self.apply(None, SIGNAL)
+        except ConfigRefused as refused:
+            for problem in refused.problems:
+                log.error("%s", problem)
+            log.error("the configuration has %d problems: nothing was changed", len(refused.problems))
+            return
+        except Exception as failure:
+            log.error("the configuration could not be applied: %s", failure)
+            return
+        changed = [each for each in plan.changes if each.live]
+        for each in changed:
+            log.info("%s: %s -> %s", each.key, each.before, each.after)
+        for each in plan.changes:
+            if not each.live:
+                log.warning("%s has changed and needs a restart of the controller", each.key)
+        for note in notes:
+            log.warning("%s", note)
+        log.info("configuration read again from %s: %d changes", self.file or "no file", len(changed))
+
+    async def _tell_engine(self, plan: ReloadPlan, by: str) -> None:
+        reply = await self.daemon.ask(
+            inputs.ApplyConfig(
+                digest(plan.config),
+                by,
+                plan.pipeline if plan.decides else None,
+                tuple(each.key for each in plan.changes if each.live),
+                policy_text(plan.config),
+            )
+        )
+        assert not isinstance(reply, Refusal)
+
+    async def _take_up(self, config: Config, by: str) -> tuple[str, ...]:
+        """Apply the configuration outside the engine. Returns notes on what could not be done."""
+        daemon, old = self.daemon, self.daemon.config
+        daemon.reconfigure(config)
+        for adopt in self._followers:
+            adopt(config)
+        for given in nodes_of(config):
+            await daemon.ask(given)
+        again = [name for name in config.nodes if name not in old.nodes or name not in daemon.agents.links]
+        for name in [*configured_links.changed_links(old, config), *again]:
+            await daemon.agents.close_link(name)
+            daemon.agents.open(configured_links.link(config, daemon.hosts, daemon.cluster, name))
+        if configured_links.shared_arguments(old) != configured_links.shared_arguments(config):
+            for node in [node for node in daemon.state.nodes if node.host is not None]:
+                if node.name not in config.nodes and node.host is not None:
+                    await daemon.agents.close_link(node.name)
+                    daemon.agents.open(daemon.hosts.link(node.name, node.host))
+        removed = [name for name in old.nodes if name not in config.nodes]
+        notes = [note for name in removed if (note := await self._remove(name, by))]
+        return tuple(notes)
+
+    async def _remove(self, name: str, by: str) -> str:
+        """Remove a node that the file no longer names. Returns a note if it must stay because of its jobs."""
+        reply = await self.daemon.remove_node(name, by)
+        if not isinstance(reply, Refusal):
+            return ""
+        if reply.code == "not_found":
+            return ""
+        await self.daemon.ask(inputs.Drain(name, by, "no longer in scheduler.toml"))
+        return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
+
+    def _keep(self, text: str) -> tuple[str, ...]:
+        """Save the text for an undo. Returns a note if that fails."""
+        try:
+            self._kept.keep(text)
+        except OSError as error:
+            told = f"the text cannot be kept for an undo: {error.strerror}"
+            log.warning("%s", told)
+            return (told,)
+        return ()
+
+    def _write(self, text: str) -> None:
+        path = self.file
+        if path is None:
+            raise ConfigNotWritable(
+                "the controller was started without a configuration file, so a restart would lose this",
+                "Save it as a file and start the controller with --config FILE.",
+            )
+        try:
+            replace_text(path, text)
+        except OSError as error:
+            raise ConfigNotWritable(
+                f"the controller cannot write {path}: {error.strerror}",
+                "Edit it on the controller's machine, then run 'corral config apply' without a file.",
+            ) from None
+
+
+def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
+    """The inputs that add the nodes of the configuration."""
+    for name, node in config.nodes.items():
+        yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))
+
+
+def _set_log_level(config: Config) -> None:
+    logging.getLogger("corral").setLevel(config.controller.log_level.upper())

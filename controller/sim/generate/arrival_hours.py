@@ -1,0 +1,39 @@
+"""Arrival rates over a day and a week. Time 0 is a Monday, 00:00."""
+
+from __future__ import annotations
+
+from controller.sim.generate.random_numbers import RandomStream
+
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+
+HOURS = (
+    *(0.40, 0.30, 0.24, 0.20, 0.18, 0.20, 0.26, 0.40),
+    *(0.75, 1.25, 1.60, 1.65, 1.35, 1.50, 1.75, 1.75),
+    *(1.65, 1.45, 1.15, 0.95, 0.95, 1.00, 0.90, 0.60),
+)
+"""Relative arrival rate at the start of each hour; linear in between."""
+
+DAYS = (1.05, 1.15, 1.15, 1.10, 0.95, 0.42, 0.38)
+"""Relative arrival rate from Monday to Sunday."""
+
+PEAK = max(HOURS) * max(DAYS)
+
+
+def arrival_rate(moment_s: float) -> float:
+    """The relative arrival rate at this moment."""
+    day, second = divmod(moment_s, DAY_S)
+    hour, part = divmod(second / HOUR_S, 1.0)
+    begins, ends = HOURS[int(hour) % 24], HOURS[(int(hour) + 1) % 24]
+    return DAYS[int(day) % 7] * (begins + (ends - begins) * part)
+
+
+def draw_arrival(rng: RandomStream, span_s: float) -> float:
+    """The time of one arrival of an inhomogeneous Poisson process.
+
+    Thinning: draw a uniform moment, accept it with probability rate / peak rate, else draw again. For a given
+    number of arrivals they are independent of each other, so each is drawn alone.
+    """
+    while True:
+        moment = rng.uniform() * span_s
+        if rng.uniform() * PEAK < arrival_rate(moment):
+            return moment

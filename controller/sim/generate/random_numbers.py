@@ -1,0 +1,59 @@
+"""Reproducible random draws, made of random() alone, because its sequence is the same in every Python
+version."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class RandomStream:
+    """A stream of draws for one purpose, so that a change to one purpose does not change the others."""
+
+    def __init__(self, *seed: object) -> None:
+        # The seed is a text, because random.Random hashes texts with SHA-512 and not with hash().
+        self.uniform = random.Random("/".join(map(str, seed))).random  # noqa: S311 - no secrets
+
+    def between(self, low: float, high: float) -> float:
+        """Uniform in [low, high)."""
+        return low + (high - low) * self.uniform()
+
+    def chance(self, part: float) -> bool:
+        """True with probability `part`."""
+        return self.uniform() < part
+
+    def normal(self) -> float:
+        """A standard normal draw (Box-Muller)."""
+        return math.sqrt(-2 * math.log(1 - self.uniform())) * math.cos(math.tau * self.uniform())
+
+    def lognormal(self, median: float, sigma: float) -> float:
+        """A log-normal draw with this median; `sigma` is the standard deviation of the logarithm."""
+        return median * math.exp(sigma * self.normal())
+
+    def count(self, mean: float) -> int:
+        """A geometric draw (1, 2, 3 …) with this mean."""
+        return 1 + int(math.log(1 - self.uniform()) / math.log(1 - 1 / mean)) if mean > 1 else 1
+
+
+class WeightedChoice(Generic[T]):
+    """A choice among things with weights."""
+
+    def __init__(self, weighted: Sequence[tuple[T, float]]) -> None:
+        self.things = [thing for thing, _ in weighted]
+        self._up_to = list(accumulate(weight for _, weight in weighted))
+
+    def draw(self, rng: RandomStream) -> T:
+        """One thing, with the probability of its weight."""
+        index = bisect(self._up_to, rng.uniform() * self._up_to[-1])
+        return self.things[min(index, len(self.things) - 1)]
+
+
+def zipf(things: Sequence[T], exponent: float = 1.0) -> WeightedChoice[T]:
+    """A Zipf choice: the n-th thing has weight n**-exponent."""
+    return WeightedChoice([(thing, rank**-exponent) for rank, thing in enumerate(things, 1)])

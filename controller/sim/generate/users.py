@@ -1,0 +1,113 @@
+"""Generated users: their typical jobs, run times, and how they estimate time limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from controller.sim.generate.random_numbers import RandomStream, WeightedChoice, zipf
+
+MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+
+SIZES = (
+    *((0.25, 5.0), (0.5, 7.0), (1.0, 44.0), (2.0, 14.0), (4.0, 12.0), (8.0, 12.0)),
+    *((16.0, 3.5), (32.0, 1.5), (64.0, 0.7), (128.0, 0.3)),
+)
+"""GPUs per job and their weights."""
+
+ROUND_LIMITS = (HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 7 * DAY)
+"""Round time limits."""
+
+LONGEST_LIMIT = ROUND_LIMITS[-1]
+
+NAMES = (
+    *("ada", "grace", "alan", "edsger", "barbara", "donald", "frances", "john", "radia", "dennis"),
+    *("margaret", "ken", "lynn", "niklaus", "shafi", "leslie", "adele", "tony", "karen", "robin"),
+    *("hedy", "claude", "mary", "george", "sophie", "vint", "jean", "kristen", "annie", "emmy"),
+)
+
+NAME_STEMS = (
+    *("resnet50", "vit-pretrain", "llm-sft", "lora", "eval", "diffusion", "whisper-ft", "bert-base"),
+    *("clip", "dpo", "gnn", "segment", "detect", "speech", "protein", "tokenise"),
+)
+
+NAME_ENDINGS = ("", "-v2", "-v3", "-large", "-small", "-ablation", "-lr", "-debug", "-final", "-baseline")
+
+
+@dataclass(frozen=True, slots=True)
+class JobTemplate:
+    """A kind of job that a user submits repeatedly under the same name."""
+
+    name: str
+    gpus: float
+    median_s: float
+    sigma: float
+    failing: float
+    cores: float
+    """CPU cores and memory are per GPU."""
+    memory_gib: float
+    model: str
+    sweeps: bool
+    """Many are submitted at once, not one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user: job templates, the most frequent first, and a way to estimate time limits."""
+
+    name: str
+    templates: WeightedChoice[JobTemplate]
+    guess: Callable[[JobTemplate], float]
+
+
+def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
+    """`count` users, the busiest first. A user is the same whatever the number of users."""
+    weighted = WeightedChoice([(size, weight) for size, weight in SIZES if size in sizes])
+    return zipf([_user(RandomStream(seed, "user", rank), rank, weighted, models) for rank in range(count)])
+
+
+def _user(rng: RandomStream, rank: int, sizes: WeightedChoice[float], models: Sequence[str]) -> User:
+    again, place = divmod(rank, len(NAMES))
+    median = rng.lognormal(25 * MINUTE, 0.8)
+    favourite = sizes.draw(rng)
+    templates: dict[str, JobTemplate] = {}
+    for _ in range(2 + int(rng.uniform() * 5)):
+        gpus = favourite if rng.chance(0.5) else sizes.draw(rng)
+        template = _template(rng, median, gpus, models)
+        templates.setdefault(template.name, template)
+    return User(NAMES[place] + (str(again + 1) if again else ""), zipf([*templates.values()]), _guess(rng))
+
+
+def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[str]) -> JobTemplate:
+    particular = bool(models) and rng.chance(0.35)
+    return JobTemplate(
+        name=NAME_STEMS[int(rng.uniform() * len(NAME_STEMS))]
+        + NAME_ENDINGS[int(rng.uniform() * len(NAME_ENDINGS))],
+        gpus=gpus,
+        # Jobs with more GPUs run longer.
+        median_s=min(max(rng.lognormal(median, 0.8) * gpus**0.25, MINUTE / 2), 1.5 * DAY),
+        sigma=rng.between(0.4, 1.1),
+        failing=0.02 + 0.3 * rng.uniform() ** 2,
+        cores=(2.0, 4.0, 6.0, 8.0)[int(rng.uniform() * 4)],
+        memory_gib=(16.0, 24.0, 32.0, 64.0)[int(rng.uniform() * 4)],
+        model=models[int(rng.uniform() * len(models))] if particular else "",
+        sweeps=gpus <= 2 and rng.chance(0.35),
+    )
+
+
+def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
+    """How the user chooses time limits: the next round one, a multiple of the run time, or always the
+    same."""
+    temper, factor = rng.uniform(), rng.between(1.0, 5.0)
+    if temper < 0.55:
+        return lambda template: next(
+            (limit for limit in ROUND_LIMITS if limit >= template.median_s * factor), LONGEST_LIMIT
+        )
+    if temper < 0.85:
+        return lambda template: min(
+            math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
+        )
+    usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
+    # except for jobs that clearly run longer
+    return lambda template: usual if template.median_s < usual else LONGEST_LIMIT

@@ -1,0 +1,159 @@
+"""What happened to each simulated job, collected from the events of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from controller.core.model.events import (
+    Allocation,
+    AttemptStarted,
+    Event,
+    JobEnded,
+    JobPlaced,
+    JobPreempted,
+    JobQueued,
+    JobRequeued,
+    MembersStarted,
+    MovePlanned,
+    MoveUndone,
+)
+from wire.names import JobState, Reason
+
+TAU_S = 10.0
+"""In the bounded slowdown, shorter jobs count as this long (seconds)."""
+
+
+@dataclass(slots=True)
+class SimulatedJob:
+    """One job from submit to end."""
+
+    job: int
+    user: str
+    project: str
+    gpus: float
+    cpu_milli: int
+    limit_s: float | None
+    submit_s: float
+    number: int = 0
+    start_s: float | None = None
+    end_s: float | None = None
+    state: JobState = JobState.QUEUED
+    reason: Reason = Reason.NONE
+    quality: int | None = None
+    attempts: int = 0
+    requeues: int = 0
+    lost_gpu_s: float = 0.0
+    """GPU-seconds of attempts whose work was lost."""
+    moves: int = 0
+    """How often rebalancing continued it on other nodes."""
+    allocations: tuple[Allocation, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of the last attempt."""
+        return len(self.allocations)
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds from submit to the last start."""
+        return 0.0 if self.start_s is None else self.start_s - self.submit_s
+
+    @property
+    def run_s(self) -> float:
+        """Seconds from the last start to the end."""
+        return 0.0 if self.start_s is None or self.end_s is None else self.end_s - self.start_s
+
+    @property
+    def slowdown(self) -> float:
+        """Bounded slowdown: max(1, (wait + run) / max(run, tau))."""
+        return max(1.0, (self.wait_s + self.run_s) / max(self.run_s, TAU_S))
+
+
+@dataclass
+class SimulatedJobs:
+    """All jobs of a run. A Simulation calls `observe` with every event."""
+
+    by_job: dict[int, SimulatedJob] = field(default_factory=dict)
+
+    def observe(self, event: Event) -> None:
+        """Update the job that the event is about."""
+        note = self._NOTES.get(type(event))
+        if note is not None:
+            note(self, event)
+
+    def _queued(self, event: JobQueued) -> None:
+        spec = event.spec
+        self.by_job[event.job] = SimulatedJob(
+            event.job,
+            event.user,
+            spec.project,
+            spec.gpus,
+            spec.cpu_milli * (spec.nodes or 1),
+            spec.time_limit_s,
+            event.at,
+        )
+
+    def _placed(self, event: JobPlaced) -> None:
+        record = self.by_job[event.job]
+        record.start_s, record.attempts = event.at, event.attempt
+        record.allocations, record.quality = event.allocations, event.quality
+
+    def _started(self, event: AttemptStarted | MembersStarted) -> None:
+        self.by_job[event.job].state = JobState.RUNNING
+
+    def _preempted(self, event: JobPreempted) -> None:
+        record = self.by_job[event.job]
+        record.lost_gpu_s += 3_600 * event.gpu_hours
+        record.start_s = None  # JobPreempted counts only the work after the last checkpoint
+
+    def _requeued(self, event: JobRequeued) -> None:
+        record = self.by_job[event.job]
+        record.requeues += 1
+        held_s = 0.0 if record.start_s is None else event.at - record.start_s
+        record.lost_gpu_s += record.gpus * held_s
+        record.start_s = None
+        record.state = JobState.QUEUED
+
+    def _moved(self, event: MovePlanned) -> None:
+        self.by_job[event.job].moves += 1
+
+    def _move_undone(self, event: MoveUndone) -> None:
+        self.by_job[event.job].moves -= 1
+
+    def _ended(self, event: JobEnded) -> None:
+        record = self.by_job[event.job]
+        record.end_s, record.state, record.reason = event.at, event.state, event.reason
+
+    _NOTES: ClassVar[dict[type, Callable[[SimulatedJobs, Any], None]]] = {
+        JobQueued: _queued,
+        JobPlaced: _placed,
+        AttemptStarted: _started,
+        MembersStarted: _started,
+        JobPreempted: _preempted,
+        JobRequeued: _requeued,
+        MovePlanned: _moved,
+        MoveUndone: _move_undone,
+        JobEnded: _ended,
+    }
+
+    def ran(self) -> list[SimulatedJob]:
+        """Jobs that ran to an end, in the order of their ids."""
+        return [
+            record
+            for record in self.by_job.values()
+            if record.start_s is not None and record.end_s is not None
+        ]
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; 0 without values."""
+    listed: Sequence[float] = list(values)
+    return sum(listed) / len(listed) if listed else 0.0
+
+
+def quantile(values: Iterable[float], part: float) -> float:
+    """The quantile by nearest rank; 0 without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0

@@ -1,0 +1,1 @@
+"""Job logs that the simulator reads: Standard Workload Format and tables of GPU jobs."""

@@ -1,0 +1,63 @@
+"""A job log in any format, and the jobs of it that run on a given cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controller.sim.cluster import CORE, Cluster
+from controller.sim.logs.gpu_job_table import GpuJobTable
+from controller.sim.logs.log_file import LogFile, LogFormat, LogRefused
+from controller.sim.logs.swf import SwfLine, SwfLog, SwfOptions, select_jobs
+from controller.sim.trace_job import TraceJob
+
+
+@dataclass
+class JobLog:
+    """A log that was read. The jobs of an SWF log request processors, whose meaning depends on the
+    cluster."""
+
+    name: str
+    form: LogFormat
+    lines: list[SwfLine] = field(default_factory=list)
+    table: list[TraceJob] = field(default_factory=list)
+    processors: int | None = None
+    """Processors of the original machine, if the log names them."""
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    """(line, error) of broken lines that were skipped."""
+    unread: list[str] = field(default_factory=list)
+    """Unknown columns, as texts."""
+
+    def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
+        """The jobs in the order of submit, and the number of dropped jobs by reason."""
+        if self.table and cluster.core_milli != CORE:
+            message = "a pool of this size is only for SWF logs; other logs request parts of a core"
+            raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")
+        dropped: Counter[str] = Counter()
+        work = list(self.table)
+        specs = {}
+        for job in select_jobs(self.lines, cluster.width, reading, dropped):
+            key = job.size, job.estimate_s
+            if key not in specs:
+                specs[key] = cluster.spec(*key)
+            user = str(job.user) if job.user >= 0 else "unknown"
+            work.append(TraceJob(job.number, job.submit_s, specs[key], job.run_s, user))
+        work.sort(key=lambda each: each.submit_s)
+        return work, dropped
+
+
+def read_log(path: Path, *, skip_bad: bool = False) -> JobLog:
+    """Read the whole log. Raises LogRefused for a broken line, unless `skip_bad`."""
+    with LogFile(path, skip_bad=skip_bad) as file:
+        log = JobLog(file.name, file.form, bad=file.bad)
+        if log.form is LogFormat.SWF:
+            swf = SwfLog(file)
+            log.lines, log.processors = list(swf), swf.processors
+        else:
+            table = GpuJobTable(file)
+            log.table = list(table.csv() if log.form is LogFormat.CSV else table.json())
+            log.unread = table.unread
+    if not (log.lines or log.table):
+        raise LogRefused(log.name, "there are no jobs in it")
+    return log

@@ -1,0 +1,88 @@
+"""Reads a log file line by line, with gzip, and collects or refuses broken lines."""
+
+from __future__ import annotations
+
+import enum
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from controller.sim.errors import SimulationRefused
+
+_GZIP = b"\x1f\x8b"
+_GLANCE = 1 << 12
+
+
+class LogRefused(SimulationRefused):
+    """The log cannot be used: file, line, reason and hint."""
+
+    def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}", hint)
+
+
+class LogFormat(enum.Enum):
+    """File formats of logs."""
+
+    SWF = "swf"
+    CSV = "csv"
+    JSON = "json"
+
+
+class LogFile:
+    """An open log. Iterating gives (line number, line); readers call broken() for lines they cannot parse."""
+
+    def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
+        self.name = str(path)
+        self.bad: list[tuple[int, str]] = []
+        """(line, error) of every skipped line."""
+        self._skip_bad = skip_bad
+        self._at = 0
+        self._file = path.open("rb")
+        packed = self._file.peek(len(_GZIP)).startswith(_GZIP)
+        self._bytes = gzip.GzipFile(fileobj=self._file) if packed else self._file
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    @property
+    def form(self) -> LogFormat:
+        """The format, by the first line; call it before iterating."""
+        with self._unpacking():
+            glance = self._bytes.peek(_GLANCE)[:_GLANCE]
+        first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
+        if first.startswith((b"{", b"[")):
+            return LogFormat.JSON
+        table = b"," in first or b"submit" in first.lower()
+        return LogFormat.CSV if table and not first.startswith(b";") else LogFormat.SWF
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        # utf-8-sig drops a byte order mark; undecodable bytes in comments must not stop the reader.
+        text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")
+        with self._unpacking():
+            for self._at, line in enumerate(text, 1):
+                yield self._at, line
+
+    @contextmanager
+    def _unpacking(self) -> Iterator[None]:
+        try:
+            yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            message = f"the gzip archive is damaged behind line {self._at} ({error})"
+            raise LogRefused(self.name, message, "Fetch or pack the file again.") from None
+
+    def broken(self, line: int, why: str) -> None:
+        """Skip a broken line, or raise LogRefused."""
+        if not self._skip_bad:
+            raise LogRefused(
+                self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line
+            )
+        self.bad.append((line, why))

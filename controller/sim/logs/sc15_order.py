@@ -1,0 +1,40 @@
+"""The order of events in the simulator behind the tables of SC'15 (predictsim), to reproduce them exactly.
+
+Within one second, jobs arrive before other jobs end, and a scheduling pass follows every single event.
+A job that ends exactly at its time limit is the exception: its nodes are free for the jobs that arrive in
+that second, because the scheduler planned with them.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from controller.sim.simulation import REPORT, REQUEST, Callback, Simulation
+from controller.sim.virtual_agents import Key
+
+_RANKS = {REQUEST: 1, REPORT: 2}
+_AT_LIMIT = 0
+
+
+class Sc15Simulation(Simulation):
+    """A simulation with a scheduling pass after every event."""
+
+    def schedule(self, when: float, rank: int, callback: Callback) -> None:
+        """Call back at this time; requests come before reports."""
+        super().schedule(when, _RANKS.get(rank, rank), callback)
+
+    def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
+        super()._schedule_end(key, seconds, ending)
+        if seconds >= self.engine.state.jobs[key[0]].limit:
+            # It ends before the arrivals of this second. At its usual rank only the pass is left to do.
+            super().schedule(self.now + seconds, _AT_LIMIT, ending)
+
+    def step(self) -> bool:
+        """Run one event and a scheduling pass; False if nothing is left to happen."""
+        if not self._heap:
+            return False
+        self.now, rank, _, callback = heapq.heappop(self._heap)
+        callback(self.now)
+        if rank != _AT_LIMIT:
+            self.run_pass()
+        return True

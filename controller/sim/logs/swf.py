@@ -1,0 +1,165 @@
+"""Reads the Standard Workload Format: 18 numbers per line, -1 for unknown.
+
+Fields of a job: run = min(field 4, field 9), estimate = field 9, else field 4; size = field 8,
+else field 5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran
+for 0 s, or if it is wider than the machine. Status, queue, memory and think times are not read.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from controller.sim.logs.log_file import LogFile
+
+FIELDS = 18
+LONGEST_S = 10 * 365 * 86_400.0
+"""Longer estimates are cut to this one, the longest time limit of a job."""
+_PROCESSORS = re.compile(r";\s*Max(Procs|Nodes)\s*:\s*(\d{1,9})\b", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
+_WHOLE = (0, 4, 7, 11)
+
+
+class ZeroRuns(enum.StrEnum):
+    """How to treat jobs that ran for 0 seconds: mostly cancelled or very short jobs."""
+
+    DROP = "drop"
+    KEEP = "keep"
+    SECOND = "second"
+    """Run time and estimate are one second."""
+
+
+class SwfFilter(enum.StrEnum):
+    """Which jobs are left out before the simulation."""
+
+    HOUSE = "house"
+    SC15 = "sc15"
+    """As for the tables of SC'15: without jobs that ran longer than their estimate, had no allocation, or
+    were submitted at 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwfOptions:
+    """How ambiguous lines are read."""
+
+    zero_runs: ZeroRuns = ZeroRuns.DROP
+    filter: SwfFilter = SwfFilter.HOUSE
+
+
+@dataclass(frozen=True, slots=True)
+class SwfLine:
+    """A line of the log: fields 1, 2, 4, 5, 8, 9 and 12."""
+
+    number: int
+    submit_s: float
+    run_s: float
+    allocated: int
+    requested: int
+    estimate_s: float
+    user: int
+
+    @property
+    def size(self) -> int:
+        """Processors: requested, or else allocated."""
+        return self.requested if self.requested > 0 else self.allocated
+
+
+@dataclass(frozen=True, slots=True)
+class SwfJob:
+    """A job to simulate: all fields known and positive; the run time may be 0."""
+
+    number: int
+    submit_s: float
+    run_s: float
+    size: int
+    estimate_s: float
+    user: int
+
+
+class SwfLog:
+    """An SWF log. Iterating gives its lines; afterwards `processors` is that of the header."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+        self._header: dict[str, int] = {}
+
+    @property
+    def processors(self) -> int | None:
+        """Processors of the machine: MaxProcs, or else MaxNodes; None if the header has neither."""
+        return self._header.get("procs") or self._header.get("nodes")
+
+    def __iter__(self) -> Iterator[SwfLine]:
+        for number, text in self._file:
+            words = text.split()
+            if not words:
+                continue
+            if words[0].startswith(";"):
+                if found := _PROCESSORS.match(text.lstrip()):
+                    self._header.setdefault(found[1].lower(), int(found[2]))
+                continue
+            line = _line(text, words)
+            if isinstance(line, str):
+                self._file.broken(number, line)
+            else:
+                yield line
+
+
+def _line(text: str, words: list[str]) -> SwfLine | str:
+    """The parsed line, or the error."""
+    if len(words) != FIELDS:
+        return f"has {len(words)} field{'s' * (len(words) != 1)}, not {FIELDS}"
+    try:
+        fields = [float(word) for word in words]
+    except ValueError:
+        return _strange(words)
+    if not (text.isascii() and "_" not in text and math.isfinite(sum(fields))) and (why := _strange(words)):
+        return why
+    number, allocated, requested, user = whole = [int(fields[place]) for place in _WHOLE]
+    if whole != [fields[place] for place in _WHOLE]:
+        return "job number, processors and user (fields 1, 5, 8 and 12) must be whole numbers"
+    return SwfLine(number, fields[1], fields[3], allocated, requested, fields[8], user)
+
+
+def _strange(words: list[str]) -> str:
+    """The error of the first field that is not a plain number; empty if all are. float() is too
+    permissive."""
+    found = next(((at, word) for at, word in enumerate(words, 1) if not _NUMBER.fullmatch(word)), None)
+    return f"field {found[0]} is not a number: {found[1]!r}" if found else ""
+
+
+def select_jobs(
+    lines: Iterable[SwfLine], width: int, reading: SwfOptions, dropped: Counter[str]
+) -> Iterator[SwfJob]:
+    """The jobs to simulate on a machine of this width; dropped jobs are counted by reason."""
+    for line in lines:
+        run, size, asked = line.run_s, line.size, line.estimate_s
+        estimate = min(asked if asked > 0 else run, max(run, LONGEST_S))
+        if reading.filter is SwfFilter.SC15 and _left_out(line, width):
+            dropped["left out by the sc15 filter"] += 1
+        elif line.submit_s < 0:
+            dropped["unknown submit time"] += 1
+        elif run < 0:
+            dropped["unknown run time"] += 1
+        elif size <= 0:
+            dropped["unknown size"] += 1
+        elif run == 0 and reading.zero_runs is ZeroRuns.DROP:
+            dropped["run time 0"] += 1
+        elif size > width:
+            dropped["wider than the machine"] += 1
+        elif run == 0 and reading.zero_runs is ZeroRuns.SECOND:
+            yield SwfJob(line.number, line.submit_s, 1.0, size, 1.0, line.user)
+        else:
+            yield SwfJob(line.number, line.submit_s, min(run, estimate), size, estimate or 1.0, line.user)
+
+
+def _left_out(line: SwfLine, width: int) -> bool:
+    return (
+        line.allocated <= 0
+        or max(line.allocated, line.requested) > width
+        or not 0 < line.run_s <= line.estimate_s
+        or line.submit_s <= 0
+    )

@@ -1,0 +1,354 @@
+"""The table of how each kind of input shows in the journal and is made again. Every new input needs a row.
+
+An event is a trace of an input if nothing else causes it. All other events follow from the input before
+them at the same moment or, without one, from a scheduling pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.commands.user_commands import BY_CONTROLLER
+from controller.core.model import events, inputs
+from controller.core.model.events import Event
+from controller.core.model.inputs import Input
+from controller.core.model.start_estimates import PROMISE
+from controller.core.rebalance.rebalancer import STRATEGY
+from wire.codec import encode
+from wire.job.start_conditions import Until
+from wire.names import JobState, Reason
+
+
+class JournalPosition(Protocol):
+    """The journal up to an event."""
+
+    def waits(self, job: int) -> bool:
+        """Whether the job is queued and not placed."""
+
+    def at_once(self, kind: type[Any], job: int, at: float) -> bool:
+        """Whether an event of this kind about the job has the present moment."""
+
+
+class ReplayAgents(Protocol):
+    """The reports of agents at the moment of a recorded report."""
+
+    def attempt(self, job: int) -> int: ...
+    def silence(self, node: str, at: float) -> float: ...
+    def hello(self, event: events.NodeJoined) -> Input | None: ...
+    def ready(self, event: events.MemberReady) -> Input | None: ...
+    def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None: ...
+    def saved(self, event: events.CheckpointSaved) -> Input | None: ...
+    def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None: ...
+    def configured(self, event: events.ConfigApplied) -> Input | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputTrace:
+    """One kind of event that shows that an input came.
+
+    `recreate_input` makes the input from the event, or gives None if the input has become void.
+    """
+
+    event: type[Any]
+    recreate_input: Callable[[Any, ReplayAgents], Input | None]
+    shows: Callable[[Any, JournalPosition], bool] = lambda _event, _past: True
+
+
+@dataclass(frozen=True, slots=True)
+class InternalInput:
+    """An input that the controller gives itself; `shows` are its traces, if it has any."""
+
+    shows: Callable[[Event], bool]
+
+
+def _by_user(event: events.StopRequested, _past: JournalPosition) -> bool:
+    return event.reason is Reason.USER
+
+
+def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
+    return event.state is JobState.CANCELLED and event.reason is Reason.USER and past.waits(event.job)
+
+
+def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
+    """Whether a user caused the preemption: not the controller for another job or a move, and not a hold."""
+    led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
+    return event.reason is Reason.PREEMPTED and not any(
+        past.at_once(kind, event.job, event.at) for kind in led
+    )
+
+
+def _by_cycle(event: Event) -> bool:
+    if isinstance(event, events.PreemptionPlanned):
+        return event.strategy != STRATEGY
+    if isinstance(event, events.StartEstimated):
+        return event.kind == PROMISE
+    return isinstance(event, events.JobPlaced | events.PredictionOutlived)
+
+
+def _restarted(event: Event) -> bool:
+    return isinstance(event, events.NodeWentAway) and event.why == JUST_STARTED
+
+
+def _changes(event: events.JobEdited) -> Mapping[str, Any]:
+    told = encode(event.spec)
+    defaults = event.spec.by_default  # cleared, so that the defaults are computed again
+    return {name: None if name in defaults else told[name] for name in event.changed if name != "by_default"}
+
+
+def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
+    """The outcomes of ended jobs that were looked up in the store, derived from the decision of that time."""
+    decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
+    return {
+        event.spec.after[index].job: JobState.COMPLETED
+        if met is not (event.spec.after[index].until is Until.NOT_OK)
+        else JobState.FAILED
+        for index, met in decided
+    }
+
+
+WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
+    inputs.Submit: (
+        InputTrace(
+            events.JobQueued,
+            lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
+            lambda event, _: event.array in (None, event.job),  # because one submit makes all elements
+        ),
+    ),
+    inputs.Cancel: (
+        InputTrace(events.StopRequested, lambda event, _: inputs.Cancel(event.job, event.by), _by_user),
+        InputTrace(
+            events.JobEnded,
+            lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
+            _cancelled_waiting,
+        ),
+    ),
+    inputs.Edit: (
+        InputTrace(
+            events.JobEdited,
+            lambda event, _: inputs.Edit(event.job, event.by, _changes(event), _known(event)),
+            lambda event, _: event.by != BY_CONTROLLER,
+        ),
+    ),
+    inputs.Hold: (
+        InputTrace(
+            events.JobHeld,
+            lambda event, _: inputs.Hold(event.job, event.by),
+            lambda event, past: past.waits(event.job),
+        ),
+    ),
+    inputs.Requeue: (
+        InputTrace(
+            events.StopRequested,
+            lambda event, _: inputs.Requeue(event.job, event.by),
+            lambda event, _: event.reason is Reason.REQUEUED,
+        ),
+    ),
+    inputs.Preempt: (
+        InputTrace(
+            events.JobHeld,
+            lambda event, _: inputs.Preempt(event.job, event.by, hold=True),
+            lambda event, past: not past.waits(event.job),
+        ),
+        InputTrace(
+            events.StopRequested, lambda event, _: inputs.Preempt(event.job, event.by), _preempted_by_user
+        ),
+    ),
+    inputs.Release: (InputTrace(events.JobReleased, lambda event, _: inputs.Release(event.job, event.by)),),
+    inputs.AddNode: (
+        InputTrace(
+            events.NodeAdded,
+            lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by, event.taints),
+        ),
+    ),
+    inputs.PinKey: (
+        InputTrace(events.HostKeyPinned, lambda event, _: inputs.PinKey(event.node, event.key, event.by)),
+    ),
+    inputs.SealJournal: (
+        InputTrace(events.JournalSealed, lambda event, _: inputs.SealJournal(event.through, event.digest)),
+    ),
+    inputs.RemoveNode: (
+        InputTrace(events.NodeRemoved, lambda event, _: inputs.RemoveNode(event.node, event.by)),
+    ),
+    inputs.MarkNode: (
+        InputTrace(
+            events.NodeMarked,
+            lambda event, _: inputs.MarkNode(event.node, event.by, event.labels, event.taints),
+        ),
+    ),
+    inputs.NoteStart: (
+        InputTrace(
+            events.StartEstimated,
+            lambda event, _: inputs.NoteStart(event.job, event.kind, event.start),
+            lambda event, _: event.kind != PROMISE,
+        ),
+    ),
+    inputs.NodeSilent: (
+        InputTrace(
+            events.NodeWentDown,
+            lambda event, agents: inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
+        ),
+    ),
+    inputs.DeclareLost: (
+        InputTrace(events.NodeDeclaredLost, lambda event, _: inputs.DeclareLost(event.node, event.by)),
+    ),
+    inputs.Drain: (
+        InputTrace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
+    ),
+    inputs.Resume: (InputTrace(events.NodeResumed, lambda event, _: inputs.Resume(event.node, event.by)),),
+    inputs.SetQuota: (
+        InputTrace(
+            events.QuotaSet,
+            lambda event, _: inputs.SetQuota(event.scope, event.name, event.quota, event.by),
+        ),
+    ),
+    inputs.UnsetQuota: (
+        InputTrace(events.QuotaUnset, lambda event, _: inputs.UnsetQuota(event.scope, event.name, event.by)),
+    ),
+    inputs.Reserve: (
+        # anyway=True, because it was accepted then.
+        InputTrace(
+            events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
+        ),
+    ),
+    inputs.CancelReservation: (
+        InputTrace(
+            events.ReservationCancelled,
+            lambda event, _: inputs.CancelReservation(event.reservation, event.by),
+        ),
+    ),
+    inputs.Rebalance: (
+        InputTrace(events.RebalancePlanned, lambda event, _: inputs.Rebalance(event.by, event.proposal)),
+    ),
+    inputs.SetShare: (
+        InputTrace(
+            events.ShareSet,
+            lambda event, _: inputs.SetShare(event.share, event.weight, event.by, event.soft, event.hard),
+        ),
+    ),
+    inputs.ApplyConfig: (InputTrace(events.ConfigApplied, lambda event, agents: agents.configured(event)),),
+    inputs.AgentSaidHello: (InputTrace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
+    inputs.AgentReported: (
+        InputTrace(events.MemberReady, lambda event, agents: agents.ready(event)),
+        InputTrace(events.AttemptStarted, lambda event, agents: agents.started(event)),
+        InputTrace(events.CheckpointSaved, lambda event, agents: agents.saved(event)),
+        InputTrace(events.AttemptExited, lambda event, agents: agents.exited(event)),
+    ),
+    inputs.MembersReported: (
+        InputTrace(events.MembersStarted, lambda event, agents: agents.started(event)),
+        InputTrace(events.MembersExited, lambda event, agents: agents.exited(event)),
+    ),
+    inputs.GpusIdle: (
+        InputTrace(events.IdleNoted, lambda event, _: inputs.GpusIdle(event.job, event.attempt, event.since)),
+        InputTrace(
+            events.StopRequested,
+            lambda event, agents: inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
+            lambda event, _: event.reason is Reason.IDLE,
+        ),
+    ),
+    inputs.GpusBusy: (
+        InputTrace(events.IdleEnded, lambda event, _: inputs.GpusBusy(event.job, event.attempt)),
+    ),
+    inputs.DataFound: (
+        InputTrace(
+            events.DependencyDecided,
+            lambda event, _: inputs.DataFound(event.path),
+            lambda event, _: bool(event.path),
+        ),
+    ),
+    inputs.GpuReported: (
+        InputTrace(
+            events.GpuHealthRecorded,
+            lambda event, _: inputs.GpuReported(
+                event.node,
+                event.uuid,
+                event.health,
+                event.why,
+                event.needs,
+                event.falls,
+                event.good,
+                event.due,
+                event.by,
+            ),
+        ),
+    ),
+    # Their consequences are in the trace above; the result of another check today is unknown.
+    inputs.GpuTroubled: (),
+    inputs.GpuChecked: (),
+    inputs.GpuWasReset: (),
+    inputs.OffQueueProcessSeen: (
+        InputTrace(
+            events.OffQueueProcessStarted,
+            lambda event, _: inputs.OffQueueProcessSeen(
+                event.node, event.uuid, event.user, event.pid, event.command
+            ),
+        ),
+    ),
+    inputs.OffQueueProcessGone: (
+        InputTrace(
+            events.OffQueueProcessEnded,
+            lambda event, _: inputs.OffQueueProcessGone(event.node, event.uuid, event.user),
+        ),
+    ),
+    inputs.CordonGpu: (),
+    inputs.ResumeGpu: (),
+    inputs.LinkWentDown: (
+        InputTrace(
+            events.NodeWentAway,
+            lambda event, _: inputs.LinkWentDown(event.node, event.why),
+            lambda event, _: not _restarted(event),
+        ),
+    ),
+    inputs.ControllerStarted: InternalInput(_restarted),
+    inputs.Tick: InternalInput(_by_cycle),
+}
+"""All kinds of inputs."""
+
+FOLLOW: frozenset[type[Any]] = frozenset(
+    {
+        events.GateClosed,
+        events.JobPromoted,
+        events.JobRelaxed,
+        events.GateOpened,
+        events.GpuFaultNoted,
+        events.JobGrew,
+        events.JobPlaced,
+        events.JobPreempted,
+        events.JobRequeued,
+        events.JobShrunk,
+        events.MovePlanned,
+        events.MoveUndone,
+        events.PluginFailed,
+        events.PredictionOutlived,
+        events.PriorityInherited,
+        events.DeadlineAtRisk,
+        events.PreemptionDropped,
+        events.PreemptionPlanned,
+        events.ReservationBegan,
+        events.ReservationEnded,
+    }
+)
+"""Events that are never a trace."""
+
+_TRACES: dict[type[Any], list[tuple[type[Any], InputTrace]]] = {}
+for _kind, _way in WAYS.items():
+    for _trace in _way if isinstance(_way, tuple) else ():
+        _TRACES.setdefault(_trace.event, []).append((_kind, _trace))
+
+
+def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
+    """The kind of input that this event shows; None if it is a consequence."""
+    return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
+
+
+def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
+    """The input of this kind that the event shows; None if it has become void."""
+    [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
+    return trace.recreate_input(event, agents)
+
+
+def traced() -> Iterator[type[Any]]:
+    """The kinds of events that can be traces."""
+    return iter(_TRACES)

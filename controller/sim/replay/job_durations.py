@@ -1,0 +1,136 @@
+"""Run times of recorded attempts, to predict how a job would have run at another time and place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from controller.core.model.events import (
+    AttemptExited,
+    AttemptStarted,
+    Exit,
+    JobEnded,
+    JobEvent,
+    JobPlaced,
+    JobRequeued,
+    MembersExited,
+    MembersStarted,
+    StopRequested,
+)
+from wire.names import Reason
+
+NEVER = math.inf
+LOST = ("node_lost", "supervisor_lost")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """How an attempt runs; all members of a gang run alike."""
+
+    launch_s: float = 0.0
+    """Seconds from placement to start."""
+    run_s: float = NEVER
+    """Seconds of run time; infinite if it was cancelled, because the recorded cancel comes again."""
+    stop_s: float = 0.0
+    """Seconds from a stop order to the end."""
+    code: int | None = 0
+    signal: int | None = None
+    why: str = ""
+    launched: bool = True
+
+
+class RunRecorder:
+    """Collects from the events of one job the runs that ended by themselves, in order.
+
+    An attempt that was lost or stopped gives only a lower bound; work saved in a checkpoint is added to the
+    next attempt. If no attempt ended by itself, the job counts as ending when it was last seen.
+    """
+
+    def __init__(self) -> None:
+        self.courses: list[RecordedRun] = []
+        self.placed_at: float | None = None
+        """Members of the present or last attempt."""
+        self._started_at: float | None = None
+        self._exited_at: float | None = None
+        self._stop: StopRequested | None = None
+        self._blamed: AttemptExited | Exit | None = None
+        self._saved_s = 0.0
+        """Seconds of work that stopped attempts have saved for the next."""
+
+    def note(self, event: JobEvent) -> None:
+        """Process one event."""
+        note = self._NOTES.get(type(event))
+        if note is not None:
+            note(self, event)
+
+    def _placed(self, event: JobPlaced) -> None:
+        self.placed_at = event.at
+        self._started_at = self._exited_at = self._stop = self._blamed = None
+
+    def _started(self, event: AttemptStarted | MembersStarted) -> None:
+        self._started_at = event.at
+
+    def _exited(self, event: AttemptExited | MembersExited) -> None:
+        self._exited_at = event.at
+        # Use the first failure, because the members stopped for it end later.
+        for how in event.exits.values():
+            if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
+                self._blamed = how
+
+    def _stopped(self, event: StopRequested) -> None:
+        if event.reason is not Reason.MEMBER_FAILED:
+            self._stop = event
+
+    def _over(self, event: JobRequeued | JobEnded) -> None:
+        course = self._own_course()
+        if course is not None:
+            self.courses.append(replace(course, run_s=self._saved_s + course.run_s))
+        elif self._blamed is not None and self._blamed.checkpoint is not None:
+            self._saved_s += max(0.0, self._blamed.checkpoint.at - self._begun())
+        if isinstance(event, JobRequeued):
+            self.placed_at = None
+
+    _NOTES: ClassVar[Mapping[type, Callable[[RunRecorder, Any], None]]] = {
+        JobPlaced: _placed,
+        AttemptStarted: _started,
+        AttemptExited: _exited,
+        MembersStarted: _started,
+        MembersExited: _exited,
+        StopRequested: _stopped,
+        JobRequeued: _over,
+        JobEnded: _over,
+    }
+
+    def _own_course(self) -> RecordedRun | None:
+        """The run of the attempt that has ended; None if it did not end by itself."""
+        last = self._blamed
+        if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
+            return None
+        if self._stop is not None and self._stop.reason is Reason.USER:
+            stop_s = max(0.0, self._exited_at - self._stop.at)
+            return RecordedRun(self._begun() - self.placed_at, stop_s=stop_s)
+        if self._stop is not None and last.why:
+            return None
+        return RecordedRun(
+            self._begun() - self.placed_at,
+            self._exited_at - self._begun(),
+            code=last.code,
+            signal=last.signal,
+            why=last.why,
+            launched=self._started_at is not None,
+        )
+
+    def _begun(self) -> float:
+        assert self.placed_at is not None
+        return self.placed_at if self._started_at is None else self._started_at
+
+    def known(self, until: float) -> tuple[RecordedRun, ...]:
+        """All runs known at the end of the journal; at least one."""
+        if self.courses:
+            return tuple(self.courses)
+        if self.placed_at is None:
+            return (RecordedRun(),)
+        seen_s = (until if self._exited_at is None else self._exited_at) - self._begun()
+        return (RecordedRun(self._begun() - self.placed_at, self._saved_s + seen_s),)

@@ -1,0 +1,178 @@
+"""Replays a history under a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from controller.core.engine import Engine
+from controller.core.lifecycle.node_loss import is_overdue, lost_after_s
+from controller.core.model import events, inputs
+from controller.core.model.events import Event, JobPlaced
+from controller.core.model.inputs import Input, Refusal, Tick
+from controller.core.model.job import NEVER
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
+from controller.core.state.other_rows import all_notes
+from controller.core.state.state import State
+from controller.sim.clock import Clock
+from controller.sim.job_results import SimulatedJobs
+from controller.sim.replay.agents import STEP_S, RecordedAgents
+from controller.sim.replay.history import History, HistoryStep, Mark
+from controller.sim.replay.input_traces import recreate_input
+from wire.agent.frames import CheckGpu, Note, ResetGpu
+
+OFTEN = 500
+
+
+class Replay:
+    """The engine with every recorded input at its time.
+
+    `observe` gets every event. With `policies`, which builds a pipeline from the configuration text in the
+    journal, each recorded change of the configuration is repeated; without it one pipeline decides
+    throughout.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        pipeline: Pipeline,
+        keep_ended: int = 10_000,
+        observe: Callable[[Event], None] | None = None,
+        policies: Callable[[str], Pipeline] | None = None,
+    ) -> None:
+        self.records = SimulatedJobs()
+        self.placements = 0
+        self.as_recorded = 0
+        """Placements with the recorded nodes and time."""
+        self.refused: dict[int, Refusal] = {}
+        self._history = history
+        self._pipeline = pipeline
+        self._clock = Clock()
+        self._agents = RecordedAgents(history, self._clock, self._hear, policies)
+        self._observe = observe
+        self._cycle_comes = False
+        self._due = NEVER
+        self._begin(State(pipeline.order, keep_ended, pipeline.sharing))
+
+    def _begin(self, state: State) -> None:
+        self.engine = Engine(self._pipeline, state)
+        self._agents.state = state
+
+    def run(self, progress: Callable[[int], None] | None = None) -> None:
+        """Replay all steps. `progress` gets the number of steps done from time to time."""
+        clock = self._clock
+        for number, step in enumerate(self._history.steps):
+            while clock.next_at <= step.at:
+                clock.step()
+            clock.now = step.at
+            self._do(step)
+            if progress is not None and not number % OFTEN:
+                progress(number)
+        while clock.next_at <= self._history.until:
+            clock.step()
+
+    def _do(self, step: HistoryStep) -> None:
+        what, event = step.what, step.event
+        if what is Mark.CYCLE:
+            self._tell(Tick())
+        elif what is Mark.RESTART:
+            self._restart()
+        elif isinstance(event, events.StopRequested) and what is Mark.STOP:
+            self._expect_stop(event)
+        elif event is not None and isinstance(what, type):
+            self._give(what, event)
+
+    def _give(self, kind: type[Any], event: Event) -> None:
+        if isinstance(event, events.JobQueued):
+            self.engine.state.next_job = event.job  # the job ids of the journal, also if a job was refused
+        given = recreate_input(kind, event, self._agents)
+        reply = None if given is None else self._tell(given)
+        if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
+            self.refused[event.job] = reply
+
+    def _tell(self, given: Input) -> inputs.Reply:
+        decision = self.engine.handle(given, self._clock.now)
+        if isinstance(given, inputs.ApplyConfig):
+            self._pipeline, self._agents.state = self.engine.pipeline, self.engine.state
+        for event in decision.events:
+            self._note(event)
+        for order in decision.orders:
+            # Results of GPU checks and resets are in the journal.
+            if not isinstance(order.frame, CheckGpu | ResetGpu | Note):
+                self._agents.obey(order.node, order.frame)
+        self.engine.state.forget_old()
+        self._wake_when_due()
+        return decision.reply
+
+    def _note(self, event: Event) -> None:
+        self.records.observe(event)
+        if self._observe is not None:
+            self._observe(event)
+        if isinstance(event, JobPlaced):
+            self._agents.place(event)
+            self.placements += 1
+            self.as_recorded += event == self._history.placed.get((event.job, event.attempt))
+        elif isinstance(event, events.NodeWentAway):
+            self._count_silence(event)
+        elif isinstance(event, events.StopRequested) and (event.job, event.at) not in self._history.stops:
+            self._agents.part(self.engine.state.jobs[event.job])
+
+    def _expect_stop(self, event: events.StopRequested) -> None:
+        job = self.engine.state.jobs.get(event.job)
+        if job is not None and job.stopping is None:
+            self._agents.part(job)
+
+    def _count_silence(self, event: events.NodeWentAway) -> None:
+        """Handle a silent node, unless a recorded event has done so."""
+        node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
+        jobs = [self.engine.state.jobs[job] for job in node.held]
+        moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
+        for silent_s in moments - {None}:
+            assert silent_s is not None
+            self._clock.after(silent_s + 2 * STEP_S, partial(self._check_silence, event))
+
+    def _check_silence(self, event: events.NodeWentAway) -> None:
+        node, silent_s = self.engine.state.nodes.get(event.node), self._clock.now - event.at
+        if node is None or node.since != event.at:
+            return
+        if is_overdue(self.engine.state, node, self._pipeline.losses, silent_s):
+            self._hear(inputs.NodeSilent(event.node, silent_s))
+
+    def _restart(self) -> None:
+        """A new engine from the rows, without the plans and reservations of the old one."""
+        old = self.engine.state
+        jobs = sorted(old.jobs.values(), key=lambda job: job.id)
+        live = [job for job in jobs if job.ended_at is None]
+        ended = [job for job in jobs if job.ended_at is not None]
+        ended.sort(key=lambda job: (job.ended_at or 0.0, job.id), reverse=True)
+        state = State(self._pipeline.order, old.keep_ended, self._pipeline.sharing)
+        rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
+        there = restore_state(state, rows, map(node_row, old.nodes.by_name.values()), all_notes(old))
+        state.next_job = old.next_job
+        self._begin(state)
+        self._tell(inputs.ControllerStarted(there))
+
+    def _hear(self, given: Input) -> None:
+        """A report of an agent; one pass follows after all inputs of this moment."""
+        self._tell(given)
+        if not self._cycle_comes:
+            self._cycle_comes = True
+            self._clock.at(self._clock.now, self._cycle, rank=1)
+
+    def _wake_when_due(self) -> None:
+        """Run a pass when a timer is due, unless the journal shows a pass at that time."""
+        due = self.engine.next_at
+        if due != self._due:
+            self._due = due
+            if due < NEVER and not self._history.cycle_comes(due):
+                self._clock.at(due, self._look, rank=1)
+
+    def _look(self) -> None:
+        if self.engine.next_at <= self._clock.now:
+            self._tell(Tick())
+
+    def _cycle(self) -> None:
+        self._cycle_comes = False
+        self._tell(Tick())

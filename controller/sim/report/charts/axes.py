@@ -1,0 +1,143 @@
+"""Axes of charts: scales, ticks and grid lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from controller.sim.report.markup import Markup, el, joined
+from controller.sim.report.run import DAY_S, TimeSpan
+from wire.text import duration
+
+HOUR_S = 3_600.0
+
+TIME_STEPS = (
+    *(1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, 12 * HOUR_S),
+    *(DAY_S * days for days in (1, 2, 7, 14, 28, 91, 182, 365, 1_825)),
+)
+
+WAITS = (0.0, 10.0, 60.0, 600.0, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 30 * DAY_S, 365 * DAY_S)
+
+Tick = tuple[float, str]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One axis: maps values from low to high to coordinates."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    bend: Callable[[float], float] = float
+
+    def __call__(self, value: float) -> float:
+        low, high = self.bend(self.low), self.bend(self.high)
+        part = (self.bend(value) - low) / (high - low) if high > low else 0.0
+        return self.begin + (self.end - self.begin) * part
+
+
+def bend_waits(seconds: float) -> float:
+    """A scale that is logarithmic from about ten seconds on and includes zero."""
+    return math.log10(1 + seconds / 10)
+
+
+def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
+    """Ticks at round times since the beginning."""
+    step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
+    return [
+        (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)
+    ]
+
+
+def since(seconds: float) -> str:
+    """Time since the beginning: 2d, 2d 06:00, 06:00, or 0:05 minutes."""
+    days, rest = divmod(round(seconds), round(DAY_S))
+    if days and not rest:
+        return f"{days} d"
+    hours, rest = divmod(rest, 3_600)
+    minutes, left = divmod(rest, 60)
+    clock = f"{hours:02}:{minutes:02}" + (f":{left:02}" if left else "")
+    return f"{days} d {clock}" if days else clock
+
+
+def moment_text(seconds: float, span: TimeSpan) -> str:
+    """Time since the beginning, to the minute where there are days."""
+    return since(round(seconds / 60) * 60 if span.length_s > DAY_S else seconds)
+
+
+def wait_ticks(most: float) -> list[Tick]:
+    """Ticks at round waits up to the longest."""
+    return [(wait, "0" if not wait else _round(wait)) for wait in WAITS if wait <= most]
+
+
+def _round(seconds: float) -> str:
+    text = duration(seconds)
+    for zero in ("00s", "00m", "00h"):
+        text = text.removesuffix(zero)
+    return text
+
+
+def level_ticks(most: float, count: int = 4) -> list[float]:
+    """Ticks at round numbers from 0 to at least `most`."""
+    step = _nice(most / count) if most > 0 else 1.0
+    return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def _nice(value: float) -> float:
+    scale: float = 10.0 ** math.floor(math.log10(value))
+    return next(step * scale for step in (1, 2, 2.5, 5, 10) if step * scale >= value * 0.999)
+
+
+def decades(most: float) -> list[Tick]:
+    """Ticks at 1, 10, 100, 1k … up to `most` or above; also at 2 and 5 if there are few."""
+    powers = max(1, math.ceil(math.log10(max(most, 1.0)) - 1e-9))
+    steps = (1, 2, 5) if powers <= 2 else (1,)
+    values = [step * 10**power for power in range(powers) for step in steps] + [10**powers]
+    return [(float(value), _thousands(value)) for value in values]
+
+
+def _thousands(value: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if value >= size:
+            return f"{value // size}{letter}"
+    return str(value)
+
+
+def ruled_x(ticks: Sequence[Tick], x: Scale, top: float, bottom: float) -> Markup:
+    """Vertical grid lines with labels below."""
+    return joined(
+        *(
+            joined(
+                el("line", class_="grid", x1=x(value), x2=x(value), y1=top, y2=bottom),
+                el(
+                    "text",
+                    label,
+                    class_="tick",
+                    x=x(value),
+                    y=bottom + 16.0,
+                    text_anchor=_anchor(x(value), x),
+                ),
+            )
+            for value, label in ticks
+        )
+    )
+
+
+def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Markup:
+    """Horizontal grid lines with labels on the left."""
+    return joined(
+        *(
+            joined(
+                el("line", class_="grid", x1=left, x2=right, y1=y(value), y2=y(value)),
+                el("text", label, class_="tick", x=left - 8.0, y=y(value) + 4.0, text_anchor="end"),
+            )
+            for value, label in ticks
+        )
+    )
+
+
+def _anchor(place: float, x: Scale) -> str:
+    """Text anchor of a label; the last one ends at the edge."""
+    return "end" if place > x.end - 18 else "middle"

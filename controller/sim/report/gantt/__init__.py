@@ -1,0 +1,1 @@
+"""The Gantt chart of the report."""

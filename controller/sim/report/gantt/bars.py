@@ -1,0 +1,141 @@
+"""Tracks and bars of a Gantt chart: GPUs of nodes, and the jobs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from operator import attrgetter
+
+from controller.core.model.events import Allocation
+from controller.sim.job_results import SimulatedJob
+from controller.sim.report.run import ReportRun
+from wire.agent.frames import NodeFacts
+from wire.names import WHOLE_GPU
+
+TALLEST = 64
+"""Largest height of a track in lines; a node without GPUs has one line per core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One GPU, or all cores of a node without GPUs; `height` in lines."""
+
+    key: str
+    """The GPU's uuid, or the node's name."""
+    node: str
+    name: str
+    height: int
+    units: int
+    """GPU-milli, or CPU-milli."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A job on consecutive whole tracks, or on a part of one, from `low` to `high` (fractions)."""
+
+    record: SimulatedJob
+    first: int
+    count: int = 1
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the bar fills its tracks."""
+        return self.low == 0.0 and self.high == 1.0
+
+
+def tracks_of(run: ReportRun) -> list[Track]:
+    """The tracks from top to bottom. In a cluster with GPUs, nodes without GPUs have none."""
+    return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
+
+
+def _tracks(run: ReportRun, name: str, node: NodeFacts) -> Iterator[Track]:
+    if not run.by_gpu:
+        lines = min(max(node.cpu_milli // run.cluster.core_milli, 1), TALLEST)
+        yield Track(name, name, "", lines, node.cpu_milli)
+    for gpu in node.gpus:
+        yield Track(gpu.uuid, name, str(gpu.index), 1, WHOLE_GPU)
+
+
+def bars_of(run: ReportRun) -> list[Bar]:
+    """All bars in the order of their begin."""
+    tracks = tracks_of(run)
+    places = {track.key: place for place, track in enumerate(tracks)}
+    strips: dict[int, _Strip] = {}
+    bars: list[Bar] = []
+    for record in sorted(run.started, key=attrgetter("start_s", "job")):
+        for part in record.allocations:
+            whole: list[int] = []
+            for key, units in _pieces(run, part):
+                place = places[key]
+                all_units = tracks[place].units
+                if units >= all_units:
+                    whole.append(place)
+                    continue
+                strip = strips.setdefault(place, _Strip(all_units))
+                pieces = strip.take(record.job, units, record.start_s or 0.0, run.ran_s(record))
+                bars += [Bar(record, place, 1, low / all_units, high / all_units) for low, high in pieces]
+            bars += [Bar(record, first, count) for first, count in _rows(sorted(whole))]
+    return bars
+
+
+def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
+    """The tracks that the job holds on one node, by key, and the units on each."""
+    if run.by_gpu:
+        return [(hold.uuid, hold.milli) for hold in part.gpus]
+    return [(part.node, part.cpu_milli)]
+
+
+def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Groups of neighbouring rows as (first, count)."""
+    first = count = 0
+    for place in places:
+        if count and place == first + count:
+            count += 1
+        else:
+            if count:
+                yield first, count
+            first, count = place, 1
+    if count:
+        yield first, count
+
+
+@dataclass
+class _Strip:
+    """The units of one track. A job takes the lowest free units, in several pieces if needed."""
+
+    units: int
+    free: list[tuple[int, int]] = field(init=False)
+    held: list[tuple[float, int, list[tuple[int, int]]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free = [(0, self.units)]
+
+    def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
+        """The pieces [low, high) that a job gets while it runs."""
+        while self.held and self.held[0][0] <= begin_s:
+            self.free = _merged(self.free + heappop(self.held)[2])
+        pieces: list[tuple[int, int]] = []
+        rest: list[tuple[int, int]] = []
+        for low, high in self.free:
+            taken = min(units, high - low)
+            if taken:
+                pieces.append((low, low + taken))
+                units -= taken
+            if low + taken < high:
+                rest.append((low + taken, high))
+        self.free = rest
+        heappush(self.held, (begin_s + run_s, job, pieces))
+        return pieces
+
+
+def _merged(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(pieces):
+        if merged and merged[-1][1] == low:
+            merged[-1] = merged[-1][0], high
+        else:
+            merged.append((low, high))
+    return merged

@@ -1,0 +1,112 @@
+"""Sections: jobs by node (Gantt chart), and the longest waits."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from controller.sim.report.charts.axes import moment_text
+from controller.sim.report.gantt.bars import tracks_of
+from controller.sim.report.gantt.encoding import Gantt
+from controller.sim.report.markup import Markup, el
+from controller.sim.report.number_formats import count, number, percent, span_text
+from controller.sim.report.page_elements import details, section, table
+from controller.sim.report.run import ReportRun, TimeSpan
+
+LISTED, NODES = 15, 300
+"""Rows of the tables of waits and of nodes."""
+
+
+def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:
+    """The Gantt chart, drawn by the script, with a table for readers without it."""
+    notes = [
+        note for run, chart in zip(runs, charts, strict=True) for note in _left_out(run, chart, len(runs))
+    ]
+    return section(
+        "Jobs by node",
+        " ".join(
+            [
+                f"Each line is a {runs[0].unit} of a node, each bar a job."
+                if runs[0].by_gpu
+                else "Each bar is a job; a node is as high as it has processors.",
+                *notes,
+            ]
+        ),
+        el("div", id="gantt"),
+        el("noscript", el("p", "This drawing needs JavaScript; the table does not.", class_="about")),
+        details("What each node did", _node_table(runs)),
+    )
+
+
+def _left_out(run: ReportRun, chart: Gantt, runs: int) -> list[str]:
+    of = f" of {run.label}" if runs > 1 else ""
+    notes = []
+    if chart.left_out:
+        notes.append(
+            f"The {chart.left_out:,} smallest of {chart.bars + chart.left_out:,} bars{of} are not drawn, "
+            f"with {percent(chart.left_out_part)} of the time held; the rest of the page counts every job."
+        )
+    without = sum(not run.held(record) for record in run.started)
+    if without:
+        notes.append(f"{count(without, 'job')}{of} without a {run.unit} are not drawn here.")
+    return notes
+
+
+def _node_table(runs: Sequence[ReportRun]) -> Markup:
+    rows = []
+    for run in runs:
+        held: dict[str, float] = defaultdict(float)
+        jobs: Counter[str] = Counter()
+        for record in run.started:
+            for part in record.allocations:
+                units = sum(hold.milli for hold in part.gpus) if run.by_gpu else part.cpu_milli
+                held[part.node] += units * run.ran_s(record)
+                jobs[part.node] += 1
+        capacity: Counter[str] = Counter()
+        for track in tracks_of(run):
+            capacity[track.node] += track.units
+        possible = run.end_s - run.begin_s
+        rows += [
+            [
+                node,
+                *([run.label] if len(runs) > 1 else []),
+                number(jobs[node]),
+                percent(held[node] / (units * possible or 1)),
+            ]
+            for node, units in [*capacity.items()][:NODES]
+        ]
+    heading = ["Node", *(["ReportRun"] if len(runs) > 1 else []), "Attempts", "Utilisation"]
+    cut = f"The first {NODES} nodes" if len(runs[0].cluster.nodes) > NODES else ""
+    return table(cut, heading, rows)
+
+
+def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
+    """The table of the longest waits."""
+    rows = [
+        [
+            str(run.number(record)),
+            *([run.label] if len(runs) > 1 else []),
+            el("span", record.user),
+            record.project,
+            number(run.size(record)),
+            moment_text(record.submit_s - span.begin_s, span),
+            span_text(record.wait_s),
+            span_text(run.ran_s(record)),
+            record.state.value.lower(),
+        ]
+        for run in runs
+        for record in sorted(run.started, key=lambda record: -record.wait_s)[:LISTED]
+        if record.wait_s >= 1
+    ]
+    heading = [
+        "Job",
+        *(["ReportRun"] if len(runs) > 1 else []),
+        "User",
+        "Project",
+        "Size",
+        "Submitted after",
+        "Waited",
+        "Ran",
+        "Ended",
+    ]
+    return section("Longest waits", "", table("", heading, rows)) if rows else Markup("")

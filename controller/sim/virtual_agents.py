@@ -1,0 +1,100 @@
+"""Agents of virtual nodes: they take the orders of real agents and give the same reports, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from wire.agent.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Stop
+
+Key = tuple[int, int]
+AttemptReports = dict[str, AttemptStatus]
+"""Reports of agents about one attempt, by node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """How an attempt goes: how long its process runs, and its exit code."""
+
+    runtime_s: float
+    code: int = 0
+
+
+def hello_of(name: str, facts: NodeFacts) -> Hello:
+    """The hello of the agent of a node that has just booted."""
+    return Hello(name, "virtual", f"{name}-1", "virtual", facts)
+
+
+class VirtualAgents:
+    """The agents of all nodes in one object, because all members of a gang do the same.
+
+    `planned_run` says how an attempt goes; `started_at` since when an attempt counts as running that is
+    started now.
+    """
+
+    def __init__(
+        self, planned_run: Callable[[Key], PlannedRun], started_at: Callable[[Key, float], float]
+    ) -> None:
+        self._attempts: dict[Key, AttemptReports] = {}
+        self._planned_run = planned_run
+        self._started_at = started_at
+
+    def start(
+        self, key: Key, nodes: Iterable[str], limit_s: float | None, now: float
+    ) -> tuple[AttemptReports, float]:
+        """Run an attempt on these nodes; the reports, and the seconds until it ends."""
+        runtime, since = self._planned_run(key).runtime_s, self._started_at(key, now)
+        if limit_s is not None:
+            runtime = min(runtime, limit_s)
+        started = dict.fromkeys(nodes, AttemptStatus(*key, pid=key[0], started_at=since))
+        known = self._attempts.get(key)
+        if known is None:
+            self._attempts[key] = started.copy()
+        else:
+            known.update(started)
+        return started, runtime - (now - since)
+
+    def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
+        """Stop an attempt on these nodes at once; one with checkpoints has saved its state. Returns the
+        reports."""
+        key = order.job, order.attempt
+        known = self._attempts.setdefault(key, {})
+        reports: AttemptReports = {}
+        for node in nodes:
+            old = known.get(node, AttemptStatus(*key))
+            if old.ended_at is None:
+                saves = order.checkpoint_s and old.started_at is not None
+                saved = Checkpoint("virtual", at=now) if saves else None
+                known[node] = replace(old, ended_at=now, signal=15, why=order.why, checkpoint=saved)
+            reports[node] = known[node]
+        return reports
+
+    def end(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
+        """Let the processes on these nodes end that still run; the reports."""
+        known = self._attempts.get(key, {})
+        reports: AttemptReports = {}
+        before: AttemptStatus | None = None
+        for node in nodes:
+            old = known.get(node)
+            if old is None or old.ended_at is not None or old.started_at is None:
+                continue
+            if old is not before:
+                before, over = old, self._over(key, old.started_at, now)
+            known[node] = reports[node] = over
+        return reports
+
+    def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
+        """The report of a process that returned by itself or reached its time limit."""
+        planned = self._planned_run(key)
+        # The same sum as the scheduled end, because the difference of two floats could be smaller.
+        if now >= started_at + planned.runtime_s:
+            return AttemptStatus(*key, key[0], started_at, now, planned.code)
+        return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
+
+    def settle(self, key: Key, nodes: Iterable[str]) -> None:
+        """Forget the attempt on these nodes, because the controller has recorded its end."""
+        known = self._attempts.get(key, {})
+        for node in nodes:
+            known.pop(node, None)
+        if not known:
+            self._attempts.pop(key, None)

@@ -1,0 +1,49 @@
+"""`python -m controller.store`: verify a store in a process of its own; the URL is the first line of stdin.
+
+It is not an argument, because a URL can hold a password. Progress and the report are JSON, a line each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from controller.store.errors import StoreFailure
+from controller.store.read_only_store import StoreReader
+from wire.api.store import VerifyLine
+from wire.codec import dumps, encode
+
+
+def main() -> int:
+    """Exit code 0 if the store is sound."""
+    os.nice(10)
+    try:
+        report = StoreReader(sys.stdin.readline().strip()).verify(
+            lambda what, count: _say(VerifyLine(doing=what, count=count))
+        )
+    except StoreFailure as failure:
+        _say(VerifyLine(done=True, problems=(failure.message,)))
+        return 1
+    _say(
+        VerifyLine(
+            done=True,
+            store=report.store,
+            begins=report.begins,
+            seq=report.head.seq,
+            head=report.head.hash.hex(),
+            jobs=report.jobs,
+            compared=report.compared,
+            nodes=report.nodes,
+            problems=report.problems,
+        )
+    )
+    return 0 if report.good else 1
+
+
+def _say(line: VerifyLine) -> None:
+    sys.stdout.write(dumps(encode(line)) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Where a store lives: one SQLite file or a PostgreSQL server."""

@@ -1,0 +1,269 @@
+"""A store in one SQLite file, with checks against what can happen to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, select
+from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.pool import NullPool
+
+from controller.store.backends.sidecars import HeadFile, OwnerLock
+from controller.store.chain import Head
+from controller.store.errors import StoreBroken, StoreFailure, StoreFull, StoreLocked, StoreRefused
+from controller.store.tables import journal
+
+BUSY_S = 10
+WAL_LIMIT = 64 << 20
+QUICK_CHECK_LIMIT = 256 << 20
+
+
+class SqliteFile:
+    """The file, `<file>.lock` with its owner, and `<file>.head` with the last acknowledged entry."""
+
+    def __init__(self, url: URL) -> None:
+        if not url.database or url.database == ":memory:" or url.query:
+            raise StoreRefused(
+                f"{url} does not name a database file", "Write sqlite:////absolute/path/to/corral.db"
+            )
+        self.path = Path(os.path.realpath(url.database))
+        self.where = str(self.path)
+        self.engine = create_engine(URL.create("sqlite", database=self.where))
+        event.listen(self.engine, "connect", _configure)
+        event.listen(self.engine, "begin", _begin)
+        self._lock = OwnerLock(Path(f"{self.path}.lock"))
+        self._note = HeadFile(Path(f"{self.path}.head"))
+        self._kept: Path | None = None
+        self._opened: os.stat_result | None = None
+        self._log = Path(f"{self.path}-wal")
+        self._log_opened: os.stat_result | None = None
+
+    def open(self) -> Connection:
+        try:
+            _make_directory(self.path.parent)
+            self._lock.take(self.where)
+            self._note.open()
+            self._make_file()
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+        writer = self.engine.connect()
+        self._opened = self.path.stat()
+        return writer
+
+    def reader(self) -> Engine:
+        if not self.path.is_file():
+            raise StoreRefused(
+                f"There is no store {self.where}", "Check the path, or [store] in scheduler.toml."
+            )
+        engine = create_engine("sqlite://", creator=self._read_only, poolclass=NullPool)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _read_only(self) -> sqlite3.Connection:
+        uri = f"file:{quote(self.where)}?mode=ro"
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self._note.close()
+        self._lock.close()
+
+    def insert(self, table: Table) -> Insert:
+        return insert(table)
+
+    def quick_check(self, connection: Connection) -> list[str]:
+        # It reads the whole file, and a start is promised within seconds. What load() reads is sealed row by
+        # row and the journal's end is followed at every size, so a large file gives up only the early word on
+        # damage in old history; verify() still finds that.
+        if self.path.stat().st_size > QUICK_CHECK_LIMIT:
+            return []
+        return _check(connection, "quick_check")
+
+    def full_check(self, connection: Connection) -> list[str]:
+        return _check(connection, "integrity_check")
+
+    def settle(self, connection: Connection, head: Head) -> None:
+        noted = self._note.read()
+        if noted and noted.seq:
+            with connection.begin():
+                there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
+            if there != noted.hash:
+                raise self._rewound(noted.seq, head.seq)
+        # An fsync of the log that failed under an earlier owner may have left pages that are right in memory
+        # and wrong on the disk; moving all of it into the file, with an fsync of its own, ends the doubt.
+        driver: Any = connection.connection.driver_connection
+        try:
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self.failure(error) from error
+        self._log_opened = self._log.stat()
+        self._note.write(head)
+
+    def acknowledge(self, head: Head) -> None:
+        # SQLite goes on writing to a file that was deleted, or replaced by a backup, under its feet.
+        if not _same_file(self.path, self._opened):
+            raise StoreBroken(
+                f"{self.where} was moved, deleted or replaced while it was in use",
+                "Put the file back where it was and start again; stop the controller before changing it.",
+            )
+        # The log holds what is not in the file yet. Closing it in time still brings all of that there.
+        if not _same_file(self._log, self._log_opened):
+            raise StoreBroken(
+                f"{self._log} was moved, deleted or replaced while it was in use",
+                "Start the controller again; it belongs to the database, and is not to be touched by itself.",
+            )
+        self._note.write(head)
+
+    def damaged(self, what: str) -> StoreFailure:
+        try:
+            self._kept = self._kept or self._keep()
+            kept = f"It was kept as found in {self._kept}."
+        except OSError as error:
+            kept = f"No copy of it could be kept ({error.strerror}): copy {self.path}* before anything else."
+        return StoreBroken(
+            f"{self.where} is damaged: {what}",
+            f"{kept} To go back to a backup, move {self.path}* out of the way and put the backup there; "
+            f"what can still be read comes out with: sqlite3 {self.path} .recover",
+        )
+
+    def failure(self, error: BaseException | None) -> StoreFailure:
+        name: str = getattr(error, "sqlite_errorname", "")
+        if name in ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"):
+            return StoreFull(
+                f"The disk that holds {self.where} is full",
+                "Free some space there; nothing was lost or half written.",
+            )
+        if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
+            return self.damaged(str(error))
+        if str(error).startswith("Could not decode"):  # by Python's sqlite3, with the whole text behind it
+            return self.damaged("a text in it is not UTF-8")
+        if name.startswith("SQLITE_BUSY"):
+            return StoreLocked(
+                f"Another program keeps {self.where} locked for over {BUSY_S} s",
+                "Close whatever has it open (lsof shows it), such as a sqlite3 shell in a transaction.",
+            )
+        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            return StoreBroken(
+                f"{self.where} cannot be written: {error}",
+                "Check who owns the file and its directory, and that its disk is mounted for writing.",
+            )
+        return StoreBroken(
+            f"{self.where} failed: {error} ({name or type(error).__name__})",
+            "Look for disk errors in the kernel's log (dmesg) before starting again.",
+        )
+
+    def backup(self, connection: Connection, path: Path) -> None:
+        if path.exists():
+            raise StoreRefused(f"{path} exists already", "Choose another name, or move it away.")
+        partial = Path(f"{path}.partial")
+        source: Any = connection.connection.driver_connection
+        try:
+            partial.unlink(missing_ok=True)
+            os.close(_private(str(partial), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            with contextlib.closing(sqlite3.connect(partial)) as copy:
+                source.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+            _sync(partial)
+            partial.rename(path)
+            _sync(path.parent)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        except sqlite3.Error as error:
+            raise StoreRefused(
+                f"No backup was made in {path}: {error}", "Check that its disk has room, then try again."
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def _make_file(self) -> None:
+        """Create the file with mode 0600, because it holds environments and SQLite would use the umask."""
+        noted = self._note.read()
+        if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
+            raise StoreRefused(
+                f"{self.where} is gone, but {noted.seq} entries in it were acknowledged",
+                f"Put it or a backup back. To begin with an empty queue instead, delete {self._note.path}.",
+            )
+        os.close(_private(self.where, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC))
+        _sync(self.path.parent)
+
+    def _rewound(self, noted: int, last: int) -> StoreFailure:
+        damage = self.damaged(
+            f"entry {noted} was acknowledged, but the journal ends at entry {last} without it; "
+            "its write-ahead log was lost, or an older copy was put in its place"
+        )
+        return StoreBroken(
+            damage.message, f"{damage.hint} To go on without the lost entries, delete {self._note.path}."
+        )
+
+    def _keep(self) -> Path:
+        """Copy file and log aside once, because a restart loop must not fill the disk with copies."""
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))
+        kept = Path(f"{self.path}.damaged-{stamp}")
+        for suffix in ("", "-wal"):
+            source, target = Path(f"{self.path}{suffix}"), Path(f"{kept}{suffix}")
+            if source.exists() and not target.exists():
+                with source.open("rb") as original, open(target, "xb", opener=_private) as copy:
+                    shutil.copyfileobj(original, copy)
+        return kept
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where SQLAlchemy says, those of readers too
+    for pragma in (
+        f"busy_timeout = {BUSY_S * 1000}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        f"journal_size_limit = {WAL_LIMIT}",
+        "cell_size_check = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _check(connection: Connection, pragma: str) -> list[str]:
+    found = connection.exec_driver_sql(f"PRAGMA {pragma}(20)").scalars()
+    lines = [line for text in found for line in str(text).splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
+
+
+def _same_file(path: Path, opened: os.stat_result | None) -> bool:
+    try:
+        return opened is not None and os.path.samestat(path.stat(), opened)
+    except OSError:
+        return False
+
+
+def _make_directory(path: Path) -> None:
+    # Only the last one: a missing parent is a typing error, or a disk that is not mounted.
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, error: OSError) -> StoreRefused:
+    return StoreRefused(
+        f"{error.filename or path} cannot be used: {error.strerror}",
+        "Check that its directory exists, who owns it, and that its disk is mounted for writing with room.",
+    )

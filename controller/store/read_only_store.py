@@ -1,0 +1,62 @@
+"""A store that is opened only for reading, with or without a running controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError
+
+from controller.store import records, tables
+from controller.store.backends.backend import Backend
+from controller.store.chain import Head
+from controller.store.errors import StoreFailure, StoreRefused
+from controller.store.store import backend_of
+from controller.store.verify import Progress, VerifyReport, verify
+
+
+class StoreReader:
+    """Takes no lock, migrates nothing and writes nothing."""
+
+    def __init__(self, url: str) -> None:
+        self._place: Backend = backend_of(url)
+        self.where = self._place.where
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Read everything, in one snapshot."""
+        with self._reading() as connection:
+            return verify(self._place, connection, progress)
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy to a new file, mode 0600, while commits go on."""
+        with self._reading() as connection:
+            self._place.backup(connection, path)
+
+    def head(self) -> Head:
+        """The newest entry; number 0 if there is none."""
+        with self._reading() as connection:
+            newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(1)
+            row = connection.execute(newest).one_or_none()
+            return Head(0, b"") if row is None else Head(row.seq, row.hash)
+
+    def has(self, head: Head) -> bool:
+        """Is this entry in the journal?"""
+        with self._reading() as connection:
+            there = select(tables.journal.c.hash).where(tables.journal.c.seq == head.seq)
+            return bool(connection.scalar(there) == head.hash)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        engine = self._place.reader()
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            failure = self._place.failure(error.orig)
+            raise StoreRefused(failure.message, failure.hint) from error
+        except StoreFailure as failure:
+            raise StoreRefused(failure.message, failure.hint) from failure
+        finally:
+            engine.dispose()

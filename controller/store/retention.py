@@ -1,0 +1,128 @@
+"""Deletes rows of ended jobs and the beginning of the journal.
+
+Jobs
+1. Choose the jobs that ended longest ago: older than the age, or more than the count. Elements of an array
+   stay while one of them lives.
+2. In one transaction: add their usage to the rows of their days, delete their rows.
+
+Journal
+1. The controller commits the entry `JournalSealed`: up to which entry the journal goes away, and that entry's
+   hash. It is a link of the chain itself, so the claim is sealed by every later entry.
+2. Delete entries in order, some at a time. Each transaction moves the base, which is the number and hash of
+   the last deleted entry: the chain is followed from there.
+
+Invariant: after any crash the base is the entry right before the first one that is left. What was sealed and
+not yet deleted is deleted later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, case, delete, func, insert, select, update
+
+from controller.store import tables
+from controller.store.backends.backend import Backend
+from controller.store.chain import Head
+from controller.store.usage import ADDED, DAY_S, GREATEST
+
+BASE, NEXT_JOB = "base", "next_job"
+"""Rows of `meta`: where the journal begins, and the lowest number that no job has had."""
+
+
+def read_base(facts: dict[str, str]) -> Head | None:
+    """The last entry that was deleted; None if the journal begins with entry 1."""
+    if BASE not in facts:
+        return None
+    seq, digest = facts[BASE].split()
+    return Head(int(seq), bytes.fromhex(digest))
+
+
+def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
+    """The ended jobs to delete next, oldest end first."""
+    jobs = tables.jobs.c
+    over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))
+    live = tables.jobs.alias().c
+    arrays = select(live.array).where(live.ended_at.is_(None), live.array.is_not(None))
+    query = (
+        select(jobs.id, jobs.ended_at)
+        .where(jobs.ended_at.is_not(None), jobs.array.is_(None) | jobs.array.not_in(arrays))
+        .order_by(jobs.ended_at, jobs.id)
+        .limit(at_once)
+    )
+    excess = max(0, (over or 0) - most)
+    found = connection.execute(query).all()
+    return [number for place, (number, ended_at) in enumerate(found) if ended_at < before or place < excess]
+
+
+def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) -> None:
+    """Delete the rows of these jobs, and keep their usage by day."""
+    used, jobs = tables.usage, tables.jobs
+    rows = connection.execute(select(used).where(used.c.job.in_(ids))).mappings().all()
+    days = _by_day([dict(row) for row in rows])
+    if days:
+        connection.execute(_add_days(place), days)
+    connection.execute(delete(used).where(used.c.job.in_(ids)))
+    number = func.max(case((jobs.c.array > jobs.c.id, jobs.c.array), else_=jobs.c.id))
+    highest = connection.scalar(select(number).where(jobs.c.id.in_(ids)))
+    connection.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+    known = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == NEXT_JOB))
+    write_meta(connection, NEXT_JOB, str(max((highest or 0) + 1, int(known or 0))))
+
+
+def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
+    """Delete the next entries up to `through`; the new base, or None when nothing was left to delete."""
+    journal = tables.journal.c
+    last = min(through, (base.seq if base else 0) + at_once)
+    digest = connection.scalar(select(journal.hash).where(journal.seq == last))
+    if digest is None or (base is not None and last <= base.seq):
+        return None
+    connection.execute(delete(tables.journal).where(journal.seq <= last))
+    write_meta(connection, BASE, f"{last} {digest.hex()}")
+    return Head(last, digest)
+
+
+def write_meta(connection: Connection, name: str, value: str) -> None:
+    """Write a row of `meta`."""
+    meta = tables.meta
+    if not connection.execute(update(meta).where(meta.c.name == name).values(value=value)).rowcount:
+        connection.execute(insert(meta), {"name": name, "value": value})
+
+
+def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The usage of some attempts by day and tenant. Attempts over several days are divided."""
+    days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
+        lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
+    )
+    jobs: dict[tuple[int, str, str, str], set[int]] = defaultdict(set)
+    last = {row["job"]: row for row in sorted(rows, key=lambda row: row["until"])}
+    for row in rows:
+        since, until = row["since"], row["until"]
+        whose = (row["user"], row["project"], row["queue"])
+        for day in range(int(since // DAY_S), int(until // DAY_S) + 1):
+            there = min(until, (day + 1) * DAY_S) - max(since, day * DAY_S)
+            part = there / (until - since) if until > since else 1.0
+            sums = days[(day, *whose)]
+            for name in ADDED:
+                sums[name] += row[name] * part
+            for name in GREATEST:
+                sums[name] = max(sums[name], row[name])
+    for job, row in last.items():
+        jobs[(int(row["until"] // DAY_S), row["user"], row["project"], row["queue"])].add(job)
+    return [
+        {"day": key[0], "user": key[1], "project": key[2], "queue": key[3], "jobs": len(jobs[key]), **sums}
+        for key, sums in days.items()
+    ]
+
+
+def _add_days(place: Backend) -> Any:
+    table = tables.usage_days
+    statement, there = place.insert(table), table.c
+    new = statement.excluded
+    summed = {name: there[name] + new[name] for name in ("jobs", *ADDED)}
+    highest = {name: case((new[name] > there[name], new[name]), else_=there[name]) for name in GREATEST}
+    return statement.on_conflict_do_update(
+        index_elements=[there.day, there.user, there.project, there.queue], set_={**summed, **highest}
+    )

@@ -1,0 +1,106 @@
+"""Usage reports: what attempts used in a window, added up by the database.
+
+1. Take the rows of `usage` that overlap the window, the days of `usage_days` that do, and the records of
+   running attempts, which the caller brings (they go into a temporary table).
+2. Each row counts by the part of its time that lies in the window.
+3. Group by user, project, queue or job; order by GPU time; return the first groups and how many there are.
+
+Cost: one scan of the rows that ended after the window began. No row leaves the database, so the memory of the
+controller does not grow with the number of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, MetaData, Select, case, func, insert, literal, null, select
+from sqlalchemy import union_all as all_of
+
+from controller.core.model.rows import UsageRow
+from controller.store import tables
+
+DAY_S = 86_400.0
+DELETED = "(deleted jobs)"
+"""Stands for all deleted jobs in a report by job, because retention keeps no usage per job."""
+ADDED = ("gpu_s", "measured_s", "busy_s", "wh", "cpu_s")
+GREATEST = ("p95", "peak_mib")
+
+_running = tables.usage.to_metadata(MetaData(), name="running")
+_running.indexes.clear()
+_running._prefixes = ["TEMPORARY"]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """One line of a report."""
+
+    name: str
+    jobs: int
+    gpu_s: float
+    measured_s: float
+    busy_s: float
+    wh: float
+    cpu_s: float
+    p95: int
+    peak_mib: int
+
+
+def report(
+    connection: Connection, by: str, since: float, until: float, most: int, running: Sequence[UsageRow]
+) -> tuple[list[UsageSum], int]:
+    """The `most` groups with the most GPU time, and the number of groups."""
+    parts = [_attempts(tables.usage, by, since, until), _days(by, since, until)]
+    if running:
+        _running.create(connection)
+        connection.execute(insert(_running), [asdict(row) for row in running])
+        parts.append(_attempts(_running, by, since, until))
+    rows = all_of(*parts).subquery()
+    gpu_s = func.sum(rows.c.gpu_s)
+    found = connection.execute(
+        select(
+            rows.c.name,
+            func.count(rows.c.job.distinct()) + func.coalesce(func.sum(rows.c.jobs), 0),
+            *(func.sum(rows.c[name]) for name in ADDED),
+            *(func.max(rows.c[name]) for name in GREATEST),
+            func.count().over(),
+        )
+        .group_by(rows.c.name)
+        .order_by(gpu_s.desc(), rows.c.name)
+        .limit(most)
+    ).all()
+    sums = [UsageSum(name, int(jobs), *figures) for name, jobs, *figures, _ in found]
+    return sums, int(found[0][-1]) if found else 0
+
+
+def _attempts(table: Any, by: str, since: float, until: float) -> Select[Any]:
+    column = table.c
+    part = _part(column.since, column.until, since, until)
+    return select(
+        (column.label if by == "job" else column[by]).label("name"),
+        column.job.label("job"),
+        null().label("jobs"),
+        *((column[name] * part).label(name) for name in ADDED),
+        *(column[name].label(name) for name in GREATEST),
+    ).where(column.until >= since, column.since < until, part > 0)
+
+
+def _days(by: str, since: float, until: float) -> Select[Any]:
+    column = tables.usage_days.c
+    begin = column.day * DAY_S
+    part = _part(begin, begin + DAY_S, since, until)
+    return select(
+        (literal(DELETED) if by == "job" else column[by]).label("name"),
+        null().label("job"),
+        column.jobs.label("jobs"),
+        *((column[name] * part).label(name) for name in ADDED),
+        *(column[name].label(name) for name in GREATEST),
+    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S)
+
+
+def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
+    """The part of [begin, end] that lies in the window, from 0 to 1; 1 for something without duration."""
+    first = case((begin < since, since), else_=begin)
+    last = case((end > until, until), else_=end)
+    return case((end > begin, (last - first) / (end - begin)), else_=1.0)

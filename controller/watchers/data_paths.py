@@ -1,0 +1,75 @@
+"""Polls for the paths that jobs wait for (--after-data), because network file systems send no notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+
+class DataPathWatch:
+    """Checks the wanted paths every `every_s` seconds, and only while a job waits for one."""
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        every_s: float,
+        wanted: Callable[[], list[str]],
+        found: Callable[[str], None],
+    ) -> None:
+        self._roots = roots
+        self._every_s = every_s
+        self._wanted = wanted
+        self._found = found
+        self._task: asyncio.Task[None] | None = None
+
+    def reconfigure(self, roots: Sequence[str], every_s: float) -> None:
+        """Use other roots and another interval from the next check on."""
+        self._roots, self._every_s = roots, every_s
+
+    def wake(self) -> None:
+        """Start checking if a job waits for a path. Called after every batch."""
+        if (self._task is None or self._task.done()) and self._wanted():
+            self._task = asyncio.create_task(self._look())
+
+    def close(self) -> None:
+        """Stop checking."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look(self) -> None:
+        while wanted := self._wanted():
+            for path in await _beside(lambda wanted=wanted: existing_paths(wanted, self._roots)):  # type: ignore[misc]
+                self._found(path)
+            await asyncio.sleep(self._every_s)
+
+
+def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
+    """The paths that exist and lie below one of the roots after all links are resolved."""
+    real_roots = [os.path.realpath(root).rstrip("/") + "/" for root in roots]
+    found = []
+    for path in paths:
+        real = os.path.realpath(path)
+        if any(real.startswith(root) for root in real_roots) and os.path.exists(real):
+            found.append(path)
+    return found
+
+
+async def _beside(work: Callable[[], list[str]]) -> list[str]:
+    """Run the work in a daemon thread, because a dead network drive must not block even the exit."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[str]] = loop.create_future()
+
+    def tell(found: list[str]) -> None:
+        if not answer.done():
+            answer.set_result(found)
+
+    def run() -> None:
+        found = work()
+        with suppress(RuntimeError):  # the loop is closed, and nobody wants to know any more
+            loop.call_soon_threadsafe(tell, found)
+
+    threading.Thread(target=run, daemon=True, name="data-watch").start()
+    return await answer

@@ -1,0 +1,184 @@
+"""Finds trouble in the readings of GPUs: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
+
+Readings are not journaled, so the engine never sees them. This watch compares each reading with those
+before and tells the engine about troubles, as agents tell it about Xids. What follows from a trouble is a
+rule of the site (`[gpus.rules]`, core/cluster/gpu_health.py).
+
+1. Counters: more uncorrected ECC errors than before is a trouble once, and so are `corrected_per_hour`
+   corrected errors within an hour. A counter that fell began at 0 again with its driver.
+2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of
+   the node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process
+   for `memory_s`. They last until a reading says otherwise.
+3. While a condition lasts, a look of the agent that found the GPU well counts as failed: NVML answers, but
+   the reason for which the GPU was taken out of the pool is still there.
+
+A controller that starts has no earlier readings: the counters miss what happened while it was away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from controller.core.cluster.gpu_health import GpuHealthPolicy, HealthAction
+from controller.core.model.inputs import GpuTroubled, Input
+from wire.agent.frames import GpuProcess, GpuSample
+from wire.names import TroubleKind
+from wire.text import counted, memory
+
+CHECK_S = 2.0
+HOUR_S = 3_600.0
+DRIVER_MIB = 1_024
+LEAK_MIB = 512
+SLOWDOWNS = ("hardware slowdown", "too hot (hardware)", "power brake")
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """The state of one GPU that readings are compared with."""
+
+    sample: GpuSample
+    uncorrected: int
+    corrected: int
+    corrected_since: float
+    links_up: int
+    slow_since: float | None = None
+    leaked_since: float | None = None
+    news: list[tuple[TroubleKind, str]] = field(default_factory=list)
+    """Growth of counters that has not been reported to the engine."""
+    told: dict[TroubleKind, str] = field(default_factory=dict)
+    """Lasting conditions that have been reported to the engine."""
+
+
+class GpuHealthWatch:
+    """Watches the GPUs of all nodes. `held` returns the UUIDs of a node's GPUs that jobs hold."""
+
+    def __init__(
+        self, care: GpuHealthPolicy, held: Callable[[str], Collection[str]], tell: Callable[[Input], None]
+    ) -> None:
+        self._care = care
+        self._held = held
+        self._tell = tell
+        self._gpus: dict[str, dict[str, _Gpu]] = {}
+        self._busy: dict[str, set[str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def reconfigure(self, care: GpuHealthPolicy) -> None:
+        """Use other rules and thresholds from now on."""
+        self._care = care
+
+    def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
+        """Take the readings that have changed."""
+        known = self._gpus.setdefault(node, {})
+        for sample in samples:
+            gpu = known.get(sample.uuid)
+            if gpu is None:
+                known[sample.uuid] = _Gpu(
+                    sample, sample.ecc_uncorrected, sample.ecc_corrected, now, sample.links_up
+                )
+            else:
+                gpu.sample, gpu.links_up = sample, max(gpu.links_up, sample.links_up)
+                self._count(gpu, now)
+            self._note_times(node, known[sample.uuid], now)
+
+    def processes(self, node: str, processes: Iterable[GpuProcess], now: float) -> None:
+        """Take the list of all processes on the node's GPUs."""
+        self._busy[node] = {each.uuid for each in processes}
+        for gpu in self._gpus.get(node, {}).values():
+            self._note_times(node, gpu, now)
+
+    def forget(self, node: str) -> None:
+        """Reset the durations, because a new agent sends all readings again. Counters continue."""
+        for gpu in self._gpus.get(node, {}).values():
+            gpu.slow_since = gpu.leaked_since = None
+        self._busy.pop(node, None)
+
+    def open(self, clock: Callable[[], float]) -> None:
+        """Report troubles to the engine from now on."""
+        for given in list(self.found(clock())):
+            self._tell(given)
+        self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
+
+    def close(self) -> None:
+        """Stop reporting."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def found(self, now: float) -> Iterator[Input]:
+        """The troubles that have not been reported yet. Marks them as reported."""
+        for node, gpus in self._gpus.items():
+            most = _most_links(gpus.values())
+            for uuid, gpu in gpus.items():
+                self._note_times(node, gpu, now)  # because a job may have left the GPU without a new reading
+                news, gpu.news = gpu.news, []
+                lasting = self._lasting(node, gpu, most, now)
+                news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.told]
+                gpu.told = lasting
+                for kind, why in news:
+                    if self._care.rule(kind) is not HealthAction.IGNORE:
+                        yield GpuTroubled(node, uuid, kind, why)
+
+    def lasting(self, node: str, uuid: str, now: float) -> str:
+        """The condition that makes a GPU unfit although NVML answers; empty if there is none."""
+        gpus = self._gpus.get(node, {})
+        if uuid not in gpus:
+            return ""
+        lasting = self._lasting(node, gpus[uuid], _most_links(gpus.values()), now)
+        heeded = (why for kind, why in lasting.items() if self._care.rule(kind) is not HealthAction.IGNORE)
+        return next(heeded, "")
+
+    def _count(self, gpu: _Gpu, now: float) -> None:
+        sample, limits = gpu.sample, self._care.limits
+        more = sample.ecc_uncorrected - gpu.uncorrected
+        if more > 0:
+            total = f"{sample.ecc_uncorrected:,} since its driver was loaded"
+            why = f"{counted(more, 'more uncorrected ECC error')} ({total})"
+            gpu.news.append((TroubleKind.ECC_UNCORRECTED, why))
+        gpu.uncorrected = sample.ecc_uncorrected
+        if now - gpu.corrected_since >= HOUR_S or sample.ecc_corrected < gpu.corrected:
+            gpu.corrected, gpu.corrected_since = sample.ecc_corrected, now
+        more = sample.ecc_corrected - gpu.corrected
+        if more >= limits.corrected_per_hour:
+            why = f"{counted(more, 'corrected ECC error')} within an hour"
+            gpu.news.append((TroubleKind.ECC_CORRECTED, why))
+            gpu.corrected, gpu.corrected_since = sample.ecc_corrected, now
+
+    def _note_times(self, node: str, gpu: _Gpu, now: float) -> None:
+        slow = any(word in SLOWDOWNS for word in gpu.sample.throttle)
+        gpu.slow_since = (gpu.slow_since or now) if slow else None
+        leaked = bool(self._leaked_mib(node, gpu))
+        gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
+
+    def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
+        """Memory in use on a GPU that has no job and no process, beyond what the driver may need."""
+        uuid = gpu.sample.uuid
+        if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
+            return 0
+        left = gpu.sample.memory_used_mib - DRIVER_MIB
+        return gpu.sample.memory_used_mib if left > LEAK_MIB else 0
+
+    def _lasting(
+        self, node: str, gpu: _Gpu, most_links: dict[int, int], now: float
+    ) -> dict[TroubleKind, str]:
+        sample, limits, found = gpu.sample, self._care.limits, {}
+        if sample.remap_pending:
+            found[TroubleKind.ROW_REMAP] = "a row of its memory is remapped at its next reset"
+        expected = max(gpu.links_up, most_links.get(sample.links, 0))
+        if sample.links_up < expected:
+            found[TroubleKind.NVLINK] = f"{sample.links_up} of {expected} NVLinks are up"
+        if gpu.slow_since is not None and now - gpu.slow_since >= limits.slowdown_s:
+            why = ", ".join(word for word in sample.throttle if word in SLOWDOWNS)
+            found[TroubleKind.SLOWDOWN] = f"its clocks are held down: {why}, {sample.temperature_c} °C"
+        leaked = self._leaked_mib(node, gpu)
+        if leaked and gpu.leaked_since is not None and now - gpu.leaked_since >= limits.memory_s:
+            found[TroubleKind.MEMORY] = f"{memory(leaked)} of its memory is in use and no process is on it"
+        return found
+
+
+def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
+    """The most NVLinks that were up on a GPU of the node, by how many links the GPU has."""
+    most: dict[int, int] = {}
+    for gpu in gpus:
+        most[gpu.sample.links] = max(most.get(gpu.sample.links, 0), gpu.links_up)
+    return most

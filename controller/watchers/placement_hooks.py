@@ -1,0 +1,85 @@
+"""Calls the placement hooks of plugins in a thread, after the placement is on disk."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Iterable, Sequence
+
+from controller.core.model.events import Event, JobPlaced
+from controller.core.pipeline.hooks import Hook, Placed
+from controller.core.state.state import State
+
+MOST_WAITING = 10_000
+"""Placements that may wait for the hooks. Further ones are dropped."""
+END_S = 2.0
+"""Seconds that a hook may take to finish when the controller stops."""
+
+log = logging.getLogger("corral.hooks")
+
+
+class PlacementHooks:
+    """Calls each hook at most once per placement. Placements that wait when the controller stops are lost."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self._hooks = hooks
+        self._waiting: queue.Queue[Placed | None] = queue.Queue(MOST_WAITING)
+        self.thread: threading.Thread | None = None
+        self._behind = False
+
+    def reconfigure(self, hooks: Sequence[Hook]) -> None:
+        """Call other hooks from the next placement on."""
+        self._hooks = hooks
+
+    def tell(self, events: Iterable[Event], state: State) -> None:
+        """Queue the placements among these events, which are on disk. Never blocks."""
+        if not self._hooks:
+            return
+        for event in events:
+            if isinstance(event, JobPlaced) and event.job in state.jobs:
+                self._put(_placed(event, state))
+
+    def close(self) -> None:
+        """Stop, after the call that runs."""
+        if self.thread is not None:
+            while True:
+                try:
+                    self._waiting.put_nowait(None)
+                    break
+                except queue.Full:
+                    self._waiting.get_nowait()
+            self.thread.join(END_S)
+
+    def _put(self, placed: Placed) -> None:
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="hooks", daemon=True)
+            self.thread.start()
+        try:
+            self._waiting.put_nowait(placed)
+            self._behind = False
+        except queue.Full:
+            if not self._behind:
+                log.warning("hooks are %d placements behind; more are not told", MOST_WAITING)
+            self._behind = True
+
+    def _run(self) -> None:
+        while (placed := self._waiting.get()) is not None:
+            for hook in self._hooks:
+                hook.on_placed(placed)
+
+
+def _placed(event: JobPlaced, state: State) -> Placed:
+    job = state.jobs[event.job]
+    return Placed(
+        job.id,
+        job.label,
+        job.name,
+        job.user,
+        job.spec.project,
+        job.spec.queue,
+        event.attempt,
+        event.at,
+        max(0.0, event.at - job.submitted_at),
+        event.allocations,
+    )

@@ -1,0 +1,136 @@
+"""A member of a gang makes everything ready, says so, and starts at the word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import Driven, eventually
+from wire.agent.frames import AttemptStatus, Go, Stop
+
+Run = Callable[..., Driven]
+
+
+def waiting(agent: Driven, *command: str, **order: object) -> AttemptStatus:
+    """A member that is ready."""
+    agent.start(1, *command, barrier=True, nodes=2, **order)
+    return agent.until(lambda _: next((each for each in agent.reports(1) if each.ready), None))
+
+
+def test_it_starts_at_the_word_and_hears_it_twice_without_harm(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    told = waiting(agent, "sh", "-c", f"touch {tmp_path}/ran; sleep 1000")
+    assert (told.pid, told.started_at) == (None, None)
+    assert not (tmp_path / "ran").exists()
+    agent.send(Go(1, 1), Go(1, 1))
+    agent.started(1)
+    agent.send(Go(1, 1))
+    eventually((tmp_path / "ran").exists)
+    os.kill(agent.supervisor(1), signal.SIGTERM)  # what a word that comes late looks like to it
+    agent.send(Stop(1, 1, why="asked"))
+    assert agent.ended(1).why == "asked"
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({"workdir": "/no/such/place"}, "cannot enter the working directory /no/such/place"),
+        ({"env": {"PATH": "/nowhere"}}, "cannot run true: not found in PATH"),
+    ],
+)
+def test_who_cannot_start_is_never_ready(run: Run, order: dict[str, object], why: str) -> None:
+    agent = run()
+    agent.start(1, "true", barrier=True, nodes=2, **order)
+    ended = agent.ended(1)
+    assert ended.why.startswith(f"launch_failed: {why}")
+    assert not ended.ready
+
+
+def test_it_may_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    waiting(agent, "touch", f"{tmp_path}/ran")
+    agent.send(Stop(1, 1, why="member_failed"))
+    ended = agent.ended(1)
+    assert (ended.why, ended.pid) == ("member_failed", None)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("word", ["stop", "go"])
+def test_a_word_that_could_not_be_written_down_is_written_later(run: Run, word: str) -> None:
+    """Something is in its way for a moment, as a full disk is."""
+    agent = run()
+    waiting(agent, "true")
+    blocked = agent.spool / "attempts" / "1.1" / {"stop": ".stop", "go": "go"}[word]
+    if word == "go":
+        blocked.symlink_to("/nowhere/at/all")
+    else:
+        blocked.mkdir()
+    agent.send({"stop": Stop(1, 1, why="cancelled"), "go": Go(1, 1)}[word])
+    eventually(lambda: "failed: " in agent.complaints)
+    assert agent.reports(1)[-1].ended_at is None
+    blocked.unlink() if word == "go" else blocked.rmdir()
+    assert agent.ended(1).why == {"stop": "cancelled", "go": ""}[word]
+
+
+def test_it_goes_on_waiting_while_no_agent_lives(run: Run) -> None:
+    first = run()
+    waiting(first, "true")
+    first.kill()
+    second = run()
+    (status,) = second.hello().attempts
+    assert status.ready
+    assert status.pid is None
+    second.send(Go(1, 1))
+    assert second.ended(1).code == 0
+
+
+def test_a_word_that_was_written_down_counts_though_nobody_was_woken(run: Run) -> None:
+    first = run()
+    waiting(first, "true")
+    supervisor = first.supervisor(1)
+    os.kill(supervisor, signal.SIGSTOP)
+    first.send(Go(1, 1))
+    eventually((first.spool / "attempts" / "1.1" / "go").exists)
+    first.kill()
+    os.kill(supervisor, signal.SIGCONT)
+    second = run()
+    status = next((each for each in second.hello().attempts if each.ended_at), None) or second.ended(1)
+    assert status.code == 0
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6])
+def busy(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port of this host on which somebody listens."""
+    with socket.socket(request.param) as server:
+        try:
+            server.bind(("", 0))
+        except OSError:
+            pytest.skip("this host has no IPv6")
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_the_first_member_looks_whether_its_port_is_free(run: Run, busy: int, tmp_path: Path) -> None:
+    agent, port = run(), {"MASTER_PORT": str(busy)}
+    agent.start(1, "touch", str(tmp_path / "ran"), barrier=True, nodes=2, env=port)
+    assert agent.ended(1).why == f"port_in_use: MASTER_PORT {busy} is in use on this host"
+    assert not (tmp_path / "ran").exists()
+    agent.start(2, "true", barrier=True, nodes=2, rank=1, env=port)  # the port of another host
+    agent.until(lambda _: next((each for each in agent.reports(2) if each.ready), None))
+
+
+def test_processes_of_one_node_are_given_a_port_that_is_free(run: Run, busy: int) -> None:
+    agent = run()
+    serve = (
+        "import os, socket; s = socket.socket(); s.bind(('', int(os.environ['MASTER_PORT']))); s.listen(); "
+        "print(os.environ['MASTER_PORT'])"
+    )
+    agent.start(1, sys.executable, "-c", serve, env={"MASTER_PORT": str(busy)})
+    assert agent.ended(1).code == 0, agent.log(1, "stderr")
+    assert int(agent.log(1)) != busy

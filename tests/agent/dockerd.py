@@ -1,0 +1,110 @@
+"""A real dockerd whose files, socket and containers are all below one directory, and which tests may kill."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.agent import images
+from tests.agent.images import IMAGE
+
+UP_S = 60.0
+
+
+class DockerDaemon:
+    """Containers outlive it (live-restore), as on hosts where docker is upgraded under running jobs."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.command = (str(shutil.which("docker")), "--host", f"unix://{place}/sock")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        for stale in ("pid", "exec/containerd/containerd.pid"):  # else it waits for a containerd that is gone
+            (self.place / stale).unlink(missing_ok=True)
+        options = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"]
+        options += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--live-restore"]
+        places = [f"--data-root={self.place}/data", f"--exec-root={self.place}/exec"]
+        with (self.place / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["dockerd", *places, f"--pidfile={self.place}/pid", *self.command[1:], *options],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        deadline = time.monotonic() + UP_S
+        while self.ask("version").returncode:
+            gone, late = self.process.poll() is not None, time.monotonic() > deadline
+            if gone or late:
+                self.kill()
+                pytest.skip(f"dockerd does not work here: {(self.place / 'log').read_text()[-500:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """kill -9; what runs in its containers goes on."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+        self._end_containerd()
+
+    def stop(self) -> None:
+        """Remove all containers, and end it with everything that it mounted."""
+        if self.process is not None and self.process.poll() is None:
+            names = self.names()
+            if names:
+                self.ask("rm", "--force", *names)
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(20)
+        self.kill()
+        for point in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            where = point.split(" ")[1]
+            if where.startswith(f"{self.place}/"):
+                subprocess.run(["umount", "--lazy", where], check=False, capture_output=True)
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One docker command."""
+        return subprocess.run([*self.command, *words], capture_output=True, text=True, check=False, cwd="/")
+
+    def names(self) -> list[str]:
+        """All containers, running or not."""
+        return self.ask("ps", "--all", "--format", "{{.Names}}").stdout.split()
+
+    def _end_containerd(self) -> None:
+        with suppress(OSError, ValueError):
+            pid = int((self.place / "exec/containerd/containerd.pid").read_text())
+            if "containerd" in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def docker_daemon() -> Iterator[DockerDaemon]:
+    """A running daemon that has the test image; skips the test where there can be none."""
+    missing = [each for each in ("dockerd", "docker", "containerd", "runc") if shutil.which(each) is None]
+    if missing:
+        pytest.skip(f"no {missing[0]} here; 'apt-get install docker.io' brings it")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start dockerd")
+    with images.place() as place:
+        daemon = DockerDaemon(place)
+        daemon.start()
+        try:
+            archive = place / "root.tar"
+            images.pack(archive)
+            done = daemon.ask("import", str(archive), IMAGE)
+            assert done.returncode == 0, done.stderr
+            tried = daemon.ask("run", "--rm", "--network=host", "--pull=never", IMAGE, "true")
+            if tried.returncode:
+                pytest.skip(f"docker cannot run containers here: {tried.stderr.strip()[-300:]}")
+            yield daemon
+        finally:
+            daemon.stop()

@@ -1,0 +1,166 @@
+"""Commands beside a running job: in its allocation, with a terminal or without, and never longer than it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+
+import pytest
+
+from agent.isolation import cgroup_detection
+from tests.agent.driving import Driven, alive, eventually
+from wire.agent.frames import (
+    CloseShell,
+    OpenShell,
+    ResizeShell,
+    Settle,
+    ShellEnded,
+    ShellInput,
+    ShellOutput,
+    ShellTaken,
+    Stop,
+)
+
+Run = Callable[..., Driven]
+
+
+def output(agent: Driven, stream: str = "stdout", request: int = 1) -> bytes:
+    """What it wrote so far."""
+    return b"".join(
+        b64decode(each.data)
+        for each in agent.said
+        if isinstance(each, ShellOutput) and (each.request, each.stream) == (request, stream)
+    )
+
+
+def ended(agent: Driven, request: int = 1) -> ShellEnded:
+    def found(said: list[object]) -> ShellEnded | None:
+        return next((each for each in said if isinstance(each, ShellEnded) and each.request == request), None)
+
+    return agent.until(found)  # type: ignore[arg-type]
+
+
+def begin(agent: Driven, **order: object) -> None:
+    agent.start(1, "sleep", "1000", **order)
+    agent.started(1)
+
+
+def give(agent: Driven, data: bytes, *, end: bool = False) -> None:
+    agent.send(ShellInput(1, b64encode(data).decode(), end))
+
+
+def test_input_output_errors_and_code_are_the_commands(run: Run) -> None:
+    agent = run()
+    begin(agent, env={"MINE": "yes"}, workdir="/usr")
+    script = "cat; echo $MINE $CORRAL_GPUS; pwd; echo wrong >&2; exit 7"
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", script)))
+    give(agent, b"typed\0\xff\n", end=True)
+    assert ended(agent) == ShellEnded(1, 7)
+    assert output(agent) == b"typed\0\xff\nyes 0\n/usr\n"
+    assert output(agent, "stderr") == b"wrong\n"
+
+
+def test_a_terminal_is_one_with_its_size_and_its_keys(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    traps = "trap 'stty size; exit 3' INT; trap 'stty size' WINCH"
+    script = f"{traps}; tty; echo $TERM; stty size; while :; do sleep 0.05; done"
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", script), tty=True, rows=30, columns=100, term="xterm"))
+    eventually(lambda: b"30 100" in output(agent))
+    told = output(agent).decode().splitlines()
+    assert told[0].startswith("/dev/pts/")
+    assert told[1:] == ["xterm", "30 100"]
+    agent.send(ResizeShell(1, 40, 120))
+    eventually(lambda: b"40 120" in output(agent))
+    give(agent, b"\x03")  # Ctrl-C
+    assert ended(agent) == ShellEnded(1, 3)
+
+
+def test_without_a_command_it_is_a_shell(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, (), tty=True))
+    give(agent, b"echo $((6*7)); exit 5\n")
+    assert ended(agent).code == 5
+    assert b"42" in output(agent)
+
+
+@pytest.mark.parametrize("how", ["stop", "close", "leave"])
+def test_it_ends_with_its_job_with_its_reader_and_with_the_agent(run: Run, how: str) -> None:
+    agent = run()
+    begin(agent)
+    deaf = "trap '' HUP TERM; setsid sleep 1000 & echo $$ $!; wait"
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", deaf), tty=True))
+    first, second = map(int, eventually(lambda: output(agent).split()))
+    {
+        "stop": lambda: agent.send(Stop(1, 1)),
+        "close": lambda: agent.send(CloseShell(1)),
+        "leave": agent.leave,
+    }[how]()
+    eventually(lambda: not alive(first) and not alive(second))
+    if how == "stop":
+        assert agent.ended(1).why == "cancelled"
+        assert ended(agent).signal == signal.SIGKILL
+        agent.send(Settle(1, 1))
+    if how == "close":
+        assert alive(agent.started(1).pid or 0)
+
+
+def test_who_writes_faster_than_is_read_waits(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("yes",)))
+    eventually(lambda: len(output(agent)) == 1 << 20)
+    agent.log(1)  # a whole round with the agent: nothing more has come
+    assert len(output(agent)) == 1 << 20
+    agent.send(ShellTaken(1, 1_000))
+    eventually(lambda: len(output(agent)) == (1 << 20) + 1_000)
+    agent.send(CloseShell(1))
+    ended(agent)
+
+
+def test_only_where_the_job_runs(run: Run) -> None:
+    agent = run()
+    agent.send(OpenShell(1, 1, 1, ("true",)))
+    assert ended(agent).error == "attempt 1 of job 1 does not run on this node"
+    agent.start(1, "true")
+    agent.ended(1)
+    agent.send(OpenShell(2, 1, 1, ("true",)))
+    assert ended(agent, 2).error == "attempt 1 of job 1 does not run on this node"
+
+
+def test_what_cannot_run_says_why(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("no-such-program",)))
+    assert ended(agent).code == 127
+    assert output(agent, "stderr").startswith(b"corral: cannot run no-such-program: not found in PATH (")
+
+
+def test_it_is_held_to_the_jobs_limits_and_cpus(run: Run) -> None:
+    agent = run()
+    found = cgroup_detection.detect("auto", cgroup_detection.cgroup_tag("gpu01", agent.spool))
+    begin(agent)
+    look = "cat /proc/self/cgroup; grep Cpus_allowed_list /proc/self/status"
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", look)))
+    assert ended(agent).code == 0
+    allowed = output(agent).decode().splitlines()[-1].split()[1]
+    supervisor = os.sched_getaffinity(agent.supervisor(1))
+    assert allowed == ",".join(map(str, sorted(supervisor))) or len(supervisor) > 1
+    if found.limited:
+        assert b"/1.1\n" in output(agent)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+def test_it_runs_as_the_jobs_user(run: Run) -> None:
+    other = pwd.getpwnam("nobody")
+    agent = run(run_as_self=False)
+    begin(agent, user=other.pw_name)
+    agent.send(OpenShell(1, 1, 1, ("sh", "-c", "id -u; id -g; id -G; echo x > /dev/tty"), tty=True))
+    assert ended(agent).code == 0
+    uid, gid, groups, x = output(agent).decode().splitlines()
+    assert (int(uid), int(gid), x) == (other.pw_uid, other.pw_gid, "x")
+    assert [*map(int, groups.split())] == os.getgrouplist(other.pw_name, other.pw_gid)

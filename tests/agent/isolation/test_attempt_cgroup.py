@@ -1,0 +1,95 @@
+"""Control groups of one attempt, made, entered and ended for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.isolation.attempt_cgroup import AttemptCgroup, CgroupSpec
+from agent.supervisor import clone_into_cgroup
+
+V2 = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+FREEZER = "/sys/fs/cgroup/freezer"
+
+
+def made_in(base: str) -> Iterator[CgroupSpec]:
+    folder = f"{base}/corral-test-{os.getpid()}"
+    part: CgroupSpec = (folder, base, [])
+    yield part
+    AttemptCgroup([part]).kill()
+    AttemptCgroup([part]).remove()
+
+
+@pytest.fixture
+def whole() -> Iterator[CgroupSpec]:
+    """A group of v2 that is ours to make."""
+    for base in V2:
+        if os.path.exists(f"{base}/cgroup.controllers") and os.access(base, os.W_OK) and os.geteuid() == 0:
+            yield from made_in(base)
+            return
+    pytest.skip("no v2 control groups for us here")
+
+
+@pytest.fixture
+def freezer() -> Iterator[CgroupSpec]:
+    """A group of v1's freezer that is ours to make."""
+    if not os.path.exists(f"{FREEZER}/tasks") or not os.access(FREEZER, os.W_OK) or os.geteuid() != 0:
+        pytest.skip("no v1 control groups for us here")
+    yield from made_in(FREEZER)
+
+
+def members(part: CgroupSpec) -> list[int]:
+    return [int(pid) for pid in Path(part[0], "cgroup.procs").read_text().split()]
+
+
+def asleep(group: AttemptCgroup) -> int:
+    """A process of the group that would stay for long."""
+    pid = group.fork()
+    if pid == 0:
+        os.execv("/bin/sleep", ["sleep", "1000"])
+    return pid
+
+
+def test_a_process_is_born_in_a_group_of_v2(whole: CgroupSpec) -> None:
+    group = AttemptCgroup([whole])
+    group.make()
+    pid = clone_into_cgroup.fork_into(whole[0])
+    if pid == 0:
+        os.execv("/bin/sleep", ["sleep", "1000"])
+    assert members(whole) == [pid]
+    group.kill()
+    assert os.waitpid(pid, 0) == (pid, signal.SIGKILL)
+    assert group.remove()
+
+
+def test_where_none_can_be_born_there_it_is_moved(whole: CgroupSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: str) -> int:
+        raise OSError(f"not into {folder}")
+
+    monkeypatch.setattr(clone_into_cgroup, "fork_into", refuse)
+    group = AttemptCgroup([whole])
+    group.make()
+    pid = asleep(group)
+    assert members(whole) == [pid]
+    group.kill()
+    assert os.waitpid(pid, 0) == (pid, signal.SIGKILL)
+
+
+def test_to_be_born_in_what_is_no_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"Bad file descriptor|Invalid argument"):
+        clone_into_cgroup.fork_into(str(tmp_path))
+
+
+def test_a_frozen_group_is_ended_whole(freezer: CgroupSpec) -> None:
+    group = AttemptCgroup([freezer])
+    group.make()
+    pids = [asleep(group) for _ in range(3)]
+    assert sorted(members(freezer)) == sorted(pids)
+    assert os.getpid() not in members(freezer)
+    group.kill()
+    assert [os.waitpid(pid, 0) for pid in pids] == [(pid, signal.SIGKILL) for pid in pids]
+    assert group.remove()

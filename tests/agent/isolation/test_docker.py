@@ -1,0 +1,235 @@
+"""Jobs in images run by a real dockerd: it may die, be restarted, or refuse, and no job is told a lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.dockerd import DockerDaemon, docker_daemon
+from tests.agent.driving import Driven, alive, carriers, eventually
+from tests.agent.fake_nvml import FakeNvml, uuid
+from tests.agent.images import IMAGE
+from wire.agent.frames import GpuHold, Signal, Stop
+
+Run = Callable[..., Driven]
+# Podman and dockerd share locks, cgroups and mounts of the host.
+pytestmark = pytest.mark.xdist_group("containers")
+BEAT = "echo up; while [ ! -e go ]; do echo beat >> beats; sleep 0.05; done; exit 5"
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[DockerDaemon]:
+    with docker_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(shared_daemon: DockerDaemon) -> Iterator[DockerDaemon]:
+    """A daemon that works when the test begins; afterwards it works again and has no container."""
+    yield shared_daemon
+    if shared_daemon.process is None or shared_daemon.process.poll() is not None:
+        shared_daemon.start()
+    left = shared_daemon.names()
+    if left:
+        shared_daemon.ask("rm", "--force", *left)
+    assert left == []
+
+
+def jobs(daemon: DockerDaemon) -> tuple[str, str]:
+    """The option by which an agent learns how images are run."""
+    return "--jobs", json.dumps({"containers": {"command": daemon.command, "options": ["--pull=never"]}})
+
+
+def settled(agent: Driven, job: int) -> bool:
+    return bool(agent.reports(job)) and agent.reports(job)[-1].ended_at is not None
+
+
+def begin(agent: Driven, daemon: DockerDaemon, place: Path) -> None:
+    """Start the beating job, and wait until the daemon knows that it runs."""
+    agent.start(1, "sh", "-c", BEAT, image=IMAGE, workdir=str(place))
+    eventually((place / "beats").exists)
+    eventually(lambda: daemon.ask("ps", "--format", "{{.Names}}").stdout.split())
+
+
+def beating(place: Path) -> bool:
+    """Whether the job in the container still works."""
+    before = (place / "beats").stat().st_size
+    time.sleep(0.5)
+    return (place / "beats").stat().st_size > before
+
+
+def test_a_job_goes_on_while_the_daemon_is_away(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+    agent = run(*jobs(daemon))
+    assert agent.hello().facts.runtime.startswith("docker ")
+    begin(agent, daemon, tmp_path)
+    daemon.kill()
+    assert beating(tmp_path)
+    eventually(lambda: b"the job waits for it" in agent.log(1, "stderr"))
+    assert not settled(agent, 1)
+    daemon.start()
+    assert beating(tmp_path)
+    assert not settled(agent, 1)
+    (tmp_path / "go").touch()
+    ended = agent.ended(1)
+    assert (ended.code, ended.why) == (5, "")
+    assert daemon.names() == []
+
+
+def test_an_end_while_the_daemon_is_away_keeps_its_exit_code(
+    run: Run, daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    agent = run(*jobs(daemon))
+    begin(agent, daemon, tmp_path)
+    inside = list(carriers(f"CORRAL_SPOOL={agent.spool}/attempts/1.1\0"))
+    daemon.kill()
+    (tmp_path / "go").touch()
+    eventually(lambda: not any(map(alive, inside[1:])) and not beating(tmp_path))
+    assert not settled(agent, 1)
+    daemon.start()
+    ended = agent.ended(1)
+    assert (ended.code, ended.why) == (5, "")
+
+
+def test_a_stop_while_the_daemon_is_away_is_over_only_when_the_container_is_gone(
+    run: Run, daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    agent = run(*jobs(daemon))
+    begin(agent, daemon, tmp_path)
+    daemon.kill()
+    agent.send(Stop(1, 1, grace_s=0.2))
+    eventually(lambda: not beating(tmp_path))  # killed at once
+    assert not settled(agent, 1)  # but only the daemon can say that nothing is left
+    daemon.start()
+    assert agent.ended(1).why == "cancelled"
+    assert daemon.names() == []
+
+
+def test_a_lost_client_costs_the_job_nothing(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+    agent = run(*jobs(daemon))
+    begin(agent, daemon, tmp_path)
+    os.kill(agent.started(1).pid or 0, 9)
+    assert beating(tmp_path)
+    (tmp_path / "go").touch()
+    assert agent.ended(1).code == 5
+
+
+def test_a_lost_supervisor_leaves_no_container_also_when_the_daemon_comes_late(
+    run: Run, daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    agent = run(*jobs(daemon))
+    begin(agent, daemon, tmp_path)
+    daemon.kill()
+    os.kill(agent.supervisor(1), 9)
+    eventually(lambda: not beating(tmp_path))
+    assert not settled(agent, 1)
+    daemon.start()
+    assert agent.ended(1).why == "supervisor_lost"
+    assert daemon.names() == []
+
+
+def test_orphans_of_this_spool_are_removed_and_no_others(
+    run: Run, daemon: DockerDaemon, tmp_path: Path, spool: Path
+) -> None:
+    def orphan(name: str, of: Path) -> None:
+        labels = ("--label", f"corral.spool={of}", "--label", "corral.attempt=9.1")
+        done = daemon.ask(
+            "run", "--detach", "--network=host", *labels, "--name", name, IMAGE, "sleep", "1000"
+        )
+        assert done.returncode == 0, done.stderr
+
+    orphan("corral-ours-9.1-0", spool)
+    orphan("corral-of-another-9.1-0", tmp_path / "other")
+    run(*jobs(daemon))
+    eventually(lambda: daemon.names() == ["corral-of-another-9.1-0"])
+    daemon.ask("rm", "--force", "corral-of-another-9.1-0")
+
+
+def test_errors_name_the_cause(run: Run, daemon: DockerDaemon) -> None:
+    agent = run(*jobs(daemon))
+    agent.start(1, "true", image="localhost/no-such:1")
+    agent.start(2, "no-such-program", image=IMAGE)
+    agent.start(3, "sh", "-c", "exit 127", image=IMAGE)
+    why = agent.ended(1).why
+    assert why.startswith("launch_failed: docker cannot run the image: ")
+    assert "no-such:1" in why
+    assert "--help" not in why
+    assert agent.ended(2).why == (
+        "launch_failed: docker cannot run no-such-program: the image has no such program"
+    )
+    assert (agent.ended(3).code, agent.ended(3).why) == (127, "")
+
+
+def test_a_user_without_the_right_to_the_socket_is_told_so(run: Run, daemon: DockerDaemon) -> None:
+    agent = run(*jobs(daemon), run_as_self=False)
+    agent.start(1, "true", image=IMAGE, user="nobody", workdir="/")
+    why = agent.ended(1).why
+    assert "permission denied" in why.lower()
+    assert "--help" not in why
+
+
+def test_signals_reach_the_program_in_the_container(run: Run, daemon: DockerDaemon) -> None:
+    agent = run(*jobs(daemon))
+    script = "trap 'echo told' USR1; trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.1; done"
+    agent.start(1, "sh", "-c", script, image=IMAGE, workdir="/")
+    eventually(lambda: agent.log(1) == b"up\n")
+    agent.send(Signal(1, 1, "USR1"))
+    eventually(lambda: agent.log(1) == b"up\ntold\n")
+    agent.send(Stop(1, 1, grace_s=20.0))
+    assert agent.ended(1).code == 3
+    assert agent.log(1) == b"up\ntold\nasked\n"
+
+
+def test_a_checkpoint_signal_saves_before_the_end(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+    agent = run(*jobs(daemon))
+    script = (
+        "trap 'echo state > $CORRAL_CHECKPOINT_DIR/one; exit 0' USR2; echo up; while :; do sleep 0.1; done"
+    )
+    agent.start(1, "sh", "-c", script, image=IMAGE, workdir=str(tmp_path), checkpoint_signal="USR2")
+    eventually(lambda: agent.log(1) == b"up\n")
+    agent.send(Stop(1, 1, grace_s=15.0, why="preempted", checkpoint_s=15.0))
+    saved = agent.ended(1).checkpoint
+    assert saved is not None
+    assert saved.path.endswith("/one")
+
+
+def test_the_groups_of_the_user_are_passed_on(run: Run, daemon: DockerDaemon) -> None:
+    name, group = f"corral{os.getpid()}", f"corralg{os.getpid()}"
+    subprocess.run(["groupadd", group], check=True)
+    gid = subprocess.run(["getent", "group", group], capture_output=True, text=True, check=True)
+    number = gid.stdout.split(":")[2]
+    sock = daemon.place / "sock"
+    subprocess.run(["useradd", "-M", "-p", "*", "-G", group, name], check=True)
+    mode, owner = sock.stat().st_mode, sock.stat().st_gid
+    daemon.place.chmod(0o755)
+    os.chown(sock, 0, int(number))
+    try:
+        agent = run(*jobs(daemon), run_as_self=False)
+        agent.start(1, "id", "-G", image=IMAGE, user=name, workdir="/")
+        assert agent.ended(1).code == 0, agent.log(1, "stderr")
+        assert set(agent.log(1).split()) == {str(pwd.getpwnam(name).pw_gid).encode(), number.encode()}
+    finally:
+        os.chown(sock, 0, owner)
+        sock.chmod(mode & 0o777)
+        subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
+        subprocess.run(["groupdel", "--force", group], check=False, capture_output=True)
+
+
+def test_a_host_whose_containers_get_no_gpus_says_so_and_gives_the_job_back(
+    run: Run, daemon: DockerDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in FakeNvml(tmp_path).environment.items():
+        monkeypatch.setenv(variable, value)
+    agent = run("--gpus", "nvml", *jobs(daemon))
+    facts = agent.hello().facts
+    assert facts.image_gpus.startswith("docker has no NVIDIA runtime: install nvidia-container-toolkit")
+    assert "no GPUs for containers" in facts.handling["containers"]
+    agent.start(1, "true", image=IMAGE, gpus=(GpuHold(uuid(0), 1_000),))
+    why = agent.ended(1).why
+    assert why.startswith("node_unfit: docker cannot run jobs here: could not select device driver")

@@ -1,0 +1,103 @@
+"""Attempts get CPUs of their own, near their GPUs, and the memory beside them first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.attempts.cpu_allocation import CpuAllocator
+from agent.host.facts import HostFacts
+from tests.agent.driving import HERE, Driven, eventually
+from wire.agent.frames import Start
+
+Run = Callable[..., Driven]
+# Two sockets of two cores with two threads each: 0 and 4 are one core.
+SOCKETS = HostFacts(
+    cpus=8,
+    memory_mib=1,
+    numa={0: [0, 1, 4, 5], 1: [2, 3, 6, 7]},
+    all_cpus=tuple(range(8)),
+    siblings={cpu: (cpu % 4, cpu % 4 + 4) for cpu in range(8)},
+)
+
+
+def order(job: int, cpus: float, numa: tuple[int, ...] = ()) -> Start:
+    return Start(job, 1, ("true",), "x", int(cpus * 1_000), 1, numa=numa)
+
+
+@pytest.mark.parametrize(
+    ("mode", "story"),
+    [
+        # Whole cores first, siblings together; the socket that is fuller takes small jobs.
+        ("cores", [(2, (), [0, 4], [0]), (2, (), [1, 5], [0]), (4, (), [2, 3, 6, 7], [1]), (1, (), [], [])]),
+        ("cores", [(1, (1,), [2], [1]), (2, (1,), [3, 7], [1]), (1, (1,), [6], [1])]),
+        # Nothing of its own for a part of a CPU, or when too few are left: all of its sockets.
+        (
+            "cores",
+            [(0.5, (0,), [0, 1, 4, 5], [0]), (5, (0,), [0, 1, 4, 5], [0]), (6, (), [0, 1, 2, 4, 5, 6], [])],
+        ),
+        ("numa", [(2, (0,), [0, 1, 4, 5], [0]), (2, (), [], [])]),
+        ("none", [(2, (0,), [], [])]),
+    ],
+)
+def test_who_gets_which_cpus(
+    mode: str, story: list[tuple[float, tuple[int, ...], list[int], list[int]]]
+) -> None:
+    cores = CpuAllocator(SOCKETS, mode, 8, lambda key: False)
+    for job, (cpus, numa, *expected) in enumerate(story):
+        assert list(cores.choose((job, 1), order(job, cpus, numa))) == expected
+
+
+def test_cpus_come_back_when_their_holder_has_ended() -> None:
+    over: set[int] = set()
+    cores = CpuAllocator(SOCKETS, "cores", 8, lambda key: key[0] in over)
+    assert cores.choose((1, 1), order(1, 8))[0] == list(range(8))
+    assert cores.choose((2, 1), order(2, 8))[0] == []
+    over.add(1)
+    assert cores.choose((3, 1), order(3, 8))[0] == list(range(8))
+
+
+def test_a_host_that_offers_more_than_it_has_gives_nobody_any_of_its_own() -> None:
+    cores = CpuAllocator(SOCKETS, "cores", 64, lambda key: False)
+    assert cores.choose((1, 1), order(1, 2)) == ([], [])
+
+
+def allowed(agent: Driven, job: int, numa: tuple[int, ...] = ()) -> str:
+    """The CPUs a running job may use."""
+    agent.start(job, "sh", "-c", "grep Cpus_allowed_list /proc/self/status; exec sleep 1000", numa=numa)
+    return eventually(lambda: agent.log(job).decode()).split()[1]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_real_jobs_have_different_cpus_also_after_a_restart_of_the_agent(run: Run) -> None:
+    first = run()
+    one = allowed(first, 1)
+    first.kill()
+    second = run()
+    other = allowed(second, 2)
+    assert one.isdigit()
+    assert other.isdigit()
+    assert one != other
+
+
+def test_a_job_on_a_part_of_a_cpu_may_use_those_of_its_numa_node(run: Run) -> None:
+    listed = Path("/sys/devices/system/node/node0/cpulist")
+    if not listed.exists():
+        pytest.skip("this host does not tell its NUMA nodes")
+    assert allowed(run("--jobs", '{"bind": "numa"}'), 1, (0,)) == listed.read_text().strip()
+
+
+def test_memory_comes_from_the_numa_node_first() -> None:
+    if not Path("/proc/self/numa_maps").exists():
+        pytest.skip("this kernel knows no memory policy")
+    code = (
+        "from agent.supervisor.cpu_binding import bind_process; bind_process([], [0]); "
+        "print(open('/proc/self/numa_maps').readline())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1] == "prefer:0"

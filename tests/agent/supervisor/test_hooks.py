@@ -1,0 +1,101 @@
+"""What the site runs before and after every attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.driving import Driven, alive, eventually
+from wire.agent.frames import Stop
+
+Run = Callable[..., Driven]
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def policy(**keys: object) -> tuple[str, str]:
+    return "--jobs", json.dumps(keys)
+
+
+def test_they_run_around_the_job_and_know_whose_it_is(run: Run, tmp_path: Path) -> None:
+    told = "echo $CORRAL_HOOK $CORRAL_JOB_ID.$CORRAL_ATTEMPT $CORRAL_USER $*"
+    hook = script(tmp_path / "hook", f"{told} >> {tmp_path}/order")
+    agent = run(*policy(prolog=[hook, "a"], epilog=[hook, "b"]))
+    agent.start(
+        7, "sh", "-c", f"echo job >> {tmp_path}/order; exit 3", user="ada", env={"CORRAL_USER": "root"}
+    )
+    assert agent.ended(7).code == 3
+    assert (tmp_path / "order").read_text().splitlines() == ["prolog 7.1 ada a", "job", "epilog 7.1 ada b"]
+
+
+def test_where_the_prolog_fails_the_job_does_not_start(run: Run, tmp_path: Path) -> None:
+    hook = script(tmp_path / "hook", "echo no room; exit 4")
+    agent = run(*policy(prolog=[hook]))
+    agent.start(1, "touch", str(tmp_path / "ran"))
+    place = agent.spool / "attempts" / "1.1"
+    assert agent.ended(1).why == f"launch_failed: the prolog failed with exit code 4; see {place}/hooks"
+    assert (place / "hooks").read_text() == "no room\n"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("hook", "why"),
+    [
+        (["/no/such/hook"], "the prolog /no/such/hook cannot run: No such file or directory"),
+        (["/bin/sleep", "1000"], "the prolog took longer than 0.2 s"),
+    ],
+)
+def test_a_prolog_that_cannot_run_or_hangs_is_told(run: Run, hook: list[str], why: str) -> None:
+    agent = run(*policy(prolog=hook, hook_s=0.2))
+    agent.start(1, "true")
+    assert agent.ended(1).why == f"launch_failed: {why}"
+
+
+def test_a_stop_does_not_wait_for_the_prolog(run: Run, tmp_path: Path) -> None:
+    hook = script(
+        tmp_path / "hook", f"setsid sleep 1000 & echo $! > {tmp_path}/pid; touch {tmp_path}/on; wait"
+    )
+    agent = run(*policy(prolog=[hook], hook_s=1000.0))
+    agent.start(1, "true")
+    eventually((tmp_path / "on").exists)
+    agent.send(Stop(1, 1))
+    ended = agent.ended(1)
+    assert (ended.why, ended.pid) == ("cancelled", None)
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_an_epilog_that_fails_changes_no_outcome_and_is_told_to_the_site(run: Run, tmp_path: Path) -> None:
+    agent = run(*policy(epilog=[script(tmp_path / "hook", "exit 5")]))
+    agent.start(1, "true")
+    assert (agent.ended(1).code, agent.ended(1).why) == (0, "")
+    assert "1.1: the epilog failed with exit code 5" in (agent.spool / "nursery.log").read_text()
+
+
+def test_the_epilog_also_follows_a_lost_supervisor(run: Run, tmp_path: Path) -> None:
+    agent = run(*policy(epilog=[script(tmp_path / "hook", f"echo $CORRAL_HOOK >> {tmp_path}/order")]))
+    agent.start(1, "sleep", "1000")
+    agent.started(1)
+    os.kill(agent.supervisor(1), 9)
+    assert agent.ended(1).why == "supervisor_lost"
+    assert (tmp_path / "order").read_text() == "epilog\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+def test_they_run_as_the_agent_and_see_nothing_of_the_users_environment(run: Run, tmp_path: Path) -> None:
+    hook = script(tmp_path / "hook", f"id -u > {tmp_path}/id; env > {tmp_path}/env")
+    agent = run(*policy(prolog=[hook]), run_as_self=False)
+    user = pwd.getpwnam("nobody")
+    agent.start(1, "id", "-u", user=user.pw_name, env={"LD_PRELOAD": "/evil.so", "BASH_ENV": "/evil"})
+    assert agent.ended(1).code == 0
+    assert agent.log(1).decode() == f"{user.pw_uid}\n"
+    assert (tmp_path / "id").read_text() == "0\n"
+    assert "evil" not in (tmp_path / "env").read_text()

@@ -1,0 +1,402 @@
+"""The placement yardstick: who arrives when, what counts, and each strategy against what is known of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.placement.allocation import (
+    PlacementRun,
+    allocated_at,
+    draw_arrivals,
+    engine_of,
+    place_pod,
+    run,
+    summaries,
+    tasks_of,
+)
+from benchmarks.placement.openb_traces import Pod, read_nodes, read_pods
+from benchmarks.placement.strategies import PlacementStrategy, strategy_of
+from controller.config import Config
+from controller.core.invariants import find_violations
+from controller.plugins.backfill.none import NoBackfill
+from controller.registry import build_pipeline, installed_plugins
+from controller.sim.cluster import Cluster
+from controller.sim.errors import SimulationRefused
+from wire.job.spec import JobSpec
+
+OPENB = Path(__file__).parents[3] / "shared" / "data" / "openb"
+NODES = "sn,cpu_milli,memory_mib,gpu,model"
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
+STRATEGIES = sorted({"default", "best-fit", "random", "least-loaded", *installed_plugins("scorer")})
+Placed = tuple[str, list[int]] | None
+"""Node and GPUs of a pod."""
+
+
+class Trace:
+    """Lists written line by line, and read as anyone's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def nodes(self, *lines: str) -> Cluster:
+        return read_nodes(self._write("nodes.csv", NODES, *lines))
+
+    def pods(self, *lines: str) -> list[Pod]:
+        return read_pods(self._write("pods.csv", PODS, *lines))
+
+    def _write(self, name: str, *lines: str) -> Path:
+        path = self.folder / name
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return Trace(tmp_path)
+
+
+def trial(strategy: str, cluster: Cluster, pods: list[Pod], seed: int = 42) -> PlacementRun:
+    (task,) = tasks_of([strategy_of(strategy)], [seed], cluster, pods)
+    return run(task)
+
+
+def places(strategy: PlacementStrategy, cluster: Cluster, pods: list[Pod]) -> list[Placed]:
+    """Where every pod went, in this order."""
+    engine = engine_of(cluster, strategy.make(Random(0)))
+    found: list[Placed] = []
+    for pod in pods:
+        if not strategy.steady:
+            engine.placer.clear_rankings()
+        placed = place_pod(engine, pod.spec)
+        if placed is None:
+            found.append(None)
+            continue
+        (allocation,) = placed.allocations
+        found.append((allocation.node, [int(gpu.uuid.rpartition("-")[2]) for gpu in allocation.gpus]))
+    assert not find_violations(engine.state)
+    assert not len(engine.state.queue)
+    return found
+
+
+# --- who arrives when ---
+
+
+def crowd(count: int, milli: int = 1000) -> list[Pod]:
+    return [Pod(f"p{number:03}", JobSpec(("true",)), milli) for number in range(count)]
+
+
+def names(pods: Iterable[Pod]) -> Counter[str]:
+    return Counter(pod.name for pod in pods)
+
+
+def test_all_come_once_shuffled_and_only_then_some_come_again() -> None:
+    pods = crowd(100)
+    coming = draw_arrivals(pods, capacity=100_000, seed=42)
+    dice = Random(42)
+    shuffled = list(pods)
+    dice.shuffle(shuffled)
+    assert coming[:100] == shuffled
+    assert coming[100:] == [pods[dice.randrange(100)] for _ in range(30)]
+    assert max(names(coming[100:]).values()) > 1  # drawn with replacement
+
+
+def test_the_order_of_the_list_is_of_no_consequence() -> None:
+    pods = crowd(50)
+    assert draw_arrivals(pods[::-1], 50_000, 7) == draw_arrivals(pods, 50_000, 7)
+    assert draw_arrivals(pods, 50_000, 8) != draw_arrivals(pods, 50_000, 7)
+
+
+@given(st.lists(st.sampled_from([0, 50, 460, 1000, 8000]), min_size=1).filter(any), st.integers(1, 20))
+def test_they_stop_before_130_percent(amounts: list[int], gpus: int) -> None:
+    pods = [Pod(f"p{number}", JobSpec(("true",)), milli) for number, milli in enumerate(amounts)]
+    capacity = gpus * 1000
+    coming = draw_arrivals(pods, capacity, 1)
+    asked = sum(pod.milli for pod in coming)
+    assert 10 * asked <= 13 * capacity
+    if 10 * sum(amounts) <= 13 * capacity:
+        assert names(coming[: len(pods)]) == names(pods)
+        assert 10 * (asked + max(amounts)) > 13 * capacity  # the next might be too much
+    else:
+        assert not names(coming) - names(pods)  # some are left out, and none comes twice
+
+
+def test_pods_that_are_too_much_already_are_left_out_one_by_one() -> None:
+    pods = crowd(10)
+    coming = draw_arrivals(pods, capacity=5_000, seed=3)
+    assert len(coming) == 6
+    assert set(names(coming).values()) == {1}
+
+
+# --- what is counted ---
+
+
+def test_allocation_is_the_mean_over_the_pods_that_arrive_just_then() -> None:
+    curve = [(994, 900), (995, 910), (1000, 950), (1004, 960), (1006, 990), (1300, 995)]
+    assert allocated_at(100, curve, 1000) == pytest.approx((91 + 95 + 96) / 3)
+    assert allocated_at(130, curve, 1000) == 99.5
+    # None arrives at 120 %: it is as the last before them left it.
+    assert allocated_at(120, curve, 1000) == 99.0
+    assert allocated_at(99, curve[1:], 1000) == 0.0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_trace_worked_out_by_hand(trace: Trace, strategy: str) -> None:
+    """Two of four pods fit, whoever chooses: the second node has GPUs, but no CPU for them."""
+    cluster = trace.nodes("n1,8000,65536,2,T4", "n2,2000,65536,2,T4")
+    pods = trace.pods(*(f"p{number},4000,1024,1,1000," for number in range(4)))
+    found = trial(strategy, cluster, pods)
+    # 25, 50, 75, 100, 125 % asked for; a sixth pod would make it 150 %.
+    assert (found.pods, found.accepted, found.failed) == (5, 2, 3)
+    assert (found.allocated_at_100, found.allocated_at_130) == (50.0, 50.0)
+
+
+def test_shares_worked_out_by_hand(trace: Trace) -> None:
+    """Pods of four thousandths: 249, 250 and 251 of them are 100 %, the last of which finds nothing."""
+    cluster = trace.nodes("n1,64000,65536,1,T4")
+    pods = trace.pods(*(f"p{number:03},10,10,1,4," for number in range(250)))
+    found = trial("default", cluster, pods)
+    assert (found.pods, found.accepted) == (325, 250)
+    assert found.allocated_at_100 == pytest.approx((99.6 + 100 + 100) / 3)
+    assert found.allocated_at_130 == 100.0
+
+
+def test_pods_without_gpus_take_cpu_and_count_nothing(trace: Trace) -> None:
+    cluster = trace.nodes("n1,4000,65536,1,T4")
+    pods = trace.pods("a,4000,1024,0,1000,", "b,1000,1024,1,500,", "c,1000,1024,1,500,")
+    comes_first = {seed: draw_arrivals(pods, 1000, seed)[0].name for seed in range(20)}
+    for seed, first in comes_first.items():
+        found = trial("best-fit", cluster, pods, seed)
+        assert found.allocated_at_100 == (0.0 if first == "a" else 100.0)
+    assert "a" in comes_first.values()
+    assert set(comes_first.values()) != {"a"}
+
+
+def test_summaries_are_means_over_seeds() -> None:
+    runs = [
+        PlacementRun("a", 1, 10, 8, 2, 90.0, 95.0, 1.0, 8.0),
+        PlacementRun("a", 2, 20, 10, 10, 92.0, 97.0, 2.0, 5.0),
+        PlacementRun("b", 1, 10, 1, 9, 10.0, 11.0, 0.5, 2.0),
+    ]
+    first, second = summaries(runs)
+    assert (first.strategy, first.allocated_at_100, first.allocated_at_130) == ("a", 91.0, 96.0)
+    assert (first.pods, first.accepted, first.failed, first.cpu_s) == (15, 9, 6, 1.5)
+    assert first.placements_per_s == 6.0
+    assert first.deviation_at_130 == pytest.approx(2**0.5)
+    assert (second.strategy, second.deviation_at_130, second.runs) == ("b", 0.0, runs[2:])
+
+
+# --- what fits where ---
+
+
+def test_a_model_is_meant_by_its_very_name(trace: Trace) -> None:
+    cluster = trace.nodes(
+        "n1,64000,65536,1,A100",
+        "n2,64000,65536,1,A10",
+        "n3,64000,65536,1,A10-24G",
+        "n4,64000,65536,1,V100M32",
+    )
+    pods = trace.pods(
+        "a,1000,1024,1,1000,A10",
+        "b,1000,1024,1,1000,A10",
+        "c,1000,1024,1,1000,V100M16",
+        "d,1000,1024,1,1000,V100",
+        "e,1000,1024,1,1000,V100M16|V100M32",
+        "f,1000,1024,1,100,A100 | A10-24G",
+        "g,1000,1024,1,950,A100|A10-24G",
+        "h,1000,1024,1,950,A100|A10-24G",
+        "i,1000,1024,0,0,H100",
+    )
+    found = places(strategy_of("best-fit"), cluster, pods)
+    nodes = [place and place[0] for place in found]
+    assert nodes[:5] == ["n2", None, None, None, "n4"]
+    assert nodes[5:8] == ["n1", "n3", None]
+    assert found[8] is not None  # without a GPU there is no model to be minded
+
+
+def test_several_gpus_are_whole_ones_of_one_node(trace: Trace) -> None:
+    cluster = trace.nodes("n1,64000,65536,4,T4", "n2,64000,65536,3,T4")
+    pods = trace.pods(
+        "a,1000,1024,1,100,",
+        "b,1000,1024,3,1000,",
+        "c,1000,1024,4,1000,",
+        "d,1000,1024,2,500,",
+        "e,1,1,1,500,",
+    )
+    # Best fit: the share goes to the smaller node, so that three whole ones are left on the other only.
+    assert places(strategy_of("best-fit"), cluster, pods) == [
+        ("n2", [0]),
+        ("n1", [0, 1, 2]),
+        None,
+        ("n2", [1, 2]),
+        ("n2", [0]),
+    ]
+
+
+# --- best fit against the formula ---
+
+
+def by_formula(nodes: list[tuple[str, int, int, int, str]], pods: list[Pod]) -> list[Placed]:
+    """Best fit as the paper's experiments have it, as plainly as possible."""
+    free = {name: [cpu, memory, [1000] * gpus, model] for name, cpu, memory, gpus, model in nodes}
+    found: list[Placed] = []
+    for pod in pods:
+        spec = pod.spec
+        count, milli = (1, round(spec.gpus * 1000)) if 0 < spec.gpus < 1 else (int(spec.gpus), 1000)
+        best: tuple[int, str] | None = None
+        for name in sorted(free):
+            cpu, memory, gpus, model = free[name]
+            if cpu < spec.cpu_milli or memory < spec.memory_mib:
+                continue
+            if sum(gpu >= milli for gpu in gpus) < count or (
+                count and spec.gpu_models and model not in spec.gpu_models
+            ):
+                continue
+            left = 0.5 * (cpu - spec.cpu_milli) / 128_000 + 0.5 * (sum(gpus) - count * milli) / 8_000
+            score = int(100 * (1 - left))
+            if best is None or score > best[0]:
+                best = score, name
+        if best is None:
+            found.append(None)
+            continue
+        node = free[best[1]]
+        fitting = [slot for slot, gpu in enumerate(node[2]) if gpu >= milli] if count else []
+        chosen = sorted(fitting, key=lambda slot: (node[2][slot], slot))[:count]
+        node[0] -= spec.cpu_milli
+        node[1] -= spec.memory_mib
+        for slot in chosen:
+            node[2][slot] -= milli
+        found.append((best[1], sorted(chosen)))
+    return found
+
+
+a_node = st.tuples(
+    st.sampled_from([4_000, 32_000, 64_000, 96_000, 128_000, 300_000]),
+    st.sampled_from([16_384, 262_144]),
+    st.sampled_from([0, 1, 2, 4, 8]),
+    st.sampled_from(["T4", "G2", "V100M16"]),
+)
+a_pod = st.tuples(
+    st.sampled_from([0, 1_000, 3_152, 8_000, 12_000, 88_000]),
+    st.sampled_from([0, 1_024, 15_258, 65_536]),
+    st.sampled_from([0, 1, 1, 1, 2, 4, 8]),
+    st.sampled_from([50, 320, 460, 810, 1000]),
+    st.sampled_from(["", "", "T4", "G2|V100M16", "V100M32"]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(a_node, min_size=1, max_size=12), st.lists(a_pod, min_size=1, max_size=40))
+def test_best_fit_goes_where_the_formula_says(
+    trace: Trace, kinds: list[tuple[int, int, int, str]], asked: list[tuple[int, int, int, int, str]]
+) -> None:
+    nodes = [(f"n{number}", *kind) for number, kind in enumerate(kinds)] + [("m", 8_000, 8_192, 1, "T4")]
+    cluster = trace.nodes(*(",".join(map(str, node)) for node in nodes))
+    lines = [
+        f"p{number},{cpu},{memory},{count},{1000 if count > 1 else milli},{models}"
+        for number, (cpu, memory, count, milli, models) in enumerate([*asked, (1, 1, 1, 500, "")])
+    ]
+    pods = trace.pods(*lines)
+    assert places(strategy_of("best-fit"), cluster, pods) == by_formula(nodes, pods)
+
+
+# --- strategies ---
+
+
+def test_the_default_is_the_product_itself() -> None:
+    product = build_pipeline(Config())
+    assert strategy_of("default").make(Random(0)) == replace(product, backfill=NoBackfill())
+
+
+def test_a_strategy_may_be_a_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text('[scheduler]\npicker = "tightest"\nscorers = { fit = { weight = 3, gpu = 0.5 } }\n')
+    pipeline = strategy_of(str(config)).make(Random(0))
+    assert pipeline.picker.name == "tightest"
+    assert [(each.scorer.name, each.weight) for each in pipeline.scorers] == [("fit", 3.0)]
+
+
+def test_an_unknown_strategy_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SimulationRefused, match="there is no strategy 'bestfit'") as refused:
+        strategy_of("bestfit")
+    assert refused.value.hint.startswith("Did you mean 'best-fit'? Name one of default, best-fit, random,")
+
+
+def test_each_seed_is_a_run_of_its_own_and_always_the_same(trace: Trace) -> None:
+    cluster = trace.nodes(*(f"n{number},16000,65536,{number},T4" for number in range(1, 5)))
+    pods = trace.pods(*(f"p{number},{number * 300},1024,1,{number * 37 % 1000}," for number in range(1, 30)))
+    for name in STRATEGIES:
+        first, again, other = (
+            replace(trial(name, cluster, pods, seed), cpu_s=0, placements_per_s=0) for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert replace(first, seed=2) != other
+
+
+def test_chance_is_fair_to_nodes_and_gpus_each_time_anew(trace: Trace) -> None:
+    cluster = trace.nodes(*(f"n{number},9000000,9000000,4,T4" for number in range(4)))
+    pods = trace.pods(*(f"p{number:04},1,1,1,1," for number in range(4_000)))
+    found = [place for place in places(strategy_of("random"), cluster, pods) if place]
+    assert len(found) == 4_000
+    spots = Counter((node, gpu) for node, (gpu,) in found)
+    assert len(spots) == 16
+    assert all(200 < count < 300 for count in spots.values())
+    # A node that was just chosen is neither more nor less likely to be chosen again.
+    again = sum(here[0] == there[0] for here, there in pairwise(found))
+    assert 900 < again < 1_100
+
+
+def test_spread_goes_where_most_is_free_and_fit_where_least_is(trace: Trace) -> None:
+    cluster = trace.nodes("n1,64000,65536,2,T4", "n2,64000,65536,2,T4")
+    pods = trace.pods(*(f"p{number},1000,1024,1,300," for number in range(4)))
+    apart = places(strategy_of("spread"), cluster, pods)
+    assert apart == [("n1", [0]), ("n2", [0]), ("n1", [1]), ("n2", [1])]
+    together = places(strategy_of("fit"), cluster, pods)
+    assert together == [("n1", [0]), ("n1", [0]), ("n1", [0]), ("n1", [1])]
+
+
+def test_balanced_puts_cpu_where_gpus_are_used_and_gpus_where_cpu_is(trace: Trace) -> None:
+    cluster = trace.nodes("n1,64000,65536,4,T4", "n2,64000,65536,4,T4")
+    pods = trace.pods("a,1,1,4,1000,", "b,48000,49152,0,0,", "c,1,1,3,1000,")
+    assert [place and place[0] for place in places(strategy_of("balanced"), cluster, pods)] == [
+        "n1",
+        "n1",
+        "n2",
+    ]
+
+
+# --- the published figures ---
+
+
+@pytest.fixture(scope="module")
+def openb() -> Cluster:
+    if not OPENB.is_dir():
+        pytest.skip(f"the openb traces are not at {OPENB}")
+    return read_nodes(OPENB / "openb_node_list_gpu_node.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "least", "most"),
+    [
+        # FGD's published means, which the default has to reach without knowing the trace beforehand.
+        ("default", "default", 95.39, 100.0),
+        ("cpu050", "default", 95.21, 100.0),
+        ("cpu200", "default", 95.05, 100.0),
+        # Means of ten seeds are within 0.4 of those published; of one seed within three deviations.
+        ("default", "best-fit", 93.08 - 0.8, 93.08 + 0.8),
+        ("cpu200", "random", 83.77 - 1.2, 83.77 + 1.2),
+    ],
+)
+def test_a_seed_of_the_published_traces(
+    openb: Cluster, name: str, strategy: str, least: float, most: float
+) -> None:
+    found = trial(strategy, openb, read_pods(OPENB / f"openb_pod_list_{name}.csv"))
+    assert least <= found.allocated_at_130 <= most

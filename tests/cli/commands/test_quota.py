@@ -1,0 +1,59 @@
+"""corral quota: what its words mean, and what it shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from cli.commands.policy.quota import limits_text, quota_of, quota_table
+from cli.exit_codes import CommandError
+from wire.api.tenants import QuotaView
+from wire.cluster.quota import UNLIMITED, Limits, Quota
+
+
+@pytest.mark.parametrize(
+    ("words", "quota"),
+    [
+        (["gpus=8"], Quota(Limits(gpus=8))),
+        (["gpus=0.5", "cpus=1.5", "memory=2G"], Quota(Limits(gpus=0.5, cpu_milli=1500, memory_mib=2048))),
+        (["running=0", "queued=none"], Quota(Limits(running=0, queued=UNLIMITED))),
+        (["gpu-hours=12.5", "gpu_hours=13"], Quota(Limits(gpu_hours=13))),
+        (["soft.gpus=4", "borrow.cpus=2"], Quota(Limits(), Limits(gpus=4), Limits(cpu_milli=2000))),
+    ],
+)
+def test_words_mean_limits(words: list[str], quota: Quota) -> None:
+    assert quota_of(words) == quota
+    assert quota_of(limits_text(quota).split()) == quota
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("gpus", "'gpus' is not a limit"),
+        ("gpsu=8", "'gpsu=8' is not a limit"),
+        ("gpus=x", "gpus: 'x' is not a number of GPUs"),
+        ("memory=8", "memory: '8' has no unit"),
+        ("running=1.5", "running: '1.5' is not a whole number"),
+        ("hardly.gpus=8", "is not a limit"),
+    ],
+)
+def test_other_words_do_not(word: str, told: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(told)):
+        quota_of([word])
+
+
+def test_the_table_shows_what_is_used_of_what() -> None:
+    def view(scope: str, name: str, quota: Quota, edited: bool = False, **used: Any) -> QuotaView:
+        amounts = {"cpu_milli": 0, "memory_mib": 0, "gpus": 0.0, "running": 0, "queued": 0, "gpu_hours": 0.0}
+        return QuotaView(scope, name, quota, Limits(**{**amounts, **used}), edited)
+
+    rows = [
+        view("user", "*", Quota(Limits(gpus=8, running=UNLIMITED))),
+        view("project", "vision", Quota(Limits(gpus=8), borrow=Limits(gpus=4)), True, gpus=9.5, running=3),
+    ]
+    lines = [line.split() for line in quota_table().lines(rows, None)]
+    assert lines[1] == ["user", "*", "-/8", "-", "-", "-", "-", "-"]
+    assert lines[2][:8] == ["project", "vision", "9.5/8", "0", "0M", "3", "0", "0"]
+    assert lines[2][8:] == ["borrow.gpus=4", "yes"]

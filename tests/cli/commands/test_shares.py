@@ -1,0 +1,55 @@
+"""corral shares: what its words mean, and what it shows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cli.commands.policy.shares import change_of, table
+from cli.exit_codes import CommandError
+from wire.api.tenants import ShareView, ShareWeight
+from wire.cluster.quota import UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ((3.0, None, None), ShareWeight("vision", 3.0)),
+        ((None, "500", None), ShareWeight("vision", None, 500.0)),
+        ((None, "0.5", "none"), ShareWeight("vision", None, 0.5, UNLIMITED)),
+        ((0.5, None, "0"), ShareWeight("vision", 0.5, None, 0.0)),
+    ],
+)
+def test_words_mean_a_share(given: tuple[float | None, str | None, str | None], meant: ShareWeight) -> None:
+    assert change_of("vision", *given) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((None, None, None), "nothing to change"),
+        ((None, "much", None), "--soft: 'much' is not an amount"),
+        ((1.0, None, "-1"), "--hard: '-1' is not an amount"),
+        ((1.0, None, "1e9"), "--hard: '1e9' is not an amount"),
+    ],
+)
+def test_other_words_do_not(given: tuple[float | None, str | None, str | None], told: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(told)):
+        change_of("vision", *given)
+
+
+def test_the_table_says_who_is_stopped_by_whose_limit_and_until_when() -> None:
+    def view(path: tuple[str, ...], stopped: str, until: float | None, **more: float) -> ShareView:
+        share = "/".join(path[-2:]) if len(path) == 3 else path[-1]
+        return ShareView(path, share, 1.0, 1.0, 9.0, 2.0, 0.5, False, stopped=stopped, until=until, **more)
+
+    rows = [
+        view(("lab",), "", None, soft=4.0),
+        view(("lab", "vision"), "vision", 7_300.0, hard=9.0),
+        view(("lab", "vision", "ada"), "vision", None),
+    ]
+    lines = [" ".join(line.split()) for line in table(100.0).lines(rows, None)]
+    assert lines[1] == "lab 1 100.0% 9.00 4/- 2 0.5000"
+    assert lines[2] == "vision 1 100.0% 9.00 -/9 2 0.5000 stopped by the hard limit, for 2h00m at most"
+    assert lines[3] == "ada 1 100.0% 9.00 2 0.5000 stopped by the hard limit of vision"

@@ -1,0 +1,110 @@
+"""corral job show and submit --dry-run: no option of a job is missing from the printed job."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.output.detail_views import of_spec
+from cli.spec.job_options import OPTIONS
+from cli.spec.spec_builder import spec_from
+from cli.spec.submit_options import Given, SubmitOptions, from_flags
+from wire.job.spec import JobSpec
+
+TEXTS = {
+    "priority": "high",
+    "cpus": "3",
+    "memory": "3G",
+    "scratch": "3G",
+    "gpus": "3",
+    "gpus_per_node": "3",
+    "nodes": "3",
+    "tasks_per_node": "3",
+    "min_nodes": "3",
+    "assembly_time": "3m",
+    "on_member_failure": "continue",
+    "gpu_memory": "3G",
+    "min_gpu_memory": "3G",
+    "numa": "prefer",
+    "nvlink": "prefer",
+    "label": "app=x",
+    "near": "app=x on rack",
+    "apart": "app=x on rack",
+    "over": "app=x on rack=3",
+    "same": "rack",
+    "different": "rack",
+    "domains": "rack=3",
+    "select": "disk=x",
+    "affinity": "disk exists",
+    "prefer": "disk exists",
+    "tolerate": "gpu",
+    "env": "A=3",
+    "umask": "033",
+    "time": "3m",
+    "grace": "3m",
+    "checkpoint_signal": "USR2",
+    "checkpoint_time": "3m",
+    "checkpoint_keep": "3",
+    "warn_signal": "USR2",
+    "warn_time": "3m",
+    "min_runtime": "3m",
+    "array": "0-3",
+    "begin": "2033-03-03",
+    "deadline": "2033-03-03",
+    "timeout": "3m",
+    "restart": "always:3",
+    "restart_delay": "3m",
+    "restart_codes": "33",
+    "on_node_lost": "manual",
+    "after": "3",
+    "after_ok": "3",
+    "after_not_ok": "3",
+    "after_end": "3",
+    "after_checkpoint": "3",
+    "after_count": "3",
+    "after_timeout": "3m",
+    "relax": "nodes",
+    "relax_after": "3m",
+    "cpu_limit": "3",
+    "memory_limit": "3G",
+}
+"""What each option may say; the others take any text."""
+
+TOGETHER = {
+    "assembly_time": ("min_nodes",),
+    "checkpoint_time": ("checkpoint_signal",),
+    "warn_time": ("warn_signal",),
+    "restart_delay": ("restart",),
+    "restart_codes": ("restart",),
+    "after_count": ("after",),
+    "after_timeout": ("after",),
+    "relax_after": ("relax",),
+    "cpu_limit": ("cpus",),
+    "memory_limit": ("memory",),
+}
+"""Options that mean something only beside another one."""
+
+
+def spec_with(*names: str) -> JobSpec:
+    options = SubmitOptions()
+    for name in names:
+        text = TEXTS.get(name, "x")
+        options[name] = True if OPTIONS[name].is_switch else [text] if OPTIONS[name].repeats else text
+    return spec_from(("true",), "", from_flags(options), {})
+
+
+# Without separate_output, because its effect shows only with a submitting shell.
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "separate_output"])
+def test_every_option_shows_in_the_printed_job(name: str) -> None:
+    others = TOGETHER.get(name, ())
+    assert of_spec(spec_with(*others, name)) != of_spec(spec_with(*others))
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("gpus_per_node", "env")])
+def test_every_option_is_read_back_from_the_flags_that_it_prints(name: str) -> None:
+    spec = spec_with(*TOGETHER.get(name, ()), name)
+    given = {
+        option.name: [Given(text or "true", option.flag) for text in option.texts(spec)]
+        for option in OPTIONS.values()
+        if option.name != "env" and option.texts(spec)
+    }
+    assert spec_from(("true",), "", given, {}) == spec

@@ -1,0 +1,13 @@
+#!/bin/bash -x
+#SBATCH --account=jobs
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --cpus-per-task=12
+#SBATCH --output=mpi-out.%j
+#SBATCH --error=mpi-err.%j
+#SBATCH --time=00:15:00
+#SBATCH --partition=booster
+#SBATCH --hint=nomultithread
+#SBATCH --threads-per-core=1
+srun ./program

@@ -1,0 +1,72 @@
+"""Job scripts as Slurm sites teach them, unmodified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import CommandError
+from cli.spec.spec_builder import spec_of
+from cli.spec.submit_options import SubmitOptions
+from wire.job.spec import JobSpec
+
+SCRIPTS = Path(__file__).parent / "sbatch"
+REFUSED = {"hetjob"}
+"""Kinds of scripts that cannot run: each line is named, with what to write instead."""
+
+
+def read(name: str) -> JobSpec:
+    return spec_of(
+        SubmitOptions(), [str(SCRIPTS / f"{name}.sh")], is_command=False, environment={"LANG": "C"}
+    )
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.stem)
+def test_a_script_is_taken_as_it_is_or_refused_by_line(path: Path) -> None:
+    if path.stem in REFUSED:
+        with pytest.raises(CommandError) as refused:
+            read(path.stem)
+        assert f"{path} line 3: Corral has no counterpart for #SBATCH hetjob" in refused.value.message
+    else:
+        spec = read(path.stem)
+        assert spec.batch
+        assert spec.command[0] == "/bin/bash"
+
+
+def test_every_line_that_cannot_be_honoured_is_named_in_one_run(tmp_path: Path) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text(
+        "#SBATCH --clusters=b\n#SBATCH -N x --frobnicate=1\n#SBATCH --mem=1G\n#SBATCH --input=f\n"
+    )
+    with pytest.raises(CommandError) as refused:
+        spec_of(SubmitOptions(), [str(script)], is_command=False, environment={})
+    first, *lines = refused.value.message.splitlines()
+    assert first == f"{script}: 4 #SBATCH lines cannot be used:"
+    told = [line.strip().removeprefix(f"{script} ") for line in lines]
+    assert told[0].startswith(
+        "line 1: Corral has no counterpart for #SBATCH --clusters. Choose the controller"
+    )
+    assert any(line.startswith("line 2: --nodes: 'x' is not a number") for line in told)
+    assert any(line.startswith("line 2: Corral has no counterpart for #SBATCH --frobnicate") for line in told)
+    assert any(line.startswith("line 4: Corral has no counterpart for #SBATCH --input") for line in told)
+
+
+def test_what_makes_no_difference_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    read("juwels")
+    told = capsys.readouterr().err
+    assert "juwels.sh line 11: --hint makes no difference" in told
+    assert "juwels.sh line 12: --threads-per-core makes no difference" in told
+
+
+def test_amounts_are_by_node() -> None:
+    ddp, perlmutter, harvard = read("ddp"), read("perlmutter"), read("harvard")
+    assert (ddp.nodes, ddp.gpus, ddp.cpu_milli, ddp.memory_mib) == (2, 16, 64_000, 0)
+    assert (perlmutter.nodes, perlmutter.gpus, perlmutter.cpu_milli) == (2, 8, 128_000)
+    assert (harvard.cpu_milli, harvard.memory_mib, harvard.gpus) == (4_000, 40_960, 1)
+
+
+def test_a_corral_line_is_stronger_than_an_sbatch_line(tmp_path: Path) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text("#CORRAL --cpus 3\n#SBATCH --cpus-per-task=4\n")
+    assert spec_of(SubmitOptions(), [str(script)], is_command=False, environment={}).cpu_milli == 3_000

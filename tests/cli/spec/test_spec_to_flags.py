@@ -1,0 +1,76 @@
+"""Options made of changes say what the changes said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.spec.edit_fields import changes_of
+from cli.spec.spec_to_flags import flags_of
+from cli.spec.submit_options import SubmitOptions, with_submit_options
+from wire.codec import encode
+from wire.job.affinity import parse_term
+from wire.job.gangs import Gang, MemberFailure
+from wire.job.gpu_requirements import GpuWish, Topology
+from wire.job.job_affinity import parse_job_term
+from wire.job.spec import JobSpec
+
+SPEC = JobSpec(("true",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"gpus": 4.0}, "--gpus 4"),
+        ({"gpus": 16.0, "nodes": 2}, "--gpus 16 --nodes 2"),
+        ({"memory_mib": 112 * 1024}, "--memory 112G"),
+        ({"memory_mib": 1500}, "--memory 1500M"),
+        ({"cpu_milli": 500}, "--cpus 0.5"),
+        ({"scratch_mib": 10 * 1024}, "--scratch 10G"),
+        ({"time_limit_s": 5_400.0}, "--time 90m"),
+        ({"time_limit_s": 7_200.0}, "--time 2h"),
+        ({"gpu_models": ("H100", "A100 80GB")}, "--gpu-model H100 --gpu-model A100 80GB"),
+        ({"selector": {"disk": "nvme"}}, "--select disk=nvme"),
+        ({"licences": {"matlab": 2, "ansys": 1}}, "--licence matlab:2 --licence ansys:1"),
+        ({"licences": {}}, "--clear licence"),
+        ({"gpu": GpuWish(numa="prefer", compute="9.0")}, "--compute 9.0 --numa prefer"),
+        ({"topology": Topology("rack", 1, True)}, "--same rack:prefer"),
+        ({"topology": Topology("rack", None, True)}, "--different rack:prefer"),
+        ({"topology": Topology("rack", 2, True)}, "--domains rack=2:prefer"),
+        ({"affinity": (parse_term("zone not in a,b"),)}, "--affinity zone not in a,b"),
+        (
+            {"company": (parse_job_term("app=x on rack", 1), parse_job_term("app=y on node=2:prefer", 0))},
+            "--near app=x on rack --over app=y on node=2:prefer",
+        ),
+        ({"gang": Gang(2, 60.0, MemberFailure.RESTART, True)}, None),
+        ({"topology": None, "company": (), "gpu": None}, "--clear same,near,gpu-memory"),
+        ({"selector": {}, "affinity": (), "gpu_models": ()}, "--clear select,affinity,gpu-model"),
+    ],
+)
+def test_there_and_back(changes: dict[str, Any], options: str | None) -> None:
+    spec = encode(replace(SPEC, **changes))
+    told = {name: spec[name] for name in changes}
+    words = flags_of(told)
+    assert options in (None, " ".join(words))
+    cleared = {name: None for name in told if not changes[name]}
+    assert meant(words) == {**told, **cleared}
+
+
+def meant(words: list[str]) -> dict[str, Any]:
+    """What `corral job set` makes of them."""
+    found: list[dict[str, Any]] = []
+    app = typer.Typer()
+
+    @app.command()
+    @with_submit_options
+    def change(asked: SubmitOptions, clear: str = "") -> int:
+        found.append(changes_of(asked, clear))
+        return 0
+
+    result = CliRunner().invoke(app, words)
+    assert not result.exception, result.output
+    return found[0]

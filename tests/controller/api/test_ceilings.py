@@ -1,0 +1,144 @@
+"""Nobody grants himself more: real users at a running controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests import users
+from tests.controller.api.running_controller import RunningController, start_controller
+from tests.controller.api.test_identity import visit
+
+PREEMPTING = {
+    "strategies": ["priority"],
+    "min_runtime_s": 0.0,
+    "cooldown_s": 0.0,
+    "grace_s": 0.0,
+}
+
+
+def submit(**asked: Any) -> tuple[str, str, Any]:
+    return "POST", "/v1/jobs", {"spec": {"command": ["true"], **asked}}
+
+
+async def test_no_user_preempts_another_by_a_priority_of_his_own_making() -> None:
+    with users.made("ada", "eve") as [ada, eve]:
+        async with start_controller(preemption=PREEMPTING) as api:
+            await api.join("gpu01")
+            ((status, told),) = await visit(api, ada.pw_uid, submit(gpus=8))
+            assert status == 201
+            victim = told["ids"][0]
+            await api.started(victim)
+            tries = [
+                submit(gpus=8, priority=100),
+                submit(gpus=8, priority=51),
+                submit(gpus=8, priority=100, array="0-3"),
+                submit(preemptible=False),
+                submit(min_runtime_s=3e8),
+                submit(gpus=8),
+            ]
+            answers = await visit(api, eve.pw_uid, *tries)
+            assert [status for status, _ in answers] == [403] * 5 + [201]
+            assert answers[0][1]["where"] == "spec.priority"
+            mine = answers[-1][1]["ids"][0]
+            edits = [
+                ("POST", f"/v1/jobs/{mine}/set", {"changes": {"priority": 100}}),
+                ("POST", f"/v1/jobs/{mine}/set", {"changes": {"priority": 40}}),
+                (
+                    "POST",
+                    "/v1/jobs/orders",
+                    {"action": "set", "jobs": [str(mine)], "changes": {"priority": 99}},
+                ),
+                ("POST", "/v1/what-if", {"submit": [{"command": ["true"], "priority": 100, "gpus": 8}]}),
+            ]
+            answers = await visit(api, eve.pw_uid, *edits)
+            assert [status for status, _ in answers] == [403, 200, 200, 200]
+            assert answers[2][1]["done"] == []
+            assert "at most NORMAL" in answers[3][1]["refused"][0]
+            assert api.daemon.state.jobs[victim].preemptions == ()
+            assert api.daemon.state.jobs[victim].stopping is None
+
+
+async def test_a_dependency_lifts_no_job_above_the_ceiling_of_the_job_that_waits() -> None:
+    with users.made("ada", "eve") as [ada, eve]:
+        async with start_controller() as api:
+            ((_, told),) = await visit(api, ada.pw_uid, submit(priority=10))
+            low = told["ids"][0]
+            after = [{"until": "ok", "job": str(low)}]
+            answers = await visit(
+                api, eve.pw_uid, submit(priority=100, after=after), submit(priority=50, after=after)
+            )
+            assert [status for status, _ in answers] == [403, 201]
+            status, shown = await api.get(f"/v1/jobs/{low}")
+            assert (status, shown["job"]["priority"]) == (200, 50)
+
+
+async def test_only_members_submit_to_a_project() -> None:
+    with users.made("ada", "eve", "ops") as [ada, eve, ops]:
+        sections = {
+            "access": {
+                "operators": [ops.pw_name],
+                "limits": {"projects": {"prod": {"priority": "HIGH"}}, "operators": {"priority": 80}},
+            },
+            "projects": {"prod": {"members": [ada.pw_name]}, "open": {}},
+        }
+        async with start_controller(**sections) as api:
+
+            async def asked(uid: int, *tries: tuple[str, str, Any]) -> list[int]:
+                return [status for status, _ in await visit(api, uid, *tries)]
+
+            assert await asked(
+                eve.pw_uid,
+                submit(project="prod"),
+                submit(project="open"),
+                submit(),
+                ("POST", "/v1/jobs/2/set", {"changes": {"project": "prod"}}),
+            ) == [403, 201, 201, 403]
+            assert await asked(
+                ada.pw_uid,
+                submit(project="prod", priority=75),
+                submit(project="prod", priority=76),
+                submit(priority=75),
+                ("POST", "/v1/jobs/3/set", {"changes": {"project": "default"}}),
+            ) == [201, 403, 403, 403]
+            for_eve = (
+                "POST",
+                "/v1/jobs",
+                {"spec": {"command": ["true"], "priority": 80}, "as_user": eve.pw_name},
+            )
+            above = (
+                "POST",
+                "/v1/jobs",
+                {"spec": {"command": ["true"], "priority": 81}, "as_user": eve.pw_name},
+            )
+            assert await asked(ops.pw_uid, submit(project="prod"), for_eve, above) == [201, 201, 403]
+            assert (await api.post(*submit(project="prod", priority=100)[1:]))[0] == 201  # root
+
+
+async def test_limits_above_requests_count_against_quotas() -> None:
+    quota = {"users": {"*": {"memory": "4G", "cpus": 4}}}
+    async with start_controller(quota=quota) as api:
+        await api.join("gpu01")
+        status, problem = await api.post(
+            "/v1/jobs", {"spec": {"command": ["true"], "memory_mib": 1, "memory_limit_mib": 1 << 20}}
+        )
+        assert (status, problem["code"]) == (403, "over_quota")
+        assert "memory" in problem["message"]
+        first = await api.submit(memory_mib=1024, memory_limit_mib=3 * 1024)
+        second = await api.submit(memory_mib=1024, memory_limit_mib=2 * 1024)
+        third = await api.submit(memory_mib=1024)
+        await api.placed(first)
+        await api.placed(third)
+        assert await used(api) == 4 * 1024
+        assert not api.daemon.state.jobs[second].members
+        await api.started(first)
+        await api.ended(first)
+        await api.placed(second)
+        assert await used(api) == 3 * 1024
+
+
+async def used(api: RunningController) -> int:
+    """MiB that root holds, as the quotas count them."""
+    _, told = await api.get("/v1/quotas")
+    [mine] = [each for each in told["quotas"] if (each["scope"], each["name"]) == ("user", "root")]
+    found: int = mine["used"]["memory_mib"]
+    return found

@@ -1,0 +1,267 @@
+"""Questions of a running controller: each in a process of its own, a few at a time, and users in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.config import Config
+from controller.core.model import inputs
+from controller.core.model.inputs import Submit
+from controller.questions import user_turns
+from controller.questions.engine_copy import EngineCopy, QuestionRefused
+from controller.registry import build_pipeline
+from tests.controller.api.running_controller import RunningController, start_controller
+from tests.controller.api.test_forecasts import full_house
+from wire.api.forecasts import Explanation
+from wire.job.spec import JobSpec
+
+NEVER_S = 600.0
+
+
+def jobs(scene: EngineCopy) -> Iterator[int]:
+    """How many jobs there are."""
+    yield len(scene.engine.state.jobs)
+
+
+def order(scene: EngineCopy) -> Iterator[str]:
+    """What decides whose turn it is."""
+    yield type(scene.engine.pipeline.order).__name__
+
+
+def place(_scene: EngineCopy) -> Iterator[tuple[set[int], int]]:
+    """Which cores it may use, and how nice it is."""
+    yield os.sched_getaffinity(0), os.nice(0)
+
+
+def used_up(scene: EngineCopy) -> Iterator[int]:
+    """Changes the copy that it was given."""
+    scene.engine.handle(Submit(JobSpec(command=("true",)), "eve"), scene.now)
+    yield from jobs(scene)
+
+
+def halting(_scene: EngineCopy) -> Iterator[str]:
+    """Finds something, and then nothing more."""
+    yield "a part of it"
+    time.sleep(NEVER_S)
+
+
+def killed(_scene: EngineCopy) -> Iterator[str]:
+    """Ends without a word."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield "never"
+
+
+def killing(scene: EngineCopy, mark: str) -> Iterator[int]:
+    """Kills the replica the first time."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(NEVER_S)
+    yield from jobs(scene)
+
+
+def greedy(_scene: EngineCopy) -> Iterator[int]:
+    """Wants more memory than it may have."""
+    yield len(bytearray(4 << 30))
+
+
+def noting(_scene: EngineCopy, told: Explanation, mark: str = "") -> Iterator[Explanation]:
+    """Says who it is, and does not come to an end."""
+    Path(os.environ["CORRAL_TEST_MARK"]).write_text(str(os.getpid()))
+    time.sleep(NEVER_S)
+    yield told
+
+
+async def asked(
+    api: RunningController, work: Any, *arguments: Any, user: str = "ada", within_s: float = 60.0
+) -> Any:
+    return await api.daemon.questions.ask(user, work, *arguments, now=api.daemon.now, within_s=within_s)
+
+
+async def gone(pid: int) -> None:
+    """Wait until there is no such process."""
+    async with asyncio.timeout(60):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def patient() -> Any:
+    """A api where a question may take as long as it needs, one at a time."""
+    async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as made:
+        yield made
+
+
+async def test_a_question_knows_what_was_acknowledged_before_it(patient: RunningController) -> None:
+    await full_house(patient)
+    for count in range(3, 30):
+        job = await patient.submit(gpus=8, time_limit_s=60)
+        assert await asked(patient, jobs) == count
+        _, told = await patient.get(f"/v1/jobs/{job}/explain")
+        assert told["starts_at"] is not None
+        assert told["complete"]
+        assert told["as_of"] > 0
+
+
+async def test_a_question_changes_nothing_for_the_next_one(patient: RunningController) -> None:
+    await full_house(patient)
+    assert [await asked(patient, used_up) for _ in range(3)] == [3, 3, 3]
+
+
+async def test_the_controller_goes_first_and_has_a_core_without_questions(patient: RunningController) -> None:
+    cores, niceness = await asked(patient, place)
+    ours = os.sched_getaffinity(0)
+    assert len(cores) == max(1, len(ours) - 1)
+    assert niceness > os.nice(0)
+
+
+async def test_what_is_known_in_time_is_the_answer(patient: RunningController) -> None:
+    assert await asked(patient, halting, within_s=0.5) == "a part of it"
+    assert await asked(patient, jobs) == 0
+
+
+async def test_a_question_that_is_killed_costs_nobody_else_anything(patient: RunningController) -> None:
+    await full_house(patient)
+    assert await asked(patient, killed) is None
+    before = patient.daemon.questions.replica
+    assert await asked(patient, jobs) == 2
+    assert patient.daemon.questions.replica == before
+
+
+async def test_a_replica_that_is_killed_is_made_again(patient: RunningController, tmp_path: Path) -> None:
+    await full_house(patient)
+    await asked(patient, jobs)
+    before = patient.daemon.questions.replica
+    assert await asked(patient, killing, str(tmp_path / "mark")) == 2
+    assert patient.daemon.questions.replica not in (None, before)
+
+
+async def test_an_answer_has_a_memory_limit(patient: RunningController) -> None:
+    assert await asked(patient, greedy) is None
+    assert await asked(patient, jobs) == 0
+
+
+async def test_what_was_replaced_in_the_controller_is_replaced_in_the_replica(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with start_controller(bugs=True) as api:
+        await full_house(api)
+        await asked(api, jobs)
+        before, handle = api.daemon.questions.replica, api.daemon.engine.handle
+
+        def broken(given: Any, now: float) -> Any:
+            handled = handle(given, now)
+            if isinstance(given, inputs.Submit):
+                raise RuntimeError("after the state was changed")
+            return handled
+
+        monkeypatch.setattr(api.daemon.engine, "handle", broken)
+        status, _ = await api.post("/v1/jobs", {"spec": {"command": ["true"]}, "key": ""})
+        assert status == 201, "the engine was loaded from the store, and took it"
+        assert await asked(api, jobs) == 3
+        assert api.daemon.questions.replica not in (None, before)
+
+
+async def test_another_configuration_is_known_at_once(patient: RunningController) -> None:
+    await full_house(patient)
+    await asked(patient, jobs)
+    before = patient.daemon.questions.replica
+    pipeline = build_pipeline(Config(scheduler={"order": "fair"}))  # type: ignore[arg-type]
+    await patient.told(inputs.ApplyConfig("digest", "root", pipeline))
+    assert await asked(patient, order) == "FairShareOrder"
+    assert patient.daemon.questions.replica != before
+
+
+async def test_users_take_turns(patient: RunningController) -> None:
+    answered: list[str] = []
+
+    async def ask(user: str) -> None:
+        await asked(patient, jobs, user=user)
+        answered.append(user)
+
+    flood = [asyncio.create_task(ask("ada")) for _ in range(20)]
+    await asyncio.sleep(0)  # they stand in line
+    await asyncio.gather(ask("bo"), ask("cy"), *flood)
+    assert {"bo", "cy"} < {*answered[:4]}
+
+
+async def test_a_user_with_very_many_questions_is_refused(patient: RunningController) -> None:
+    flood = [asyncio.create_task(asked(patient, jobs, user="ada")) for _ in range(60)]
+    told = await asyncio.gather(*flood, return_exceptions=True)
+    refused = [each for each in told if isinstance(each, QuestionRefused)]
+    assert len(refused) == 60 - user_turns.MAX_WAITING - 1
+    assert refused[0].refusal.code == "busy"
+    assert await asked(patient, jobs, user="bo") == 0
+
+
+async def test_the_reason_is_told_even_if_too_many_questions_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.questions.replica_client.WAIT_S", 0.3)
+    async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as api:
+        waiting = await full_house(api)
+        first = asyncio.create_task(asked(api, halting))
+        await asyncio.sleep(0)
+        status, told = await api.get(f"/v1/jobs/{waiting}/explain")
+        assert (status, told["why"]["reason"], told["complete"]) == (200, "resources", False)
+        assert "did not get to this question" in told["unknown"]
+        status, told = await api.post("/v1/what-if", {"cancel": [1]})
+        assert (status, told["code"]) == (503, "busy")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_a_question_that_is_not_begun_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.questions.replica_client.WAIT_S", 0.3)
+    async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as api:
+        first = asyncio.create_task(asked(api, halting))
+        await asyncio.sleep(0)
+        with pytest.raises(QuestionRefused, match=r"did not get to this question within 0\.3 s"):
+            await asked(api, jobs, user="bo")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert await asked(api, jobs, user="bo") == 0
+
+
+async def test_a_client_that_goes_away_takes_its_question_along(
+    patient: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("CORRAL_TEST_MARK", str(mark))
+    monkeypatch.setattr("controller.api.handlers.jobs.forecasts.explain_waiting", noting)
+    waiting = await full_house(patient)
+    asking = asyncio.create_task(patient.get(f"/v1/jobs/{waiting}/explain", within=60))
+    async with asyncio.timeout(60):
+        while not mark.exists() or not mark.read_text():
+            await asyncio.sleep(0.02)
+    asking.cancel()
+    await gone(int(mark.read_text()))
+    assert await asked(patient, jobs) == 2, "its place is free again"
+
+
+async def test_nothing_is_left_when_the_controller_ends(tmp_path: Path) -> None:
+    async with start_controller(questions={"longest_s": 60.0}) as api:
+        asking = asyncio.create_task(asked(api, halting))
+        while api.daemon.questions.replica is None:
+            await asyncio.sleep(0.02)
+        replica = api.daemon.questions.replica
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    await gone(replica)
+
+
+async def test_how_long_may_be_asked_for(api: RunningController) -> None:
+    waiting = await full_house(api)
+    for wrong in ("0", "nan", "soon", "1e9"):
+        status, told = await api.get(f"/v1/jobs/{waiting}/explain", within=wrong)
+        assert (status, told["where"]) == (400, "within")
+    status, told = await api.post("/v1/what-if", {"cancel": [1]}, within="5", part="first")
+    assert (status, told["sooner"]) == (200, 1)

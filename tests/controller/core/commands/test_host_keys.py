@@ -1,0 +1,36 @@
+"""Which key a node's host has is a fact like any other: it survives a restart, and goes with the node."""
+
+from __future__ import annotations
+
+from controller.core.model import inputs
+from controller.core.model.events import HostKeyPinned
+from controller.core.state.other_rows import changed_notes, load_notes
+from controller.core.state.state import State
+from tests.engine_harness import PIPELINE, EngineHarness
+
+ONE, OTHER = "ssh-ed25519 AAAAone", "ssh-ed25519 AAAAother"
+
+
+def test_a_key_is_pinned_once_and_known_after_a_restart() -> None:
+    harness = EngineHarness()
+    harness.tell(inputs.AddNode("a"))
+    for _ in range(2):
+        harness.tell(inputs.PinKey("a", ONE, "ada"))
+    assert [each for each in harness.events if isinstance(each, HostKeyPinned)] == [
+        HostKeyPinned(1_000.0, "a", ONE, "ada")
+    ]
+    harness.tell(inputs.PinKey("a", OTHER, "bob"))
+    assert harness.restarted().state.host_keys == harness.state.host_keys == {"a": OTHER}
+
+
+def test_it_is_forgotten_with_the_node_also_in_the_rows() -> None:
+    harness = EngineHarness()
+    harness.tell(inputs.AddNode("a"))
+    harness.tell(inputs.PinKey("a", ONE, "ada"))
+    kept = changed_notes(harness.state, harness.events)
+    decision = harness.tell(inputs.RemoveNode("a", "ada"))
+    gone = changed_notes(harness.state, decision.events)
+    assert harness.state.host_keys == {}
+    state = State(PIPELINE.order)
+    load_notes(state, [*{note.name: note for note in [*kept, *gone] if note.kind == "host-key"}.values()])
+    assert state.host_keys == {}

@@ -1,0 +1,209 @@
+"""Run time predictions: what is learnt, how backfill uses it, and how it is scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core.estimates.runtime_prediction import (
+    MAX_RUNS,
+    PredictionConfig,
+    PredictionScore,
+    RunHistory,
+    stem_of,
+)
+from controller.core.forecast.forecast import forecast, fork, with_run_times
+from controller.core.framework.interfaces import Backfill
+from controller.core.model import inputs
+from controller.core.model.events import PredictionOutlived
+from controller.core.model.job import NEVER
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.easy_sjbf import EasySjbf
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+HOUR = 3_600.0
+PREDICTED = PredictionConfig(predicted=True, quantile=0.9, least=3)
+
+
+def harness_of(estimating: PredictionConfig = PREDICTED, backfill: Backfill = Easy()) -> EngineHarness:
+    """A machine of eight GPUs."""
+    harness = EngineHarness(replace(PIPELINE, estimating=estimating, backfill=backfill))
+    harness.join("m")
+    return harness
+
+
+def train(gpus: float = 4, limit_h: float | None = 10, **more: object) -> JobSpec:
+    limit = None if limit_h is None else limit_h * HOUR
+    return spec(gpus, **{"name": "train", "time_limit_s": limit, **more})
+
+
+def ran(
+    harness: EngineHarness, asked: JobSpec, hours: float, user: str = "ada", code: int = 0, why: str = ""
+) -> int:
+    """A job that ran so long, alone."""
+    job = harness.submit(asked, user)
+    harness.tick()
+    harness.start(job)
+    harness.now += hours * HOUR
+    harness.exit(job, code, why=why)
+    return job
+
+
+def predicted(harness: EngineHarness, asked: JobSpec, user: str = "ada") -> float | None:
+    """In hours."""
+    job = harness.job(harness.submit(asked, user))
+    found = harness.engine.predicted(job)
+    harness.tell(inputs.Cancel(job.id, "ada"))
+    return None if found is None else found / HOUR
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("train-07", "train"),
+        ("train", "train"),
+        ("lr_0.1", "lr_0"),
+        ("exp17", "exp"),
+        ("42", "42"),
+        ("é-9", "é"),
+    ],
+)
+def test_a_number_at_its_end_is_not_part_of_a_name(name: str, stem: str) -> None:
+    assert stem_of(name) == stem
+
+
+KNOWN = [
+    ("the same again", train(), "ada", 3.0),
+    ("the next of a series", train(name="train-8"), "ada", 3.0),
+    ("another size: what is known of any size", train(2), "ada", 3.0),
+    ("never more than may be", train(limit_h=2), "ada", 2.0),
+    ("without a limit", train(limit_h=None), "ada", 3.0),
+    ("another name", train(name="eval"), "ada", None),
+    ("another user", train(), "bo", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "user", "hours"), [row[1:] for row in KNOWN], ids=[row[0] for row in KNOWN]
+)
+def test_which_runs_are_similar(asked: JobSpec, user: str, hours: float | None) -> None:
+    harness = harness_of()
+    for length in (1, 3, 2):
+        ran(harness, train(), length)
+    assert predicted(harness, asked, user) == hours
+
+
+def test_three_runs_are_needed_and_the_quantile_says_how_careful_a_prediction_is() -> None:
+    harness = harness_of(PredictionConfig(True, 0.5, 3))
+    ran(harness, train(), 1)
+    ran(harness, train(), 2)
+    assert predicted(harness, train()) is None
+    ran(harness, train(), 9)
+    assert predicted(harness, train()) == 2.0
+
+
+def test_which_ends_are_learnt() -> None:
+    """A job that failed by itself or ran into its limit did what it does; one that was cancelled did not."""
+    harness = harness_of(PredictionConfig(True, 0.9, 1))
+    job = harness.submit(train())
+    harness.tick()
+    harness.start(job)
+    harness.tell(inputs.Cancel(job, "ada"))
+    harness.exit(job, None, signal=15, why="cancelled")
+    assert harness.job(job).state is JobState.CANCELLED
+    ran(harness, train(), 1, code=1, why="launch_failed")
+    assert predicted(harness, train()) is None
+    ran(harness, train(), 2, code=1)
+    assert predicted(harness, train()) == 2.0
+    ran(harness, train(), 10, why="time_limit")
+    assert predicted(harness, train()) == 10.0
+
+
+def test_only_the_last_runs_count() -> None:
+    runs = RunHistory()
+    for number in range(MAX_RUNS + 8):
+        runs.learn(float(number), number)
+    assert runs.quantile(1.0) == MAX_RUNS + 7
+    assert runs.quantile(0.01) == 8
+
+
+@pytest.mark.parametrize("backfill", [Easy(), EasySjbf(), Conservative()])
+@pytest.mark.parametrize("plans", ["limit", "predicted"])
+def test_a_job_predicted_to_be_short_is_backfilled(backfill: Backfill, plans: str) -> None:
+    """4 GPUs run for 2 h, 8 are wanted next; `train` may run for 10 h, and has always been done in 1 h."""
+    harness = harness_of(replace(PREDICTED, predicted=plans == "predicted"), backfill)
+    for _ in range(3):
+        ran(harness, train(), 1)
+    first = harness.submit(train(name="first", limit_h=2))
+    harness.tick()
+    harness.submit(train(8, name="wide", limit_h=1))
+    short = harness.submit(train())
+    assert [start.job for start in harness.tick()] == ([short] if plans == "predicted" else [])
+    assert harness.job(first).planned_s is None
+    assert harness.job(short).planned_s == (HOUR if plans == "predicted" else None)
+    assert harness.restarted().job(short).planned_s == harness.job(short).planned_s
+
+
+def test_an_outlived_prediction_is_extended_up_to_the_limit() -> None:
+    harness = harness_of()
+    for _ in range(3):
+        ran(harness, train(), 1)
+    job = harness.submit(train(8, limit_h=5))
+    harness.tick()
+    harness.start(job)
+    wide = harness.submit(train(8, name="wide"))
+    begin = harness.now
+    for hours, until in ((0.99, 1.0), (1.0, 2.0), (1.99, 2.0), (2.5, 5.0), (4.0, 5.0), (5.0, 5.0)):
+        harness.tick_at(begin + hours * HOUR)
+        promise = harness.engine.cycle.first_reservation(harness.now)
+        assert promise is not None
+        assert (promise.job, promise.starts_at) == (wide, begin + until * HOUR)
+    told = [event.planned_s for event in harness.events if isinstance(event, PredictionOutlived)]
+    assert told == [2 * HOUR, None]
+    assert harness.job(job).limit == 5 * HOUR, "what it may is what it may"
+
+
+def test_predictions_are_scored_whether_or_not_plans_count_on_them() -> None:
+    for plans in (False, True):
+        harness = harness_of(replace(PREDICTED, predicted=plans))
+        for _ in range(3):
+            ran(harness, train(), 1)
+        assert harness.state.estimates.scores == {}, "nothing had been predicted"
+        ran(harness, train(), 3)
+        ran(harness, train(limit_h=None), 0.5)
+        assert harness.state.estimates.scores == {
+            "ada": PredictionScore(
+                jobs=2,
+                run_s=3.5 * HOUR,
+                bias_s=(2.0 - 2.5) * HOUR,
+                error_s=(2.0 + 2.5) * HOUR,
+                outlived=1,
+                limited=1,
+                limit_error_s=7 * HOUR,
+            )
+        }
+        again = harness.restarted().state.estimates
+        assert again.scores == harness.state.estimates.scores
+        assert [(kind, [*each.recent]) for kind, each in again.runs.items()] == [
+            (kind, [*each.recent]) for kind, each in harness.state.estimates.runs.items()
+        ]
+
+
+def test_forecasts_by_limit_and_by_prediction() -> None:
+    harness = harness_of(replace(PREDICTED, predicted=False))
+    for _ in range(3):
+        ran(harness, train(8), 1)
+    harness.submit(train(8))
+    harness.tick()
+    waiting = harness.submit(train(8, name="next"))
+    harness.tick()
+    latest = forecast(fork(harness.engine), harness.now).starts[waiting]
+    likely = forecast(with_run_times(fork(harness.engine), predicted=True), harness.now).starts[waiting]
+    assert (latest.at, likely.at) == (harness.now + 10 * HOUR, harness.now + HOUR)
+    assert len(harness.state.estimates.runs) == 2, "what ends on a copy is not learnt"
+    assert harness.state.releases[0][0] == harness.now + 10 * HOUR
+    assert harness.job(waiting).limit < NEVER

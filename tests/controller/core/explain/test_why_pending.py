@@ -1,0 +1,269 @@
+"""The sentences of explain: the binding filter, the jobs ahead, and why something is unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core.explain.why_no_preemption import why_no_preemption
+from controller.core.forecast.forecast import forecast, fork, with_run_times
+from controller.core.forecast.smallest_change import suggestions
+from controller.core.forecast.start_outlook import why_no_start
+from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.model import inputs
+from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.preemption.priority import PriorityStrategy
+from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
+from wire.cluster.quota import Limits, Quota
+from wire.job.spec import JobSpec
+from wire.job.start_conditions import Dependency, Until
+
+HOUR = 3_600.0
+
+
+def cluster(*names: str, pipeline: Pipeline = PIPELINE) -> EngineHarness:
+    harness = EngineHarness(pipeline)
+    for name in names:
+        harness.join(name)
+    return harness
+
+
+def unknown(harness: EngineHarness, job: int) -> str:
+    ahead = with_run_times(fork(harness.engine), predicted=False)
+    assert job not in forecast(ahead, harness.now, (), job).starts
+    return why_no_start(ahead, job, harness.now)
+
+
+# --- the headline ---
+
+
+def test_the_headline_names_what_is_short_on_the_node_with_the_label() -> None:
+    """99 of 100 nodes lack the label: that is no news, and no typing error."""
+    harness = cluster(*(f"n{number:02}" for number in range(99)))
+    harness.join("z", labels={"zone": "a"})
+    harness.submit(spec(0, cpu_milli=60_000, selector={"zone": "a"}))
+    harness.tick()
+    waiting = harness.submit(spec(0, cpu_milli=30_000, selector={"zone": "a"}))
+    harness.tick()
+    why = harness.why(waiting)
+    assert why.sentence.startswith("needs 1 node with 30 CPUs")
+    assert why.sentence.endswith("0 of 1 suitable node can give that now: less than 30 CPUs free (z)")
+    assert {loss.filter: loss.lost for loss in why.losses} == {"capacity": 1, "selector": 99}
+
+
+def test_the_headline_names_a_drained_node_and_a_cordoned_gpu() -> None:
+    harness = cluster("n1", "n2")
+    harness.tell_drain("n2")
+    harness.tell(inputs.CordonGpu("n1", 3, "root"))
+    waiting = harness.submit(spec(8))
+    harness.tick()
+    why = harness.why(waiting)
+    assert why.sentence.endswith(
+        "0 of 2 can give that now: away or drained (n2); fewer than 8 free GPUs (n1)"
+    )
+    assert why.notes == ("takes no new work: GPU n1:3 (cordoned)",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "short"),
+    [
+        (spec(0, cpu_milli=30_000), "less than 30 CPUs free (n1)"),
+        (spec(0, memory_mib=300 * 1024), "less than 300G of memory free (n1)"),
+    ],
+)
+def test_only_the_missing_resource_is_named(asked: JobSpec, short: str) -> None:
+    harness = cluster("n1")
+    full = spec(0, cpu_milli=60_000) if "CPU" in short else spec(0, memory_mib=400 * 1024)
+    harness.submit(full)
+    harness.tick()
+    waiting = harness.submit(asked)
+    harness.tick()
+    assert harness.why(waiting).sentence.endswith(short)
+
+
+def test_a_model_that_no_node_has_is_not_called_busy() -> None:
+    harness = cluster("n1")
+    refusal = harness.refuse(inputs.Submit(spec(1, gpu_models=("B200",)), "ada"))
+    assert "no B200 GPU" in refusal.message
+    assert "free" not in refusal.message
+    assert "The largest node has" not in refusal.hint
+
+
+def test_a_number_of_gpus_that_does_not_divide_is_explained() -> None:
+    harness = cluster("n1", "n2")
+    refusal = harness.refuse(inputs.Submit(spec(9), "ada"))
+    assert "9 GPUs do not divide evenly over nodes with at most 8: ask for 8 or 10." in refusal.hint
+
+
+# --- the jobs ahead ---
+
+
+def test_the_jobs_ahead_are_listed_in_the_order_of_their_turns() -> None:
+    harness = cluster("n1")
+    harness.submit(spec(8))
+    harness.tick()
+    later = [harness.submit(spec(8, time_limit_s=HOUR)) for _ in range(9)]
+    urgent = harness.submit(spec(4, priority=75))
+    last = harness.submit(spec(2))
+    harness.tick()
+    why = harness.why(last)
+    assert [each.job for each in why.ahead] == [urgent, *later[:7]]
+    assert why.position == 11
+    assert [each.wants for each in why.ahead[:2]] == [
+        "4 GPUs, no time limit, priority high",
+        "8 GPUs, 1h00m, priority normal",
+    ]
+
+
+def test_a_soft_limit_that_is_passed_is_named() -> None:
+    harness = cluster("n1")
+    harness.submit(spec(8))
+    harness.tick()
+    waiting = harness.submit(spec(8), "bo")
+    harness.tell(inputs.SetQuota("user", "bo", Quota(soft=Limits(gpus=4)), "root"))
+    harness.tick()
+    (note,) = harness.why(waiting).notes
+    assert "soft limits" in note
+    assert "the quota of user 'bo' on GPUs" in note
+
+
+# --- why a start is not known ---
+
+
+def test_the_job_without_a_time_limit_is_named() -> None:
+    harness = cluster("n1", "n2")
+    endless = harness.submit(spec(8, selector={"node": "n1"}))
+    harness.submit(spec(8, selector={"node": "n2"}, time_limit_s=HOUR))
+    harness.tick()
+    waiting = harness.submit(spec(8, selector={"node": "n1"}))
+    assert unknown(harness, waiting).startswith(f"job {endless} has no time limit")
+
+
+def test_a_checkpoint_that_is_waited_for_is_named() -> None:
+    harness = cluster("n1")
+    first = harness.submit(spec(4, time_limit_s=HOUR))
+    harness.tick()
+    harness.start(first)
+    waiting = harness.submit(spec(1, after=(Dependency(Until.CHECKPOINT, str(first)),)))
+    told = unknown(harness, waiting)
+    assert "time limit" not in told.split("(")[0]
+    assert "cancelled" in told or "checkpoint" in told
+
+
+def test_a_deadline_that_cannot_be_kept_is_named() -> None:
+    harness = cluster("n1")
+    harness.submit(spec(8, time_limit_s=40 * 60.0))
+    harness.tick()
+    waiting = harness.submit(spec(8, time_limit_s=300.0, deadline_at=harness.now + 600.0))
+    assert "can no longer end by its deadline" in unknown(harness, waiting)
+
+
+# --- advice ---
+
+
+def test_a_held_job_is_told_to_be_released() -> None:
+    harness = cluster("n1")
+    held = harness.submit(spec(4, hold=True))
+    (advice,) = suggestions(fork(harness.engine), held, harness.now)
+    assert advice.release
+    harness.tell(inputs.Release(held, "ada"))
+    assert [start.job for start in harness.tick()] == [held]
+
+
+def test_with_a_quota_in_the_way_the_victim_is_to_be_held() -> None:
+    """Without the hold it takes its old place again, for that is ahead."""
+    harness = cluster("n1")
+    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=4)), "root"))
+    running = harness.submit(spec(4, time_limit_s=HOUR))
+    harness.tick()
+    harness.start(running)
+    waiting = harness.submit(spec(4, time_limit_s=HOUR))
+    harness.tick()
+    (advice,) = [each for each in suggestions(fork(harness.engine), waiting, harness.now) if each.preempt]
+    assert (advice.preempt, advice.hold) == ((running,), True)
+
+
+def test_only_the_job_that_gets_the_place_gets_the_victim_advice() -> None:
+    harness = cluster("n1")
+    running = harness.submit(spec(8, time_limit_s=HOUR, priority=25))
+    harness.tick()
+    harness.start(running)
+    first, second = (harness.submit(spec(8, time_limit_s=HOUR)) for _ in range(2))
+    harness.tick()
+    told = {
+        job: [each.preempt for each in suggestions(fork(harness.engine), job, harness.now) if each.preempt]
+        for job in (first, second)
+    }
+    assert told == {first: [(running,)], second: []}
+
+
+def test_a_cordoned_gpu_and_a_toleration_are_advised() -> None:
+    harness = cluster("n1", pipeline=default_pipeline())
+    harness.tell(inputs.CordonGpu("n1", 3, "root"))
+    waiting = harness.submit(spec(8))
+    harness.tick()
+    assert [
+        each.resume for each in suggestions(fork(harness.engine), waiting, harness.now) if each.resume
+    ] == [("n1:3",)]
+    harness.join("n2")
+    harness.tell(inputs.MarkNode("n2", "root", {}, {"dedicated:NoSchedule": "ml"}))
+    found = [
+        each
+        for each in suggestions(fork(harness.engine), waiting, harness.now)
+        if "tolerations" in each.changes
+    ]
+    assert [each.sentence for each in found] == ["if it tolerated the taint dedicated=ml"]
+
+
+# --- preemption that is configured and does nothing ---
+
+GUARDED = PreemptionGuards(min_runtime_s=300.0, cooldown_s=900.0, max_per_job=1, rate=1, window_s=HOUR)
+
+
+def _guarded(guards: PreemptionGuards) -> tuple[EngineHarness, int]:
+    harness = cluster("n1", pipeline=replace(PIPELINE, strategies=(PriorityStrategy(),), guards=guards))
+    low = harness.submit(spec(8, priority=25))
+    harness.tick()
+    harness.start(low)
+    return harness, low
+
+
+def _nobody(harness: EngineHarness) -> str:
+    waiting = harness.submit(spec(8, priority=75))
+    harness.tick()
+    assert not harness.job(waiting).claim
+    cycle = harness.engine.profile_cycles.of(harness.job(waiting))
+    return why_no_preemption(cycle, harness.job(waiting), harness.now)
+
+
+def test_a_minimum_runtime_is_named() -> None:
+    harness, _ = _guarded(GUARDED)
+    assert "have run for less than 5m00s (min_runtime_s)" in _nobody(harness)
+
+
+@pytest.mark.parametrize(
+    ("guards", "named"),
+    [
+        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, max_per_job=1), "(max_per_job)"),
+        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=900.0), "(cooldown_s)"),
+        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, rate=1), "rate allows 1"),
+    ],
+)
+def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
+    guards: PreemptionGuards, named: str
+) -> None:
+    harness, low = _guarded(guards)
+    harness.tell(inputs.Preempt(low, "root"))
+    harness.exit(low, None, signal=15, why="preempted")
+    harness.tick()
+    harness.start(low)
+    assert named in _nobody(harness)
+
+
+def test_no_job_of_lower_standing_is_named() -> None:
+    harness = cluster("n1", pipeline=replace(PIPELINE, strategies=(PriorityStrategy(),)))
+    peer = harness.submit(spec(8, priority=75))
+    harness.tick()
+    harness.start(peer)
+    assert "no set of running jobs" in _nobody(harness)

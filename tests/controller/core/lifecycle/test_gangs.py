@@ -1,0 +1,108 @@
+"""All members of a gang are ready before any of them starts."""
+
+from __future__ import annotations
+
+from controller.core.model import inputs
+from controller.core.state.job_and_node_rows import job_row, load_job
+from controller.core.state.state import State
+from tests.engine_harness import EngineHarness, spec
+from wire.agent.frames import AttemptStatus, Go, Stop
+from wire.job.gangs import Gang, MemberFailure
+from wire.names import JobState, Reason
+
+
+def gang() -> tuple[EngineHarness, int]:
+    """Placed on a, b and c, and ordered there."""
+    harness = EngineHarness()
+    for name in "abc":
+        harness.join(name)
+    job = harness.submit(spec(3, nodes=3))
+    assert [start.barrier for start in harness.tick()] == [True] * 3
+    harness.sent.clear()
+    return harness, job
+
+
+def ready(harness: EngineHarness, job: int, node: str) -> None:
+    harness.tell(inputs.AgentReported(node, AttemptStatus(job, harness.job(job).attempt, ready=True)))
+
+
+def sent(harness: EngineHarness, kind: type) -> list[str]:
+    """To whom, since somebody last asked."""
+    found = [each.node for each in harness.sent if isinstance(each.frame, kind)]
+    harness.sent.clear()
+    return found
+
+
+def test_all_go_when_the_last_is_ready() -> None:
+    harness, job = gang()
+    ready(harness, job, "b")
+    ready(harness, job, "a")
+    assert sent(harness, Go) == []
+    assert harness.job(job).state is JobState.SCHEDULED
+    ready(harness, job, "c")
+    assert sent(harness, Go) == ["a", "b", "c"]
+    harness.start(job)
+    assert harness.job(job).state is JobState.RUNNING
+
+
+def test_none_goes_when_one_cannot() -> None:
+    harness, job = gang()
+    ready(harness, job, "a")
+    ready(harness, job, "b")
+    harness.exit(job, None, "c", why="launch_failed: there is no user 'ada' on this host")
+    assert [each for each in harness.sent if isinstance(each.frame, Go)] == []
+    assert sent(harness, Stop) == ["a", "b"]
+    for node in "ab":
+        status = AttemptStatus(job, 1, ended_at=harness.now, why="member_failed", ready=True)
+        harness.tell(inputs.AgentReported(node, status))
+    assert sent(harness, Go) == []
+    assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.LAUNCH_FAILED)
+
+
+def test_the_others_go_when_they_do_without_one_that_cannot() -> None:
+    harness = EngineHarness()
+    for name in "abc":
+        harness.join(name)
+    how = Gang(min_nodes=2, on_failure=MemberFailure.CONTINUE)
+    job = harness.submit(spec(3, nodes=3, gang=how))
+    harness.tick()
+    ready(harness, job, "a")
+    ready(harness, job, "b")
+    assert sent(harness, Go) == []
+    harness.exit(job, None, "c", why="launch_failed: there is no user 'ada' on this host")
+    assert sent(harness, Go) == ["a", "b"]
+
+
+def test_a_member_that_missed_its_order_gets_it_again() -> None:
+    harness, job = gang()
+    for node in "abc":
+        ready(harness, job, node)
+    sent(harness, Go)
+    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, pid=5, started_at=harness.now, ready=True)))
+    harness.tell(inputs.LinkWentDown("b", "cut"))
+    harness.join("b", attempts=(AttemptStatus(job, 1, ready=True),))
+    assert sent(harness, Go) == ["b", "c"]
+
+
+def test_a_gang_that_is_cancelled_at_the_barrier_does_not_go() -> None:
+    harness, job = gang()
+    ready(harness, job, "a")
+    ready(harness, job, "b")
+    harness.tell(inputs.Cancel(job, "ada"))
+    ready(harness, job, "c")
+    assert sent(harness, Go) == []
+
+
+def test_ready_members_survive_a_restart() -> None:
+    harness, job = gang()
+    ready(harness, job, "b")
+    restored = load_job(job_row(harness.job(job), with_spec=True))
+    assert [node for node, member in restored.members.items() if member.ready] == ["b"]
+    assert isinstance(harness.state, State)
+
+
+def test_a_job_on_one_node_has_no_barrier() -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    harness.submit(spec(1))
+    assert [start.barrier for start in harness.tick()] == [False]

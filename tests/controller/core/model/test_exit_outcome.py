@@ -1,0 +1,51 @@
+"""What a job came to, told by what ended its processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.model import inputs
+from tests.engine_harness import EngineHarness, spec
+from wire.agent.frames import AttemptStatus
+from wire.names import JobState, Reason
+
+MORE = "it needed more than its 100 MiB"
+
+
+@pytest.mark.parametrize(
+    ("why", "code", "number", "reason", "detail"),
+    [
+        ("", 3, None, Reason.EXIT_NONZERO, "exit code 3"),
+        ("", None, 11, Reason.SIGNAL, "killed by signal 11"),
+        (f"out_of_memory: {MORE}", None, 9, Reason.OUT_OF_MEMORY, MORE),
+        # A child was ended for want of memory, and the program noticed by itself.
+        (f"out_of_memory: {MORE}", 1, None, Reason.OUT_OF_MEMORY, MORE),
+    ],
+)
+def test_a_failure_says_why(
+    why: str, code: int | None, number: int | None, reason: Reason, detail: str
+) -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    job = harness.submit(spec(1))
+    harness.tick()
+    harness.start(job)
+    harness.exit(job, code, why=why, signal=number)
+    ended = harness.job(job)
+    assert (ended.state, ended.reason, ended.detail) == (JobState.FAILED, reason, detail)
+    assert (ended.code, ended.signal) == (code, number)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_returned_something_has_run_though_nobody_saw_it_start(nodes: int) -> None:
+    """A supervisor tells both; an agent that told only the end must not stop the controller."""
+    harness = EngineHarness()
+    harness.join("a")
+    harness.join("b")
+    job = harness.submit(spec(nodes, nodes=nodes))
+    harness.tick()
+    for node in harness.nodes_of(job):
+        harness.tell(inputs.AgentReported(node, AttemptStatus(job, 1, ended_at=harness.now, code=0)))
+    ended = harness.job(job)
+    assert (ended.state, ended.code) == (JobState.COMPLETED, 0)
+    assert ended.started_at is not None

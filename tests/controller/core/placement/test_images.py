@@ -1,0 +1,88 @@
+"""Jobs with an image go where something runs images."""
+
+from __future__ import annotations
+
+from controller.core.model import inputs
+from tests.engine_harness import EngineHarness, spec
+from wire.names import Reason
+
+IMAGE = "docker.io/library/python:3.12"
+
+
+def test_a_job_with_an_image_goes_where_images_run() -> None:
+    harness = EngineHarness()
+    harness.join("a1")
+    harness.join("a2", runtime="podman 4.9.3")
+    plain, contained = (
+        harness.submit(spec(1)),
+        harness.submit(spec(1, image=IMAGE, mounts=("/data:/mnt:ro",))),
+    )
+    starts = {start.job: start for start in harness.tick()}
+    assert harness.nodes_of(contained) == ["a2"]
+    assert (starts[contained].image, starts[contained].mounts) == (IMAGE, ("/data:/mnt:ro",))
+    assert starts[plain].image == ""
+
+
+def test_why_it_waits_names_the_nodes_without() -> None:
+    harness = EngineHarness()
+    for name in ("a1", "a2", "a3"):
+        harness.join(name)
+    harness.join("b1", gpus=1, runtime="docker 28.2.2")
+    first, second = (harness.submit(spec(1, image=IMAGE)) for _ in range(2))
+    harness.tick()
+    assert harness.nodes_of(first) == ["b1"]
+    why = harness.why(second)
+    assert why.reason is Reason.RESOURCES
+    [lost] = [each for each in why.losses if each.filter == "image"]
+    assert (lost.lost, lost.message, lost.examples) == (
+        3,
+        "no container runtime that gives GPUs",
+        ("a1", "a2", "a3"),
+    )
+
+
+def test_a_cluster_without_a_runtime_refuses() -> None:
+    harness = EngineHarness()
+    harness.join("a1")
+    refusal = harness.refuse(inputs.Submit(spec(1, image=IMAGE), "ada"))
+    assert refusal.code == "never_fits"
+    assert "1 node: no container runtime" in refusal.message
+
+
+def test_a_host_whose_containers_get_no_gpus_takes_images_without() -> None:
+    harness = EngineHarness()
+    harness.join("a1", runtime="docker 28.2.2", image_gpus="docker has no NVIDIA runtime: install it")
+    harness.join("b1", gpus=1, runtime="docker 28.2.2")
+    first, second = (harness.submit(spec(1, image=IMAGE)) for _ in range(2))
+    plain = harness.submit(spec(0, image=IMAGE, selector={"node": "a1"}))
+    harness.tick()
+    assert (harness.nodes_of(first), harness.nodes_of(second), harness.nodes_of(plain)) == (
+        ["b1"],
+        [],
+        ["a1"],
+    )
+    assert "no container runtime that gives GPUs" in str(harness.why(second).losses)
+
+
+def test_a_node_that_gets_a_runtime_takes_what_waits() -> None:
+    harness = EngineHarness()
+    harness.join("a1")
+    harness.join("b1", gpus=1, runtime="podman 4.9.3")
+    first, second = (harness.submit(spec(1, image=IMAGE)) for _ in range(2))
+    harness.tick()
+    assert harness.nodes_of(second) == []
+    harness.join("a1", runtime="apptainer 1.3.0")
+    harness.tick()
+    assert (harness.nodes_of(first), harness.nodes_of(second)) == (["b1"], ["a1"])
+
+
+def test_what_is_no_image_or_mount_is_refused() -> None:
+    harness = EngineHarness()
+    harness.join("a1", runtime="podman 4.9.3")
+    for where, more in {
+        "image": {"image": "--privileged"},
+        "mounts": {"mounts": ("/data",)},
+        "mounts[1]": {"image": IMAGE, "mounts": ("/data", "data")},
+    }.items():
+        refusal = harness.refuse(inputs.Submit(spec(1, **more), "ada"))
+        assert (refusal.code, refusal.where) == ("invalid", where)

@@ -1,0 +1,123 @@
+"""Ceilings: which table decides, and what an edit keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core.model import inputs
+from controller.core.model.inputs import Accepted, Refusal, Requester
+from controller.core.model.wait_state import WaitRules
+from controller.core.quota.ceilings import Ceiling, Ceilings
+from controller.core.quota.quotas import QuotaConfig
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+
+CEILINGS = Ceilings(
+    everyone=Ceiling(50, False, 3_600.0),
+    operators=Ceiling(75, True, None),
+    users={"eve": Ceiling(priority=60)},
+    projects={"prod": Ceiling(priority=75, not_preemptible=True)},
+    queues={"scavenge": Ceiling(priority=25), "urgent": Ceiling(priority=100)},
+    members={"prod": frozenset({"ada", "eve"})},
+)
+ADA, EVE, BO = Requester("ada"), Requester("eve"), Requester("bo")
+OPERATOR = Requester("ops", operator=True)
+
+
+def harness() -> EngineHarness:
+    return EngineHarness(replace(PIPELINE, rules=QuotaConfig(ceilings=CEILINGS)))
+
+
+CASES: list[tuple[Requester | None, dict[str, Any], str]] = [
+    (ADA, {}, ""),
+    (ADA, {"priority": 50}, ""),
+    (ADA, {"priority": 51}, "priority"),
+    (ADA, {"priority": 100}, "priority"),
+    (EVE, {"priority": 60}, ""),
+    (EVE, {"priority": 61}, "priority"),
+    (ADA, {"priority": 75, "project": "prod"}, ""),
+    (ADA, {"priority": 76, "project": "prod"}, "priority"),
+    (EVE, {"priority": 75, "project": "prod"}, "priority"),  # the user's table comes first
+    (BO, {"project": "prod"}, "project"),
+    (BO, {"project": "open"}, ""),
+    (ADA, {"priority": 50, "queue": "scavenge"}, "priority"),
+    (ADA, {"priority": 25, "queue": "scavenge"}, ""),
+    (BO, {"priority": 100, "queue": "urgent"}, ""),
+    (ADA, {"preemptible": False}, "preemptible"),
+    (ADA, {"preemptible": False, "project": "prod"}, ""),
+    (ADA, {"min_runtime_s": 3_600.0}, ""),
+    (ADA, {"min_runtime_s": 3_601.0}, "min_runtime_s"),
+    (OPERATOR, {"priority": 75, "project": "prod", "preemptible": False, "min_runtime_s": 1e6}, ""),
+    (OPERATOR, {"priority": 76}, "priority"),
+    (None, {"priority": 100, "preemptible": False, "project": "prod"}, ""),
+]
+
+
+@pytest.mark.parametrize(("asker", "asked", "where"), CASES)
+def test_the_first_table_that_states_a_key_decides(
+    asker: Requester | None, asked: dict[str, Any], where: str
+) -> None:
+    reply = harness().tell(inputs.Submit(spec(**asked), "someone", asker=asker)).reply
+    assert (reply.where if isinstance(reply, Refusal) else "") == where
+    if isinstance(reply, Refusal):
+        assert reply.code == "not_allowed"
+
+
+def test_a_refusal_names_the_ceiling_its_key_and_who_may_give_more() -> None:
+    reply = harness().tell(inputs.Submit(spec(priority=100), "ada", asker=ADA)).reply
+    assert isinstance(reply, Refusal)
+    assert reply.message == (
+        "priority CRITICAL is more than user 'ada' may ask for here: "
+        "at most NORMAL, by [access.limits] priority"
+    )
+    assert "operator" in reply.hint
+
+
+def test_an_array_is_refused_whole() -> None:
+    there = harness()
+    reply = there.tell(inputs.Submit(spec(priority=100, array="0-9"), "ada", asker=ADA)).reply
+    assert isinstance(reply, Refusal)
+    assert not there.state.jobs
+
+
+def test_an_edit_keeps_what_an_operator_gave_and_adds_nothing() -> None:
+    there = harness()
+    assert there.tell(inputs.Submit(spec(hold=True), "ada", asker=ADA)).reply == Accepted((1,))
+
+    def edit(asker: Requester, **changes: Any) -> str:
+        reply = there.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        return reply.where if isinstance(reply, Refusal) else ""
+
+    assert edit(ADA, priority=100) == "priority"
+    assert edit(OPERATOR, priority=75, preemptible=False) == ""
+    assert edit(ADA, name="other") == ""
+    assert there.job(1).spec.priority == 75
+    assert edit(ADA, priority=80) == "priority"
+    assert edit(ADA, queue="scavenge") == "priority"  # what was given was not given for that queue
+    assert edit(ADA, priority=70) == ""
+    assert edit(ADA, priority=75) == "priority"  # what was given back is gone
+    assert edit(ADA, preemptible=True) == ""
+    assert edit(ADA, preemptible=False) == "preemptible"
+    assert edit(ADA, queue="scavenge", priority=25) == ""
+    assert edit(BO, project="prod") == "project"
+
+
+def test_what_waiting_added_is_not_lent() -> None:
+    """A job that waits for others lends what it was granted, through others that wait as well."""
+    there = EngineHarness(
+        replace(PIPELINE, waiting=WaitRules(promote_after_s=60.0, promote_by=20, promote_most=75))
+    )
+    there.join("a", gpus=1)
+    there.submit(spec(1))
+    there.tick()
+    low = there.submit(spec(1, priority=10, hold=True))
+    lender = there.submit(spec(1, priority=50))
+    for now in (1_070.0, 1_140.0):
+        there.now = now
+        there.tick()
+    assert there.job(lender).own_priority == 75
+    changes = {"after": [{"until": "ok", "job": str(low)}]}
+    assert there.tell(inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
+    assert there.job(low).priority == 50

@@ -1,0 +1,57 @@
+"""Notes: the rows of what is neither a job nor a node."""
+
+from __future__ import annotations
+
+from controller.core.model import inputs
+from controller.core.state.other_rows import (
+    NOTE_KINDS,
+    all_notes,
+    changed_notes,
+    clear_note_changes,
+    load_notes,
+)
+from controller.core.state.state import State
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.cluster.quota import Limits, Quota
+from wire.cluster.reservation import ReservationSpec
+
+
+def world_with_every_kind_of_note() -> EngineHarness:
+    harness = EngineHarness()
+    harness.join("a")
+    harness.tell(inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))
+    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=8)), "root"))
+    harness.tell(inputs.SetShare("ml", 2.0, "root", soft=0.5, hard=0.9))
+    harness.tell(
+        inputs.Reserve(ReservationSpec("r", starts_at=harness.now + 9e5, duration_s=60, nodes=("a",)), "ann")
+    )
+    harness.tell(inputs.OffQueueProcessSeen("a", "GPU-0", "eve", 7, "python"))
+    harness.tell(inputs.OffQueueProcessSeen("a", "GPU-1", "eve", 8, "python"))
+    harness.tell(inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
+    harness.tell(inputs.ApplyConfig("digest", "root"))
+    for _ in range(12):  # because a run time is predicted only after several jobs of the same kind
+        job = harness.submit(spec(1, time_limit_s=7_200))
+        harness.tell(inputs.NoteStart(job, "likely", harness.now + 60))
+        harness.tick()
+        harness.start(job)
+        harness.now += 3_600
+        harness.exit(job, 0)
+    return harness
+
+
+def test_notes_of_every_kind_load_as_they_were_written() -> None:
+    harness = world_with_every_kind_of_note()
+    written = all_notes(harness.state)
+    assert {note.kind for note in written} == {kind.kind for kind in NOTE_KINDS}
+    state = State(PIPELINE.order)
+    load_notes(state, written)
+    assert sorted(all_notes(state), key=repr) == sorted(written, key=repr)
+
+
+def test_the_changes_of_a_batch_are_told_until_they_are_cleared() -> None:
+    harness = world_with_every_kind_of_note()
+    first = changed_notes(harness.state, harness.events)
+    assert changed_notes(harness.state, harness.events) == first
+    assert {note.kind for note in first} == {kind.kind for kind in NOTE_KINDS}
+    clear_note_changes(harness.state)
+    assert changed_notes(harness.state, ()) == []

@@ -1,0 +1,67 @@
+"""Rows and journal say the same, also of a controller that was started anew."""
+
+from __future__ import annotations
+
+from controller.core.cluster.nodes import JUST_STARTED
+from controller.core.engine import Engine
+from controller.core.model import inputs
+from controller.core.model.events import NodeWentAway
+from controller.core.state.apply import apply
+from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
+from controller.core.state.state import State
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.names import NodeState
+
+
+def restarted(harness: EngineHarness) -> Engine:
+    """Another engine that knows what the rows say."""
+    state = State(PIPELINE.order)
+    jobs = [job_row(job, with_spec=True) for job in harness.state.jobs.values()]
+    there = restore_state(state, jobs, [node_row(node) for node in harness.state.nodes])
+    engine = Engine(PIPELINE, state)
+    harness.events += engine.handle(inputs.ControllerStarted(there), harness.now).events
+    return engine
+
+
+def test_a_start_costs_every_node_that_was_there_and_the_journal_says_so() -> None:
+    harness = EngineHarness()
+    for name in ("a", "b", "lost"):
+        harness.join(name)
+    harness.tell(inputs.AddNode("new", {}))
+    harness.tell_drain("b")
+    harness.tell(inputs.LinkWentDown("lost", "cut"))
+    harness.submit(spec(1))
+    harness.tick()
+    before = len(harness.events)
+    engine = restarted(harness)
+    assert harness.events[before:] == [NodeWentAway(node, harness.now, JUST_STARTED) for node in ("a", "b")]
+    assert {node.state for node in engine.state.nodes} == {NodeState.SUSPECT, NodeState.DOWN}
+    assert [node.why for node in engine.state.nodes] == [JUST_STARTED, "test", "cut", "never connected"]
+
+
+def test_the_journal_adds_up_to_the_rows_across_a_start() -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    harness.join("b")
+    harness.tell(inputs.LinkWentDown("b", "cut"))
+    harness.tell_drain("b")
+    engine = restarted(harness)
+    for given in (
+        inputs.Drain("a", "root", "why"),
+        inputs.Resume("b", "root"),
+        inputs.AddNode("a", {"x": "y"}),
+    ):
+        harness.events += engine.handle(given, harness.now).events
+    folded = State(PIPELINE.order)
+    for event in harness.events:
+        apply(folded, event)
+    assert [node_row(node) for node in folded.nodes] == [node_row(node) for node in engine.state.nodes]
+
+
+def test_a_second_start_tells_nothing_new() -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    harness.engine = restarted(harness)
+    before = len(harness.events)
+    restarted(harness)
+    assert len(harness.events) == before

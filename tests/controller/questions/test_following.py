@@ -1,0 +1,162 @@
+"""A replica that follows a random life answers as the engine that led it, under every policy."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.api.views.resources import job_view
+from controller.core.forecast.forecast import forecast, fork, with_run_times
+from controller.core.model.inputs import Submit
+from controller.questions import replica
+from controller.questions.engine_copy import EngineCopy
+from controller.questions.explanation import explain_waiting
+from controller.questions.messages import (
+    Committed,
+    Ended,
+    QuestionAnswer,
+    QuestionAsked,
+    Unpacker,
+    digest_of,
+    pack,
+    unpack,
+)
+from controller.questions.processes import Fork
+from controller.questions.what_if import what_if
+from tests.controller.questions.clusters import POLICIES, Cluster
+from wire.api.forecasts import WhatIf
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+LONG_S = 60.0
+"""A budget that no question here needs."""
+URGENT = JobSpec(command=("true",), gpus=8, priority=95, time_limit_s=7200.0)
+
+
+class Followed:
+    """A replica of a cluster, over a line that the test holds."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.seq = 0
+        self._line, theirs = socket.socketpair()
+        self._line.settimeout(LONG_S)
+        with theirs:
+            self.pid = replica.begin(theirs, cluster.engine, cluster.config, 0, 4096)
+        self._told = Unpacker()
+
+    def land(self) -> None:
+        handled, events = self.cluster.landing()
+        self.seq += len(events)
+        self.send(Committed(tuple(handled), self.seq, digest_of(events)))
+
+    def send(self, message: object) -> None:
+        self._line.sendall(pack(message))
+
+    def ask(self, work: Any, *arguments: Any) -> Any:
+        """The last answer."""
+        self.send(QuestionAsked(1, work, arguments, self.cluster.now, LONG_S))
+        answer = None
+        while True:
+            for message in map(unpack, self._told.feed(self._line.recv(1 << 16))):
+                if isinstance(message, Ended):
+                    assert message.failure == ""
+                    return answer
+                assert isinstance(message, QuestionAnswer)
+                answer = message.answer
+
+    def leave(self) -> None:
+        self._line.close()
+        os.waitpid(self.pid, 0)
+
+
+def whole_story(scene: EngineCopy) -> Iterator[Any]:
+    """Why every job is where it is, and when each starts."""
+    engine, now = scene.engine, scene.now
+    whys = {job.id: engine.explain(job, now) for job in engine.state.live()}
+    promises = [cycle._latest for cycle in engine.profile_cycles.cycles.values()]
+    yield whys, promises, forecast(fork(engine), now).starts, engine.state.preempted_at
+
+
+@pytest.fixture(params=list(POLICIES))
+def followed(request: pytest.FixtureRequest) -> Iterator[Followed]:
+    cluster = Cluster(request.param, seed=len(request.param))
+    for _ in range(15):
+        cluster.landing()
+    made = Followed(cluster)
+    yield made
+    made.leave()
+
+
+def test_the_replica_knows_all_that_the_engine_knows(followed: Followed) -> None:
+    for _ in range(4):
+        for _ in range(15):
+            followed.land()
+        cluster = followed.cluster
+        scene = EngineCopy(cluster.engine, cluster.config, 0, cluster.now, time.monotonic() + LONG_S)
+        assert followed.ask(whole_story) == next(whole_story(scene))
+
+
+def test_an_explanation_names_the_start_that_the_engine_foresees(followed: Followed) -> None:
+    for _ in range(30):
+        followed.land()
+    engine, now = followed.cluster.engine, followed.cluster.now
+    waiting = [job for job in engine.state.live() if job.state is JobState.QUEUED and not job.held]
+    assert waiting
+    for job in waiting[:: max(1, len(waiting) // 5)]:
+        answer = followed.ask(explain_waiting, job_view(engine, job))
+        assert answer.why == engine.explain(job, now)
+        expected = forecast(with_run_times(fork(engine), predicted=False), now, (), job.id).starts.get(job.id)
+        assert (answer.starts_at, answer.nodes) == (
+            (None, ()) if expected is None else (expected.at, expected.nodes)
+        )
+        assert answer.complete
+        assert answer.as_of == followed.seq
+
+
+def test_what_if_compares_what_the_engine_foresees(followed: Followed) -> None:
+    for _ in range(30):
+        followed.land()
+    engine, now = followed.cluster.engine, followed.cluster.now
+    answer = followed.ask(what_if, WhatIf(submit=(URGENT,)), "ada", False)
+    before = forecast(with_run_times(fork(engine), predicted=False), now).starts
+    after = forecast(with_run_times(fork(engine), predicted=False), now, [Submit(URGENT, "ada")]).starts
+    new, *moved = answer.shifts
+    assert (new.new, new.becomes) == (True, after[new.job].at)
+    assert (answer.complete, answer.unknown) == (True, 0)
+    for shift in moved:
+        was, becomes = before.get(shift.job), after.get(shift.job)
+        assert shift.was == (was.at if was else None)
+        assert shift.becomes == (becomes.at if becomes else None)
+    both = [(before[job].at, after[job].at) for job in before if job in after]
+    assert answer.later_h * 3600 == pytest.approx(sum(max(0.0, then - at) for at, then in both))
+    assert answer.sooner_h * 3600 == pytest.approx(sum(max(0.0, at - then) for at, then in both))
+
+
+def test_a_replica_that_was_told_something_else_ends(followed: Followed) -> None:
+    handled, events = followed.cluster.landing()
+    followed.send(Committed(tuple(handled), len(events), digest_of(events) ^ 1))
+    assert followed._line.recv(1) == b"", "it has closed the line"
+
+
+def test_a_copy_changes_nothing_here_and_is_given_up_in_time() -> None:
+    there = [1]
+
+    def change() -> int:
+        there.append(2)
+        return len(there)
+
+    assert Fork(change).result(time.monotonic() + LONG_S) == 2
+    assert there == [1]
+    endless = Fork(lambda: time.sleep(LONG_S))
+    assert endless.result(time.monotonic() + 0.05) is None
+
+
+def test_a_copy_that_meets_a_bug_gives_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert Fork(lambda: 1 // 0).result(time.monotonic() + LONG_S) is None
+    assert "ZeroDivisionError" in capfd.readouterr().err

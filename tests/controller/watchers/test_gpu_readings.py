@@ -1,0 +1,123 @@
+"""Readings become troubles by the rules of the site, and by nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core.cluster.gpu_health import (
+    DEFAULT_HEALTH_POLICY,
+    GpuHealthPolicy,
+    HealthAction,
+    ReadingLimits,
+)
+from controller.core.model.inputs import GpuTroubled
+from controller.watchers.gpu_readings import GpuHealthWatch
+from wire.agent.frames import GpuProcess, GpuSample
+from wire.names import TroubleKind
+
+WELL = GpuSample("a", ecc_corrected=5, ecc_uncorrected=1, links=18, links_up=18, memory_used_mib=600)
+OTHER = replace(WELL, uuid="b")
+
+
+class Cluster:
+    """One node with two GPUs, and its watch."""
+
+    def __init__(self, care: GpuHealthPolicy = DEFAULT_HEALTH_POLICY, *samples: GpuSample) -> None:
+        self.held: set[str] = set()
+        self.now = 1_000.0
+        self.watch = GpuHealthWatch(care, lambda _: self.held, lambda _: None)
+        self.watch.processes("n", (), self.now)
+        self.watch.read("n", samples or (WELL, OTHER), self.now)
+
+    def after(self, seconds: float, **changed: object) -> list[tuple[str, TroubleKind]]:
+        """The troubles that are found when a reading of GPU a comes after so many seconds."""
+        self.now += seconds
+        if changed:
+            self.watch.read("n", (replace(WELL, **changed),), self.now)  # type: ignore[arg-type]
+        found = list(self.watch.found(self.now))
+        assert all(isinstance(each, GpuTroubled) for each in found)
+        return [(each.uuid, each.kind) for each in found if isinstance(each, GpuTroubled)]
+
+    def lasting(self) -> str:
+        return self.watch.lasting("n", "a", self.now)
+
+
+def test_errors_from_before_the_controller_started_are_no_news() -> None:
+    assert Cluster().after(10) == []
+
+
+def test_each_growth_of_uncorrected_errors_is_told_once() -> None:
+    cluster = Cluster()
+    assert cluster.after(10, ecc_uncorrected=4) == [("a", TroubleKind.ECC_UNCORRECTED)]
+    assert cluster.after(10, ecc_uncorrected=4) == []
+    assert cluster.after(10, ecc_uncorrected=0) == []  # the driver was loaded again
+    assert cluster.after(10, ecc_uncorrected=1) == [("a", TroubleKind.ECC_UNCORRECTED)]
+    assert cluster.lasting() == ""
+
+
+def test_corrected_errors_count_when_many_come_within_an_hour() -> None:
+    cluster = Cluster(GpuHealthPolicy(limits=ReadingLimits(corrected_per_hour=100)))
+    assert cluster.after(10, ecc_corrected=104) == []
+    assert cluster.after(10, ecc_corrected=105) == [("a", TroubleKind.ECC_CORRECTED)]
+    slow = Cluster(GpuHealthPolicy(limits=ReadingLimits(corrected_per_hour=100)))
+    for hour in range(1, 20):
+        assert slow.after(3_600, ecc_corrected=5 + 60 * hour) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"remap_pending": True}, TroubleKind.ROW_REMAP),
+        ({"links_up": 17}, TroubleKind.NVLINK),
+    ],
+)
+def test_a_condition_is_told_once_and_fails_every_look_while_it_lasts(
+    changed: dict[str, object], kind: TroubleKind
+) -> None:
+    cluster = Cluster()
+    assert cluster.after(10, **changed) == [("a", kind)]
+    assert cluster.after(10) == []
+    assert cluster.lasting() != ""
+    assert cluster.after(10, **{name: getattr(WELL, name) for name in changed}) == []
+    assert cluster.lasting() == ""
+    assert cluster.after(10, **changed) == [("a", kind)]
+
+
+def test_links_that_were_down_before_are_seen_beside_another_gpu() -> None:
+    cluster = Cluster(GpuHealthPolicy(), replace(WELL, links_up=0), OTHER)
+    assert cluster.after(10) == [("a", TroubleKind.NVLINK)]
+    bridgeless = Cluster(GpuHealthPolicy(), replace(WELL, links_up=0), replace(OTHER, links_up=0))
+    assert bridgeless.after(10) == []
+
+
+def test_a_slowdown_counts_when_it_lasts() -> None:
+    cluster = Cluster()
+    hot = ("power cap", "too hot (hardware)")
+    assert cluster.after(10, throttle=hot) == []
+    assert cluster.after(50) == []
+    assert cluster.after(10) == [("a", TroubleKind.SLOWDOWN)]
+    assert "too hot (hardware)" in cluster.lasting()
+    assert cluster.after(1, throttle=("power cap",)) == []
+    assert cluster.lasting() == ""
+
+
+def test_memory_without_a_process_counts_on_a_free_gpu() -> None:
+    cluster = Cluster()
+    cluster.watch.processes("n", (GpuProcess("a", 7, "eve", "python"),), cluster.now)
+    assert cluster.after(10, memory_used_mib=9_000) == []
+    assert cluster.after(300) == []
+    cluster.watch.processes("n", (), cluster.now)
+    cluster.held = {"a"}
+    assert cluster.after(300) == []
+    cluster.held = set()
+    cluster.watch.processes("n", (), cluster.now)
+    assert cluster.after(59) == []
+    assert cluster.after(2) == [("a", TroubleKind.MEMORY)]
+
+
+def test_a_rule_may_say_that_a_reading_is_ignored() -> None:
+    cluster = Cluster(GpuHealthPolicy(rules={TroubleKind.NVLINK: HealthAction.IGNORE}))
+    assert cluster.after(10, links_up=0) == []
+    assert cluster.lasting() == ""

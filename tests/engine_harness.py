@@ -1,0 +1,256 @@
+"""The real engine with a clock and agents that a test drives; all invariants are checked after every
+input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.core.engine import Engine
+from controller.core.framework.interfaces import Backfill, WeightedScorer
+from controller.core.invariants import find_violations
+from controller.core.lifecycle.timers import Timers
+from controller.core.model import inputs
+from controller.core.model.effects import SendToNode
+from controller.core.model.events import Event
+from controller.core.model.inputs import Accepted, Decision, Input, Refusal
+from controller.core.model.job import Job
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
+from controller.core.state.other_rows import all_notes
+from controller.core.state.state import State
+from controller.plugins.backfill.aggressive import Aggressive
+from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.easy_sjbf import EasySjbf
+from controller.plugins.backfill.greedy import Greedy
+from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.filters.affinity import AffinityFilter as AffinityFilter
+from controller.plugins.filters.available import AvailableFilter
+from controller.plugins.filters.capacity import CapacityFilter
+from controller.plugins.filters.company import JobAffinityFilter as CompanyFilter
+from controller.plugins.filters.gpu import GpuFilter
+from controller.plugins.filters.image import ImageFilter
+from controller.plugins.filters.selector import SelectorFilter
+from controller.plugins.filters.taints import TaintFilter as TaintsFilter
+from controller.plugins.orders.priority import PriorityOrder
+from controller.plugins.pickers.tightest import TightestPicker
+from controller.plugins.scorers.affinity import AffinityScorer
+from controller.plugins.scorers.company import JobAffinityScorer
+from controller.plugins.scorers.fit import FitScorer
+from controller.plugins.scorers.load import LoadScorer
+from controller.plugins.scorers.taints import TaintScorer
+from controller.plugins.scorers.wiring import GpuTopologyScorer
+from wire.agent.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
+from wire.api.reasons import Why
+from wire.job.spec import JobSpec
+
+BACKFILLS: dict[str, Backfill] = {
+    each.name: each
+    for each in (NoBackfill(), Easy(), EasySjbf(), Conservative(), Aggressive(max_delay_s=0.0), Greedy())
+}
+
+PIPELINE = Pipeline(
+    order=PriorityOrder(),
+    backfill=Easy(),
+    filters=(
+        AvailableFilter(),
+        CapacityFilter(),
+        GpuFilter(),
+        ImageFilter(),
+        SelectorFilter(),
+        AffinityFilter(),
+        TaintsFilter(),
+        CompanyFilter(),
+    ),
+    scorers=(
+        WeightedScorer(FitScorer(), 30),
+        WeightedScorer(LoadScorer(), 20),
+        WeightedScorer(AffinityScorer(), 100),
+        WeightedScorer(TaintScorer(), 100),
+        WeightedScorer(GpuTopologyScorer(), 100),
+        WeightedScorer(JobAffinityScorer(), 100),
+    ),
+    picker=TightestPicker(),
+)
+
+
+def default_pipeline() -> Pipeline:
+    """The pipeline of an empty scheduler.toml."""
+    from controller.config import Config
+    from controller.registry import build_pipeline
+
+    return build_pipeline(Config())
+
+
+def facts(
+    name: str,
+    gpus: int = 8,
+    model: str = "H100",
+    cpus: int = 64,
+    memory_gib: int = 512,
+    numa_nodes: int = 2,
+    island: int = 8,
+    labels: Mapping[str, str] | None = None,
+    mig: str = "",
+    gpu_gib: int = 80,
+    compute: str = "9.0",
+    scratch_gib: int = 100,
+    runtime: str = "",
+    image_gpus: str = "",
+) -> NodeFacts:
+    """Facts of a host; GPUs are linked in islands of `island` neighbours."""
+    per_numa = max(1, gpus // numa_nodes)
+    return NodeFacts(
+        cpu_milli=cpus * 1000,
+        memory_mib=memory_gib * 1024,
+        gpus=tuple(
+            GpuFacts(
+                index=index,
+                uuid=f"GPU-{name}-{index}",
+                model=model,
+                memory_mib=gpu_gib * 1024,
+                numa=min(index // per_numa, numa_nodes - 1),
+                links=tuple(
+                    other for other in range(gpus) if other != index and other // island == index // island
+                ),
+                compute=compute,
+                mig=mig,
+            )
+            for index in range(gpus)
+        ),
+        numa_nodes=numa_nodes,
+        labels=labels or {},
+        storage_mib=scratch_gib * 1024,
+        runtime=runtime,
+        image_gpus=image_gpus,
+    )
+
+
+def spec(gpus: float = 0, **more: Any) -> JobSpec:
+    """A small job; without grace, so that it ends exactly at its time limit."""
+    return JobSpec(command=("true",), gpus=gpus, **{"grace_s": 0.0, **more})
+
+
+@dataclass
+class EngineHarness:
+    """The engine, a clock, and agents that act when the test says so."""
+
+    pipeline: Pipeline = PIPELINE
+    now: float = 1_000.0
+    events: list[Event] = field(default_factory=list)
+    sent: list[SendToNode] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self.pipeline, State(self.pipeline.order, sharing=self.pipeline.sharing))
+
+    @property
+    def state(self) -> State:
+        return self.engine.state
+
+    def tell(self, given: Input) -> Decision:
+        """Hand the engine one input, then check the invariants of the whole state."""
+        decision = self.engine.handle(given, self.now)
+        self.events += decision.events
+        self.sent += decision.orders
+        assert find_violations(self.state) == []
+        timers = self.engine.timers
+        rebuilt = Timers(self.state, self.engine.pipeline.waiting, self.events.append, print)
+        assert (rebuilt.due_times, rebuilt.gated) == (timers.due_times, timers.gated)
+        assert rebuilt.dependencies.edges == timers.dependencies.edges
+        assert [*rebuilt.throttles.by_array] == sorted(timers.throttles.by_array)
+        for array, slots in rebuilt.throttles.by_array.items():
+            now = timers.throttles.by_array[array]
+            assert (slots.holding, slots.waiting) == (now.holding, now.waiting)
+            assert len(slots.holding) <= slots.limit
+            assert slots.next_element() is None
+        return decision
+
+    def join(
+        self, name: str, attempts: tuple[AttemptStatus, ...] = (), boot: str = "b1", **host: Any
+    ) -> None:
+        """The agent of a node says hello."""
+        hello = Hello(name, "0", boot, "i", facts(name, **host), attempts)
+        self.tell(inputs.AgentSaidHello(name, hello))
+
+    def submit(self, asked: JobSpec, user: str = "ada", key: str = "") -> int:
+        """Submit and expect acceptance; the (first) id."""
+        reply = self.tell(inputs.Submit(asked, user, key)).reply
+        assert isinstance(reply, Accepted), reply
+        return reply.jobs[0]
+
+    def submit_unchecked(self, asked: JobSpec) -> int:
+        """Submit without checking the invariants, for tests with very many jobs."""
+        reply = self.engine.handle(inputs.Submit(asked, "ada"), self.now).reply
+        assert isinstance(reply, Accepted), reply
+        return reply.jobs[0]
+
+    def refuse(self, given: Input) -> Refusal:
+        """Hand in an input that must be refused and must change nothing."""
+        decision = self.tell(given)
+        assert isinstance(decision.reply, Refusal), decision.reply
+        assert decision.events == ()
+        assert decision.effects == ()
+        return decision.reply
+
+    def tick(self) -> list[Start]:
+        """One scheduling pass; the starts it ordered."""
+        orders = self.tell(inputs.Tick()).orders
+        return [order.frame for order in orders if isinstance(order.frame, Start)]
+
+    def tick_at(self, now: float) -> list[Start]:
+        """One scheduling pass at this moment; the starts it ordered."""
+        self.now = now
+        return self.tick()
+
+    def why(self, job: int) -> Why:
+        """Why the job waits, or where it is."""
+        return self.engine.explain(self.job(job), self.now)
+
+    def job(self, job: int) -> Job:
+        return self.state.jobs[job]
+
+    def nodes_of(self, job: int) -> list[str]:
+        return list(self.job(job).members)
+
+    def gpus_of(self, job: int) -> list[int]:
+        """Indices of the GPUs a job holds, node by node."""
+        return [
+            int(hold.uuid.rsplit("-", 1)[1])
+            for member in self.job(job).members.values()
+            for hold in member.allocation.gpus
+        ]
+
+    def start(self, job: int) -> None:
+        """Report that every member's process has started."""
+        for node in self.nodes_of(job):
+            status = AttemptStatus(job, self.job(job).attempt, pid=100 + job, started_at=self.now)
+            self.tell(inputs.AgentReported(node, status))
+
+    def exit(self, job: int, code: int | None = 0, node: str = "", **how: Any) -> None:
+        """Report that the processes of all members, or of the member on one node, have ended."""
+        for name in [node] if node else self.nodes_of(job):
+            status = AttemptStatus(
+                job, self.job(job).attempt, 100 + job, self.now, self.now + 1, code=code, **how
+            )
+            self.tell(inputs.AgentReported(name, status))
+
+    def tell_drain(self, node: str) -> None:
+        """Drain the node."""
+        self.tell(inputs.Drain(node, "root", "test"))
+
+    def restarted(self) -> EngineHarness:
+        """A restarted controller with the same rows; no agent is connected yet."""
+        other = EngineHarness(self.engine.pipeline, self.now)
+        restore_state(
+            other.state,
+            [job_row(job, with_spec=True) for job in self.state.jobs.values()],
+            [node_row(node) for node in self.state.nodes],
+            all_notes(self.state),
+        )
+        return other
+
+    def stops(self) -> list[tuple[str, int]]:
+        """(node, job) of every stop order sent so far."""
+        return [(sent.node, sent.frame.job) for sent in self.sent if isinstance(sent.frame, Stop)]

@@ -1,0 +1,24 @@
+"""Jobs that ask for no CPU and memory, on a real controller and a real agent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from tests.systems import System
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+TOUCH_2_GB = "print(sum(memoryview(bytearray(b'x' * (2 << 30)))[::1 << 20]))"
+
+
+def test_a_job_of_two_gigabytes_on_one_gpu_completes(build: Callable[..., System]) -> None:
+    """It is held to its share of the node, which is no longer 1 GiB."""
+    system = build("gpu01").start()
+    with system.client() as client:
+        [job] = client.submit(JobSpec(command=(sys.executable, "-c", TOUCH_2_GB), gpus=1)).ids
+        ended = system.await_jobs([job])[job]
+        assert (ended.state, ended.detail) == (JobState.COMPLETED, "")
+        detail = client.job(job)
+        assert detail.spec.memory_mib > 2 * 1024
+        assert detail.spec.by_default["memory_mib"] == "share per GPU of node gpu01"

@@ -1,0 +1,85 @@
+"""The interface of the application for views, widgets and dialogs; CorralApp implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from textual.app import App
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from tui.actions import ScreenAction
+    from tui.data.model import ClusterModel
+    from tui.data.request_workers import RequestWorkers
+    from tui.look.paint import Paint
+    from tui.views.view import View
+    from wire.http.client import Client
+
+
+class AppInterface(App[int]):
+    """The application as views, widgets and dialogs see it."""
+
+    model: ClusterModel
+    paint: Paint
+    desk: RequestWorkers
+    trials: RequestWorkers
+    """Workers of their own for what-if questions, because these take long and must not delay other
+    requests."""
+    connect: Callable[[], Client]
+    read_only: bool
+
+    @property
+    def view(self) -> View:
+        """The current view."""
+        raise NotImplementedError
+
+    def act(self, name: str) -> None:
+        """Do the action of this name, if it may be done now."""
+        raise NotImplementedError
+
+    def allowed(self, action: ScreenAction) -> str:
+        """Why the action cannot be done now; empty if it can."""
+        raise NotImplementedError
+
+    def say(self, text: str, part: str = "text") -> None:
+        """Show a message on the status line for a few seconds."""
+        raise NotImplementedError
+
+    def wear(self, look: str) -> None:
+        """Change the theme."""
+        raise NotImplementedError
+
+    def copy(self, text: str) -> None:
+        """Copy the text to the clipboard."""
+        raise NotImplementedError
+
+    def refresh_lines(self) -> None:
+        """Repaint the lines around the view."""
+        raise NotImplementedError
+
+    def refresh_view(self) -> None:
+        """Repaint the view and the lines around it."""
+        raise NotImplementedError
+
+    def open_job(self, job: int) -> None:
+        """Show one job."""
+        raise NotImplementedError
+
+    def open_node(self, name: str) -> None:
+        """Show one node."""
+        raise NotImplementedError
+
+    def show_jobs(self, wanted: str) -> None:
+        """Show the jobs that pass this filter."""
+        raise NotImplementedError
+
+    def deliver(self, function: Callable[[], None]) -> None:
+        """Run a function on the screen's thread. May be called from any thread, and after the screen is
+        closed."""
+        raise NotImplementedError
+
+
+def app_of(widget: Widget) -> AppInterface:
+    """The application of a widget."""
+    return cast(AppInterface, widget.app)

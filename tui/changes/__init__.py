@@ -1,0 +1,1 @@
+"""Changes that the operator asks for: confirmed, sent, reported."""

@@ -1,0 +1,226 @@
+"""The texts of confirmation dialogs: what a change would do."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tui.data.move_lists import MoveRow
+from tui.look import cells
+from tui.look.paint import Piece
+from wire.api.forecasts import QuotaEdit, WhatIf
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
+from wire.api.rebalance import MoveView, ProposalView, nodes_and_gpus
+from wire.api.tenants import QuotaView, ReservationView
+from wire.job.spec import gpus_text
+from wire.names import JobState
+from wire.text import counted, duration, printable
+
+TYPED_ABOVE: Final = 20
+"""With at least this many jobs the user must type their number."""
+
+LISTED: Final = 6
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The content of a confirmation dialog: consequences, the label of the button, and what must be typed.
+
+    With `reason`, the user may type a reason, which the command passes with that flag. With `trial`, the
+    dialog shows which jobs would start sooner or later.
+    """
+
+    title: str
+    lines: tuple[Sequence[Piece], ...]
+    button: str
+    command: str
+    must_type: str = ""
+    reason: str = ""
+    trial: WhatIf | None = None
+
+
+def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
+    """The confirmation of a cancel."""
+    number = counted(len(jobs), "job")
+    running = [job for job in jobs if job.started_at is not None]
+    lines: list[Sequence[Piece]] = [[("Owners   ", "muted"), (_owners(jobs), "text")]]
+    waiting = len(jobs) - len(running)
+    if running:
+        held = sum(job.gpus for job in running)
+        spent = sum(job.gpus * (now - (job.started_at or now)) for job in running) / 3600
+        lines.append(
+            [
+                ("Running  ", "muted"),
+                (f"{len(running):,} to get SIGTERM now, SIGKILL after the grace time", "text"),
+            ]
+        )
+        lines.append([("Lost     ", "muted"), (_lost(held, spent), "warn")])
+    if waiting:
+        lines.append([("Waiting  ", "muted"), (f"{waiting:,} to leave the queue", "text")])
+    return Confirmation(
+        f"Cancel {number}?",
+        (*lines, [], *_rows(jobs, now)),
+        f"Cancel {number}",
+        job_command("cancel", jobs),
+        must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+        trial=WhatIf(cancel=tuple(job.id for job in jobs)),
+    )
+
+
+def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
+    """The confirmation of a preemption."""
+    number = counted(len(jobs), "job")
+    held = sum(job.gpus for job in jobs)
+    spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
+    lines: list[Sequence[Piece]] = [
+        [("Owners   ", "muted"), (_owners(jobs), "text")],
+        [("Effect   ", "muted"), ("saved if they can, ended, and queued again in their places", "text")],
+        [("Lost     ", "muted"), (_lost(held, spent), "warn"), (", unless saved", "muted")],
+    ]
+    return Confirmation(
+        f"Preempt {number}?",
+        (*lines, [], *_rows(jobs, now)),
+        f"Preempt {number}",
+        job_command("preempt", jobs),
+        must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+        trial=WhatIf(preempt=tuple(job.id for job in jobs)),
+    )
+
+
+def drain(nodes: Sequence[NodeView]) -> Confirmation:
+    """The confirmation of a drain."""
+    names = ", ".join(printable(node.name, 40) for node in nodes)
+    jobs = sum(len(node.jobs) for node in nodes)
+    free = gpus_text(round(sum(len(node.gpus) - cells.gpus_used(node) for node in nodes), 2))
+    return Confirmation(
+        f"Drain {names}?",
+        (
+            [("Running  ", "muted"), (f"{counted(jobs, 'job')} finish undisturbed", "text")],
+            [("Effect   ", "muted"), (f"nothing new starts there; {free} free GPUs are closed", "warn")],
+        ),
+        "Drain",
+        f"corral nodes drain {shlex.join(printable(node.name) for node in nodes)}",
+        reason="--why",
+        trial=WhatIf(drain=tuple(node.name for node in nodes)),
+    )
+
+
+def unset_quota(quota: QuotaView) -> Confirmation:
+    """The confirmation of unsetting a quota."""
+    name = printable(quota.name)
+    return Confirmation(
+        f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",
+        ([("Effect   ", "muted"), ("what scheduler.toml says holds again, from now on", "text")],),
+        "Unset",
+        f"corral quota unset {quota.scope} {shlex.quote(name)}",
+        trial=WhatIf(quotas=(QuotaEdit(quota.scope, quota.name),)),
+    )
+
+
+def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
+    """The confirmation of cancelling a reservation."""
+    spec = row.spec
+    when = "it is on" if row.on else f"it was to begin in {duration(row.starts_at - now)}"
+    again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
+    return Confirmation(
+        f"Cancel the reservation {printable(spec.name, 30)}?",
+        (
+            [("Nodes    ", "muted"), (printable(", ".join(row.nodes), 300), "accent")],
+            [("Time     ", "muted"), (f"{when}{again}", "text")],
+            [("Effect   ", "muted"), ("everybody's jobs may start there again", "warn")],
+        ),
+        "Cancel it",
+        f"corral reserve cancel {shlex.quote(printable(spec.name))}",
+        trial=WhatIf(cancel_reservations=(spec.name,)),
+    )
+
+
+def move(steps: Sequence[MoveRow]) -> Confirmation:
+    """The confirmation of moving jobs: one proposal, or all."""
+    proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
+    moves = [each for proposal in proposals for each in proposal.moves]
+    number = counted(len({each.job for each in moves}), "job")
+    only = proposals[0].id if len(proposals) == 1 else "all"
+    cost = sum(proposal.gpu_hours for proposal in proposals)
+    return Confirmation(
+        f"Move {number}?" if only != "all" else f"Move {number} for {counted(len(proposals), 'proposal')}?",
+        (
+            *([("So that  ", "muted"), (printable(step.aim, 200), "strong")] for step in steps[:LISTED]),
+            [("Effect   ", "muted"), ("they save their state, end, and go on in the place kept", "text")],
+            [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, worked out anew before", "warn")],
+            [],
+            *(going(each) for each in moves[:LISTED]),
+        ),
+        f"Move {number}",
+        f"corral rebalance run {only}",
+    )
+
+
+def going(each: MoveView) -> Sequence[Piece]:
+    """A job, its nodes now and its nodes after the move."""
+    return [
+        (f"{printable(each.label)} ", "strong"),
+        (f"{printable(each.name, 24)}  ", "text"),
+        (f"{printable(each.user, 16)}  ", "muted"),
+        (printable(f"{nodes_and_gpus(each.origin)} → {nodes_and_gpus(each.target)}", 100), "accent"),
+    ]
+
+
+def job_command(verb: str, jobs: Sequence[JobView]) -> str:
+    """The shell command for the same change."""
+    return f"corral job {verb} {' '.join(shlex.quote(printable(job.label)) for job in jobs)}"
+
+
+def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
+    """The first jobs, and how many more. Below the consequences, because a low screen cuts the end off."""
+    more = len(jobs) - LISTED
+    rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []
+    return [*(_row(job, now) for job in jobs[:LISTED]), *rest]
+
+
+def _row(job: JobView, now: float) -> Sequence[Piece]:
+    state, part = cells.job_state(job)
+    gpus = f"{gpus_text(job.gpus)} GPU{'' if job.gpus <= 1 else 's'}" if job.gpus else "no GPU"
+    since = cells.job_time(job, now)[0]
+    return [
+        (f"{state}  ", part),
+        (f"{printable(job.label)} ", "strong"),
+        (f"{printable(job.name, 24)}  ", "text"),
+        (f"{printable(job.user, 16)} · {gpus} · {since}", "muted"),
+    ]
+
+
+def _owners(jobs: Sequence[JobView]) -> str:
+    owners = Counter(printable(job.user, 24) for job in jobs).most_common()
+    shown = ", ".join(
+        f"{user} ({number:,})" if number > 1 and len(owners) > 1 else user for user, number in owners[:5]
+    )
+    return shown + (f" and {len(owners) - 5:,} more" if len(owners) > 5 else "")
+
+
+def _lost(held: float, spent: float) -> str:
+    if not held:
+        return "their work since they started"
+    hours = f"{spent:,.1f}" if spent >= 0.1 else "less than 0.1"
+    return (
+        f"{hours} GPU-hours since they started, on {gpus_text(round(held, 2))} GPU{'' if held <= 1 else 's'}"
+    )
+
+
+def cancellable(job: JobView) -> bool:
+    """Whether the job has not ended."""
+    return not job.state.terminal
+
+
+def preemptible(job: JobView) -> bool:
+    """Whether the job holds resources."""
+    return job.state in (JobState.SCHEDULED, JobState.RUNNING)
+
+
+def holdable(job: JobView) -> bool:
+    """Whether the job waits."""
+    return job.state in (JobState.QUEUED, JobState.PREEMPTED)

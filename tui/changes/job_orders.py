@@ -1,0 +1,182 @@
+"""Orders about jobs and nodes: confirmed by the user, sent by RequestWorkers, their results reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tui.app_interface import AppInterface
+from tui.changes import confirm
+from tui.data.request_workers import Failure, failure_text
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
+from tui.forms.job import new_job
+from wire.api.jobs import JobsOrder, JobView, Submitted
+from wire.api.nodes import NodeView
+from wire.http.client import Client, Refused, Unreachable
+from wire.text import printable
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class OrderResults(Generic[Thing]):
+    """Results of one order about several jobs or nodes."""
+
+    done: tuple[Thing, ...]
+    failed: tuple[tuple[Thing, Failure], ...]
+
+
+class JobOrders:
+    """One method for each action that changes jobs or nodes."""
+
+    def __init__(self, stage: AppInterface) -> None:
+        self._stage = stage
+
+    def submit(self) -> None:
+        """Open the submit form."""
+        self._stage.push_screen(FormDialog(new_job(os.getcwd()), self._submitted))
+
+    def cancel(self) -> None:
+        """Cancel the chosen jobs, after asking."""
+
+        def still() -> list[JobView]:
+            rows = self._stage.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and confirm.cancellable(rows[job])]
+
+        def question() -> confirm.Confirmation | None:
+            jobs = still()
+            return confirm.cancel(jobs, self._stage.model.now()) if jobs else None
+
+        ids = [job.id for job in self._chosen(confirm.cancellable)]
+        first = question()
+        if first is None:
+            self._stage.say("nothing to cancel: it has ended", "warn")
+            return
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._order("cancelled", "cancel", still())
+
+        self._stage.push_screen(ConfirmDialog(question, first), answered)
+
+    def preempt(self) -> None:
+        """Preempt the chosen jobs, after asking."""
+
+        def still() -> list[JobView]:
+            rows = self._stage.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and confirm.preemptible(rows[job])]
+
+        def question() -> confirm.Confirmation | None:
+            jobs = still()
+            return confirm.preempt(jobs, self._stage.model.now()) if jobs else None
+
+        ids = [job.id for job in self._chosen(confirm.preemptible)]
+        first = question()
+        if first is None:
+            self._stage.say("nothing to preempt: only jobs that run can be", "warn")
+            return
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._order("preempted", "preempt", still())
+
+        self._stage.push_screen(ConfirmDialog(question, first), answered)
+
+    def hold(self) -> None:
+        """Hold the chosen jobs."""
+        self._waiting("held", "hold")
+
+    def release(self) -> None:
+        """Release the chosen jobs."""
+        self._waiting("released", "release")
+
+    def drain(self) -> None:
+        """Drain the chosen nodes, after asking why."""
+        nodes = self._stage.view.nodes()
+        if not nodes:
+            return
+
+        def question() -> confirm.Confirmation | None:
+            rows = self._stage.model.nodes.rows
+            there = [rows[node.name] for node in nodes if node.name in rows]
+            return confirm.drain(there) if there else None
+
+        def answered(why: str | None) -> None:
+            if why is not None:
+                self._each("drained", nodes, lambda client, node: client.drain(node.name, why))
+
+        self._stage.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
+
+    def resume(self) -> None:
+        """Resume the chosen nodes."""
+        self._each("resumed", self._stage.view.nodes(), lambda client, node: client.resume(node.name))
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
+        return [job for job in self._stage.view.jobs() if possible(job)]
+
+    def _waiting(self, done: str, verb: str) -> None:
+        jobs = self._chosen(confirm.holdable)
+        if jobs:
+            self._order(done, verb, jobs)
+        else:
+            self._stage.say(f"nothing to {verb}: only jobs that wait can be held", "warn")
+
+    def _order(self, done: str, action: str, jobs: Sequence[JobView]) -> None:
+        """Send one request for all of them."""
+        meant = {job.label: job for job in jobs}
+
+        def carry_out(client: Client) -> OrderResults[JobView]:
+            # By label, because the id of the first element of an array means the whole array.
+            answer = client.order(JobsOrder(action, tuple(meant)))
+            failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
+            return OrderResults(answer.done, tuple(failed))
+
+        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
+
+    def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
+        def carry_out(client: Client) -> OrderResults[Thing]:
+            good: list[Thing] = []
+            bad: list[tuple[Thing, Failure]] = []
+            for thing in things:
+                try:
+                    order(client, thing)
+                    good.append(thing)
+                except (Refused, Unreachable) as failure:
+                    bad.append((thing, failure))
+            return OrderResults(tuple(good), tuple(bad))
+
+        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
+
+    def _report(self, done: str, outcome: OrderResults[Thing] | Failure) -> None:
+        """Report the failures; the failed ones stay marked."""
+        if not isinstance(outcome, OrderResults):
+            self._stage.say(failure_text(outcome), "bad")
+            return
+        marks = self._stage.model.jobs.marks
+        marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
+        names = [_name(thing) for thing in outcome.done]
+        about = names[0] if len(names) == 1 else f"{len(names):,}"
+        if not outcome.failed:
+            self._stage.say(f"{about} {done}", "good")
+        else:
+            thing, failure = outcome.failed[0]
+            first = f"{_name(thing)}: {failure_text(failure)}"
+            self._stage.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}", "bad")
+        self._stage.refresh_view()
+
+    def _submitted(self, answer: Submitted) -> None:
+        many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
+        self._stage.say(f"submitted {printable(answer.label)}{many}", "good")
+        self._stage.model.jobs.follow(answer.ids[0])
+        self._stage.refresh_view()
+
+
+def _name(thing: object) -> str:
+    return printable(
+        thing.label if isinstance(thing, JobView) else thing.name if isinstance(thing, NodeView) else "", 40
+    )

@@ -1,0 +1,83 @@
+"""The menus over a view: command palette, commands to copy, themes, help."""
+
+from __future__ import annotations
+
+from tui.actions import actions_of, shown_key, words_of
+from tui.app_interface import AppInterface
+from tui.changes.confirm import job_command
+from tui.dialogs.help import HelpDialog, help_lines
+from tui.dialogs.menu import Menu, MenuEntry
+from tui.look.theme import SIXTEEN, THEMES
+from tui.views.list_view import ListView
+from wire.text import printable
+
+
+class Menus:
+    """One method for each action that opens a menu."""
+
+    def __init__(self, app: AppInterface) -> None:
+        self._app = app
+
+    def palette(self) -> None:
+        """The command palette: all actions of the view; a number opens that job."""
+        app = self._app
+        entries = [
+            MenuEntry(action.name, action.title, action.help, shown_key(action.keys[0]), app.allowed(action))
+            for action in actions_of(app.view.NAME, app.read_only)
+            if action.name != "palette"
+        ]
+
+        def job(text: str) -> MenuEntry | None:
+            return (
+                MenuEntry(f"#{text}", f"job {text}", "open it") if text.isascii() and text.isdigit() else None
+            )
+
+        def picked(name: str | None) -> None:
+            if name and name.startswith("#"):
+                app.open_job(int(name[1:19]))
+            elif name:
+                app.act(name)
+
+        app.push_screen(Menu("Do", entries, search=True, extra=job), picked)
+
+    def help(self) -> None:
+        """Help: all keys of the view."""
+        view = self._app.view
+        fields = list(view.listing.fields) if isinstance(view, ListView) else []
+        self._app.push_screen(HelpDialog(view.NAME, help_lines(view.NAME, self._app.read_only, fields)))
+
+    def theme(self) -> None:
+        """Choose a theme; the screen shows the one under the cursor."""
+        app = self._app
+        before = app.theme
+        if before == SIXTEEN.colours.name:
+            app.say("this terminal has its own colours", "warn")
+            return
+        entries = [MenuEntry(name, look.title) for name, look in THEMES.items() if look is not SIXTEEN]
+        menu = Menu("Colours", entries, at=before, on_step=app.wear)
+        app.push_screen(menu, lambda name: app.wear(name or before))
+
+    def copy(self) -> None:
+        """Choose a command to copy."""
+        app = self._app
+        entries = [MenuEntry(command, command) for command in self.commands()]
+        menu = Menu("Copy as a command", entries)
+        app.push_screen(menu, lambda text: app.copy(text) if text else None)
+
+    def commands(self) -> list[str]:
+        """Actions of the view as shell commands."""
+        view = self._app.view
+        jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())
+        subjects = view.subjects()
+        found = [job_command("show", jobs), f"{job_command('logs', jobs)} -f"] if len(jobs) == 1 else []
+        for action in actions_of(view.NAME, self._app.read_only):
+            command = action.command
+            if "{jobs}" in command and jobs:
+                found.append(job_command(action.name, jobs))
+            elif "{nodes}" in command and nodes:
+                found.append(command.format(nodes=nodes, why="'…'"))
+            elif (words := words_of(command)) and words <= subjects.keys():
+                found.append(command.format(**subjects))
+            elif command and "{" not in command and "…" not in command:
+                found.append(command)
+        return found

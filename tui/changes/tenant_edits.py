@@ -1,0 +1,147 @@
+"""Changes to shares, quotas and reservations, and moves of running jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tui.app_interface import AppInterface
+from tui.changes import confirm
+from tui.data.listing import Listing
+from tui.data.move_lists import MoveRow
+from tui.data.request_workers import Failure, failure_text
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.form_dialog import FormDialog
+from tui.forms import quota, reservation, share
+from wire.api.rebalance import Rebalanced
+from wire.api.tenants import QuotaView, ReservationView
+from wire.http.client import Client, Refused, Unreachable
+from wire.text import counted, printable
+
+Thing = TypeVar("Thing")
+
+
+class TenantEdits:
+    """One method for each action. Its subject is the row under the cursor."""
+
+    def __init__(self, stage: AppInterface) -> None:
+        self._stage = stage
+
+    def edit_share(self) -> None:
+        """Change the share under the cursor."""
+        row = self._here(self._stage.model.shares, "share")
+        if row is not None:
+            said = f"share of {printable(row.share, 60)} set"
+            self._stage.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
+
+    def new_quota(self) -> None:
+        """Set a quota for a tenant that has none."""
+        self._stage.push_screen(FormDialog(quota.new(), self._quota_set))
+
+    def edit_quota(self) -> None:
+        """Change the quota under the cursor."""
+        row = self._here(self._stage.model.quotas, "quota")
+        if row is not None:
+            self._stage.push_screen(FormDialog(quota.edit(row), self._quota_set))
+
+    def unset_quota(self) -> None:
+        """Unset the quota under the cursor, after asking."""
+        row = self._here(self._stage.model.quotas, "quota")
+        if row is not None and not row.edited:
+            self._stage.say("nothing to unset: it is as configured", "warn")
+        elif row is not None:
+            self._ask(
+                lambda: confirm.unset_quota(row),
+                lambda client: client.unset_quota(row.scope, row.name),
+                lambda _: f"quota of {row.scope} {printable(row.name, 60)} unset",
+            )
+
+    def new_reservation(self) -> None:
+        """Make a reservation."""
+
+        def made(view: ReservationView) -> None:
+            self._stage.model.reservations.put((view,))
+            self._stage.model.reservations.follow(view.spec.name)
+            nodes = counted(len(view.nodes), "node")
+            self._done(f"reservation {printable(view.spec.name, 60)}: {nodes} kept")
+
+        self._stage.push_screen(FormDialog(reservation.new(self._stage.model.now), made))
+
+    def cancel_reservation(self) -> None:
+        """Cancel the reservation under the cursor, after asking."""
+        model = self._stage.model
+        row = self._here(model.reservations, "reservation")
+        if row is None:
+            return
+        name = row.spec.name
+
+        def question() -> confirm.Confirmation | None:
+            there = model.reservations.rows.get(name)
+            return confirm.cancel_reservation(there, model.now()) if there is not None else None
+
+        said = f"reservation {printable(name, 60)} cancelled"
+        self._ask(question, lambda client: client.cancel_reservation(name), lambda _: said)
+
+    def move(self) -> None:
+        """Carry out the proposal under the cursor, after asking."""
+        steps = self._stage.model.steps
+        row = self._here(steps, "proposal")
+        if row is not None and row.state != "proposed":
+            self._stage.say(f"nothing to do: this is {row.state} already", "warn")
+        elif row is not None:
+            self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
+
+    def move_all(self) -> None:
+        """Carry out all proposals, after asking."""
+        steps = self._stage.model.steps
+        self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
+
+    def _move(self, meant: Callable[[], list[MoveRow]], proposal: str) -> None:
+        def question() -> confirm.Confirmation | None:
+            return confirm.move(meant()) if meant() else None
+
+        def told(answer: Rebalanced) -> str:
+            return f"{counted(len(answer.moves), 'job')} on the move"
+
+        if question() is None:
+            self._stage.say("nothing is proposed", "warn")
+        self._ask(question, lambda client: client.run_rebalance(proposal), told)
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
+        """The row under the cursor."""
+        rows = listing.chosen()
+        if not rows:
+            self._stage.say(f"no {what} here", "warn")
+        return rows[0] if rows else None
+
+    def _ask(
+        self,
+        question: Callable[[], confirm.Confirmation | None],
+        order: Callable[[Client], Thing],
+        said: Callable[[Thing], str],
+    ) -> None:
+        """Ask for confirmation, then send the change."""
+
+        def told(answer: Thing | Failure) -> None:
+            if isinstance(answer, (Refused, Unreachable)):
+                self._stage.say(failure_text(answer), "bad")
+            else:
+                self._done(said(answer))
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._stage.desk.ask(order, told)
+
+        first = question()
+        if first is not None:
+            self._stage.push_screen(ConfirmDialog(question, first), answered)
+
+    def _done(self, said: str) -> None:
+        """Report success and ask for the list again."""
+        self._stage.say(said, "good")
+        self._stage.refresh_view()
+
+    def _quota_set(self, view: QuotaView) -> None:
+        self._done(f"quota of {view.scope} {printable(view.name, 60)} set")

@@ -1,0 +1,1 @@
+"""Data behind the screens: the model, the feed from the controller, lists and filters."""

@@ -1,0 +1,248 @@
+"""Receives the state of the cluster: a thread loads a snapshot, then follows the event stream.
+
+Network and JSON are handled in that thread. The screen takes the collected changes at its own pace; of a row
+that changed ten times it gets the last version.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
+
+from wire.api.cluster import ClusterView, EventList, EventView, StreamBatch
+from wire.api.jobs import JobList, JobView
+from wire.api.nodes import NodeList, NodeView
+from wire.http.client import Refused, Unreachable
+from wire.names import JobState
+
+KEPT_EVENTS: Final = 2_000
+KEPT_ENDED: Final = 20_000
+"""Only ended jobs among this many of the newest jobs are shown."""
+
+FIRST_PAUSE_S: Final = 0.25
+LONGEST_PAUSE_S: Final = 15.0
+
+_ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
+_ENDED: Final = tuple(state for state in JobState if state.terminal)
+
+
+@dataclass(frozen=True)
+class ConnectionStatus:
+    """The state of the connection to the controller; `heard` is the time of its last message."""
+
+    state: Literal["loading", "live", "lost"] = "loading"
+    heard: float = 0.0
+    note: str = ""
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes since the last `take`. With `fresh` they replace everything known before."""
+
+    connection: ConnectionStatus = ConnectionStatus()
+    fresh: bool = False
+    cluster: ClusterView | None = None
+    jobs: tuple[JobView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
+    events: tuple[EventView, ...] = ()
+
+
+class ClusterFeed(Protocol):
+    """A source of changes: the controller, or a recording in tests."""
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Start; `wake` is called, from any thread, when there are changes to take."""
+
+    def take(self) -> Changes:
+        """All changes since the last call."""
+
+    def stop(self) -> None:
+        """Stop."""
+
+
+class ClusterSource(Protocol):
+    """The methods of wire.http.client.Client that a feed uses."""
+
+    def cluster(self) -> ClusterView: ...
+    def nodes(self) -> NodeList: ...
+    def jobs(self, *, states: Iterable[JobState] = (), after: int = 0, limit: int = 1000) -> JobList: ...
+    def events(self, *, after: int = 0, limit: int = 1000) -> EventList: ...
+    def stream(self, after: int | None = None) -> Iterator[StreamBatch | None]: ...
+    def close(self) -> None: ...
+
+
+class PendingChanges:
+    """Collects changes until the screen takes them; of each row the newest version."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wake: Callable[[], None] = lambda: None
+        self._quiet = True
+        self._connection = ConnectionStatus()
+        self._fresh = False
+        self._cluster: ClusterView | None = None
+        self._jobs: dict[int, JobView] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._events: list[EventView] = []
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        """Set the function that is called when the first change arrives."""
+        self._wake = wake
+
+    def put(self, changes: Changes) -> None:
+        """Add changes; they replace older ones of the same rows."""
+        with self._lock:
+            if changes.fresh:
+                self._empty()
+                self._fresh = True
+            self._connection = changes.connection
+            self._cluster = changes.cluster or self._cluster
+            self._jobs.update((job.id, job) for job in changes.jobs)
+            self._nodes.update((node.name, node) for node in changes.nodes)
+            self._events.extend(changes.events)
+            del self._events[:-KEPT_EVENTS]
+            wake, self._quiet = self._quiet, False
+        if wake:
+            self._wake()
+
+    def take(self) -> Changes:
+        """Return and clear all changes; the next change wakes again."""
+        with self._lock:
+            taken = Changes(
+                self._connection,
+                self._fresh,
+                self._cluster,
+                tuple(self._jobs.values()),
+                tuple(self._nodes.values()),
+                tuple(self._events),
+            )
+            self._empty()
+            self._quiet = True
+        return taken
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there are no changes."""
+        return self._quiet
+
+    def _empty(self) -> None:
+        self._fresh, self._cluster = False, None
+        self._jobs, self._nodes, self._events = {}, {}, []
+
+
+class LiveFeed:
+    """A feed from a controller. A lost connection is retried without end and continues after the last
+    event."""
+
+    def __init__(self, connect: Callable[[], ClusterSource], clock: Callable[[], float] = time.time) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._basket = PendingChanges()
+        self._over = threading.Event()
+        self._source: ClusterSource | None = None
+        self._connection = ConnectionStatus()
+        self._seq: int | None = None
+        self._failures = 0
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Start the thread."""
+        self._basket.on_wake(wake)
+        threading.Thread(target=self._run, name="feed", daemon=True).start()
+
+    def take(self) -> Changes:
+        """All changes since the last call."""
+        return self._basket.take()
+
+    def stop(self) -> None:
+        """Stop, also while waiting for the controller."""
+        self._over.set()
+        if self._source is not None:
+            self._source.close()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            note = "the controller ended the stream"
+            try:
+                self._source = self._connect()
+                self._catch_up(self._source)
+                self._hear(Changes())
+                self._follow(self._source)
+            except Unreachable as error:
+                note = error.why
+            except Refused as error:
+                # The controller no longer has the event after which to continue: load a snapshot.
+                note, self._seq = error.problem.message, None
+            if not self._over.is_set():
+                self._over.wait(self._lost(note))
+
+    def _lost(self, note: str) -> float:
+        """Tell the screen; returns the seconds to wait, longer each time and random, so that clients do not
+        retry together."""
+        self._failures += 1
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+        pause = random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding secrets
+        self._connection = replace(self._connection, state="lost", note=note, retry_at=self._clock() + pause)
+        self._basket.put(Changes(self._connection))
+        return pause
+
+    def _hear(self, changes: Changes, note: str = "") -> None:
+        state: Literal["loading", "live"] = "loading" if note else "live"
+        self._connection = ConnectionStatus(state, self._clock(), note)
+        self._basket.put(replace(changes, connection=self._connection))
+
+    def _catch_up(self, source: ClusterSource) -> None:
+        """Load a snapshot, unless the stream can continue."""
+        cluster = source.cluster()
+        if self._seq is not None and cluster.seq >= self._seq:
+            return
+        if self._seq is None and not self._failures:
+            for part in self._snapshot(source, cluster):
+                self._hear(part, note="loading")
+        else:
+            self._hear(_joined(self._snapshot(source, cluster)), note="loading")
+        self._seq = cluster.seq
+
+    def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
+        """The cluster in parts, nodes and active jobs first.
+
+        Changes during the snapshot are sent again by the stream, which continues from `cluster.seq`.
+        """
+        yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
+        yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))
+        newest = max(0, sum(cluster.jobs.values()) - KEPT_ENDED)
+        yield from (Changes(jobs=page.jobs) for page in _pages(source, _ENDED, newest))
+        yield Changes(events=source.events(after=max(0, cluster.seq - 500)).events)
+
+    def _follow(self, source: ClusterSource) -> None:
+        seq = self._seq or 0
+        for batch in source.stream(seq):
+            self._failures = 0
+            if self._over.is_set():
+                return
+            if batch is None:
+                self._hear(Changes())
+                continue
+            unseen = tuple(event for event in batch.events if event.seq > seq)
+            self._hear(Changes(jobs=batch.jobs, nodes=batch.nodes, events=unseen))
+            self._seq = seq = max(seq, batch.seq)
+
+
+def _pages(source: ClusterSource, states: tuple[JobState, ...], after: int) -> Iterator[JobList]:
+    following: int | None = after
+    while following is not None:
+        page = source.jobs(states=states, after=following)
+        yield page
+        following = page.next
+
+
+def _joined(parts: Iterable[Changes]) -> Changes:
+    """One change with the whole snapshot, so that the screen never mixes two snapshots."""
+    basket = PendingChanges()
+    for part in parts:
+        basket.put(part)
+    return basket.take()

@@ -1,0 +1,171 @@
+"""The details of a job as lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from tui.data.model import ClusterModel
+from tui.look import cells, glyphs
+from tui.look.paint import Piece, bar
+from wire.api.forecasts import Explanation
+from wire.api.jobs import Held, JobDetail, JobView
+from wire.api.reasons import FilterLoss, Why
+from wire.job.spec import JobSpec, gpus_text
+from wire.names import JobState, priority_name
+from wire.text import counted, duration, memory, printable
+
+
+def job_facts(
+    job: JobView, detail: JobDetail | None, explanation: Explanation | None, model: ClusterModel, width: int
+) -> list[list[Piece]]:
+    """The lines, the most important first."""
+    lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
+    lines += [_held(held, model) for held in job.held]
+    if job.state.terminal or job.state is JobState.RUNNING:
+        if job.detail:
+            lines.append(
+                cells.fact(
+                    "detail",
+                    (printable(job.detail, 400), "failed" if job.state is JobState.FAILED else "text"),
+                )
+            )
+    elif detail is not None:
+        lines += _why(detail.why)
+        lines += _when(explanation, model.now()) if explanation is not None else []
+    elif job.detail:
+        lines.append(cells.fact("why", (printable(job.detail, 400), "text")))
+    if detail is not None:
+        lines.append(cells.fact("command", (_command(detail.spec.command), "text")))
+        if width >= 100 and detail.spec.workdir:
+            lines.append(cells.fact("in", (printable(detail.spec.workdir, 300), "muted")))
+    return lines
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command on one line; line ends of a script are marked."""
+    return printable(shlex.join(words).replace("\n", " ⏎ "), 1000)
+
+
+def _head(job: JobView) -> list[Piece]:
+    profile = f"profile {job.profile}" if job.profile else ""
+    tenant = (job.user, f"project {job.project}", f"queue {job.queue}")
+    parts = (*tenant, profile, priority_name(job.priority).lower())
+    said = " · ".join(printable(part, 40) for part in parts if part)
+    state, part = cells.job_state(job)
+    end: list[Piece] = []
+    if job.exit_code is not None and job.exit_code != 0:
+        end = [(f" exit {job.exit_code}", "failed")]
+    elif job.signal is not None:
+        end = [(f" signal {job.signal}", "failed")]
+    return [(f" {state}", part), *end, ("   ", "text"), (said, "text")]
+
+
+def _times(job: JobView, now: float, width: int) -> list[Piece]:
+    waited = (job.started_at or job.ended_at or now) - job.submitted_at
+    pieces: list[Piece] = [
+        (f"submitted {cells.clock(job.submitted_at, now)}", "text"),
+        (f" · waited {duration(waited)}", "muted"),
+    ]
+    if job.started_at is not None:
+        ran = (job.ended_at or now) - job.started_at
+        pieces.append((f" · {'ran' if job.ended_at else 'running'} {duration(ran)} ", "muted"))
+        if job.time_limit_s and not job.ended_at:
+            share = ran / job.time_limit_s
+            pieces += bar(share, 16 if width >= 100 else 8, "warn" if share > 0.9 else "bar")
+    if job.time_limit_s:
+        running = job.started_at is not None and not job.ended_at
+        pieces.append((f"{'' if running else ' ·'} limit {duration(job.time_limit_s)}", "muted"))
+    if job.attempt > 1:
+        pieces.append((f" · attempt {job.attempt}", "warn"))
+    return cells.fact("time", *pieces)
+
+
+def _wants(job: JobView, spec: JobSpec | None) -> list[Piece]:
+    models = (
+        f" {'/'.join(printable(model, 20) for model in spec.gpu_models)}" if spec and spec.gpu_models else ""
+    )
+    gpus = f"{gpus_text(job.gpus)} GPU{'' if job.gpus <= 1 else 's'}{models}" if job.gpus else "no GPU"
+    nodes = f" over {job.nodes} nodes, each" if job.nodes > 1 else " with"
+    pieces: list[Piece] = [
+        (gpus, "strong"),
+        (f"{nodes} {counted(job.cpu_milli / 1000, 'CPU')}, {memory(job.memory_mib)}", "text"),
+    ]
+    if spec and spec.selector:
+        wanted = ", ".join(printable(f"{name}={value}", 60) for name, value in spec.selector.items())
+        pieces.append((f" · only {wanted}", "muted"))
+    return cells.fact("wants", *pieces)
+
+
+def _held(held: Held, model: ClusterModel) -> list[Piece]:
+    node = model.nodes.rows.get(held.node)
+    gpus = {gpu.index: gpu for gpu in node.gpus} if node else {}
+    pieces: list[Piece] = [(f"{printable(held.node, 30)}  ", "accent")]
+    for share in held.gpus:
+        gpu = gpus.get(share.index)
+        part = f" {share.milli / 1000:g}" if share.milli < 1000 else ""
+        pieces.append(
+            (
+                f"{glyphs.GPU['share' if part else 'busy']} {share.number}{part}",
+                "share" if part else "busy",
+            )
+        )
+        pieces.append((f" {gpu.utilisation}%  " if gpu else "  ", "muted"))
+    return cells.fact("holds", *pieces)
+
+
+def _why(why: Why) -> list[list[Piece]]:
+    place = f"   {_ordinal(why.position)} in the queue" if why.position is not None else ""
+    lines = [cells.fact("why", (printable(why.sentence, 400), "strong"), (place, "muted"))]
+    lines += [cells.fact("", (printable(note, 200), "text")) for note in why.notes]
+    if why.ahead:
+        first = why.ahead[0]
+        more = (why.position or 1) - 2
+        others = f" and {more} more" if more > 0 else ""
+        user, wants = printable(first.user, 30), printable(first.wants, 80)
+        told = f"job {printable(first.label, 20)} ({user}): {wants}{others}"
+        lines.append(cells.fact("ahead", (told, "muted")))
+    lines += [cells.fact("", *_loss(loss)) for loss in why.losses]
+    if why.losses:
+        lines.append(
+            cells.fact("", (f"{why.fitting:>5}  ", "good" if why.fitting else "warn"), ("left", "muted"))
+        )
+    return lines
+
+
+def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
+    """The latest start or why it is unknown, and the changes that would start the job now."""
+    lines = []
+    if explanation.starts_at is not None:
+        left = explanation.starts_at - now
+        when = f"in {duration(left)} at the latest" if left >= 1 else "in the next cycle"
+        nodes = printable(", ".join(explanation.nodes), 80)
+        lines.append(cells.fact("starts", (when, "text"), (f"   on {nodes}", "muted")))
+        lines += [
+            cells.fact("", (f"counts on preemption: {printable(each, 160)}", "muted"))
+            for each in explanation.assumes
+        ]
+    elif explanation.covers_until is not None:
+        least = f"not within the next {duration(explanation.covers_until - now)}"
+        lines.append(cells.fact("starts", (least, "text"), ("   later starts were not worked out", "muted")))
+    elif explanation.unknown:
+        lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
+    lines += [
+        cells.fact("or now", (printable(easing.sentence, 160), "good")) for easing in explanation.easings
+    ]
+    return lines
+
+
+def _loss(loss: FilterLoss) -> list[Piece]:
+    shown = ", ".join(printable(example, 30) for example in loss.examples[:3])
+    return [
+        (f"{-loss.lost:>5}  ", "warn"),
+        (f"{printable(loss.filter, 16):<12} ", "accent"),
+        (printable(loss.message, 160), "text"),
+        (f"  {shown}" if shown else "", "faint"),
+    ]
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{suffix}"

@@ -1,0 +1,91 @@
+"""Handles keys strictly one after the other.
+
+Textual sends a burst of keys (a slow line, a paste) to the widget that has the focus on arrival, although the
+first key may open a dialog: `/` and then `H100` in one burst would hold a job. Here a key waits until the
+key before it has had its effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from functools import partial
+from typing import Final
+
+from textual import events
+from textual.message import Message
+from textual.widget import Widget
+
+from tui.app_interface import AppInterface
+
+PATIENCE_S: Final = 0.25
+"""The most seconds that a key waits for the dialog that the key before it opened."""
+
+PAUSE_S: Final = 0.01
+
+
+class KeyHandled(Message, verbose=True):
+    """Follows a key through the message queues of the widgets, then the messages that the key caused (a
+    submitted line, a pressed button). When it returns the second time, the key has had its effect.
+    """
+
+    def __init__(self, key: events.Key, target: Widget, again: bool) -> None:
+        super().__init__()
+        self.key, self.target, self.again = key, target, again
+
+
+class OrderedKeysApp(AppInterface):
+    """An application whose keys are handled strictly in order."""
+
+    def __init__(self, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._typed: deque[events.Key] = deque()
+        self._handling: events.Key | None = None
+        self._waiting_since: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether keys wait for their turn."""
+        return bool(self._typed) or self._handling is not None
+
+    def ready(self) -> bool:
+        """Whether the screen that the last key opened accepts the next key."""
+        raise NotImplementedError
+
+    async def on_event(self, event: events.Event) -> None:
+        """Queue keys; pass on all other events."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._typed.append(event)
+        if self._handling is None and self._waiting_since is None:
+            await self._next_key()
+
+    async def on_key_handled(self, message: KeyHandled) -> None:
+        """The key has had its effect: send the next one."""
+        message.stop()
+        key, target = message.key, message.target
+        if not (message.again and target.post_message(KeyHandled(key, target, again=False))):
+            await self._done(key)
+
+    async def _done(self, key: events.Key) -> None:
+        if key is self._handling:
+            self._handling = None
+            await self._next_key()
+
+    async def _next_key(self) -> None:
+        if not self._typed:
+            self._waiting_since = None
+            return
+        if not self.ready():
+            self._waiting_since = self._waiting_since or time.monotonic()
+            if time.monotonic() - self._waiting_since < PATIENCE_S:
+                self.set_timer(PAUSE_S, self._next_key)
+                return
+        self._waiting_since = None
+        key = self._handling = self._typed.popleft()
+        target = self.focused or self.screen
+        await super().on_event(key)
+        target.post_message(KeyHandled(key, target, again=True))
+        # A widget that was removed meanwhile forwards no message.
+        self.set_timer(PATIENCE_S, partial(self._done, key))

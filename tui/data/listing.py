@@ -1,0 +1,209 @@
+"""A filtered, sorted list kept up to date row by row, with a cursor and marks that follow their rows.
+
+Plain data without widget and clock. Invariant: the order equals that of sorting all rows.
+Cost: O(log n) per changed row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from tui.data.filter import Fields, RowFilter, parse
+
+Row = TypeVar("Row")
+Key = TypeVar("Key", int, str)
+
+
+class Listing(Generic[Key, Row]):
+    """All rows by key, and the rows that pass the filter in sorted order."""
+
+    def __init__(
+        self,
+        key: Callable[[Row], Key],
+        sorts: Mapping[str, Callable[[Row], Any]],
+        fields: Fields[Row],
+        haystack: Callable[[Row], str],
+    ) -> None:
+        self._key: Callable[[Row], Key] = key
+        self.sorts = sorts
+        self.fields = fields
+        self.rows: dict[Key, Row] = {}
+        self.sort, self.reverse = next(iter(sorts)), False
+        self.filter: RowFilter[Row] = RowFilter()
+        self.marks: set[Key] = set()
+        self.cursor: Key | None = None
+        self._index = 0
+        # Key of the row under the cursor; None until the user moves it: the cursor stays at the top
+        self._home: Key | None = None
+        self._order: list[tuple[Any, Key]] = []
+        self._placed: dict[Key, Any] = {}
+        self._say = haystack
+        self._said: dict[Key, str] = {}
+
+    # -- shown rows ------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Row]:
+        order = reversed(self._order) if self.reverse else iter(self._order)
+        return (self.rows[key] for _, key in order)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[self.key_at(index)]
+
+    def key_at(self, index: int) -> Key:
+        """The key of the row at this index."""
+        return self._order[-1 - index if self.reverse else index][1]
+
+    def index_of(self, key: Key) -> int | None:
+        """The index of the row, or None if the filter hides it."""
+        if key not in self._placed:
+            return None
+        at = bisect_left(self._order, (self._placed[key], key))
+        return len(self._order) - 1 - at if self.reverse else at
+
+    # -- changes -------------------------------------------------------------------
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Add or update rows."""
+        rows = list(rows)
+        if len(rows) * 4 > len(self.rows):
+            for row in rows:
+                self._remember(row)
+            self._rebuild()
+        else:
+            for row in rows:
+                self._remember(row)
+                self._place(row)
+        self._settle()
+
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Replace all rows; marks of removed rows are removed."""
+        self.rows.clear()
+        self._said.clear()
+        for row in rows:
+            self._remember(row)
+        self.marks &= self.rows.keys()
+        self._rebuild()
+        self._settle()
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Remove rows."""
+        for key in keys:
+            if self.rows.pop(key, None) is not None:
+                self._said.pop(key, None)
+                self.marks.discard(key)
+                self._unplace(key)
+        self._settle()
+
+    def sort_by(self, sort: str) -> None:
+        """Sort by this column; the same column again reverses the order."""
+        self.arrange(sort, not self.reverse if sort == self.sort else False)
+
+    def arrange(self, sort: str, reverse: bool) -> None:
+        """Set column and direction of the order."""
+        self.sort, self.reverse = sort, reverse
+        self._rebuild()
+        self._settle()
+
+    def narrow(self, text: str) -> None:
+        """Filter the rows; raises `tui.data.filter.FilterError` and changes nothing if the filter cannot be
+        parsed."""
+        self.filter = parse(text, self.fields, self._haystack)
+        self._rebuild()
+        self._settle()
+
+    # -- cursor and marks ---------------------------------------------------------------
+
+    @property
+    def index(self) -> int:
+        """The index of the cursor (0 in an empty list)."""
+        return self._index
+
+    def move_to(self, index: int) -> None:
+        """Move the cursor to this index, or the nearest; it then follows that row."""
+        self._point(index)
+        self._home = self.cursor
+
+    def follow(self, key: Key) -> bool:
+        """Move the cursor to this row, if it is shown."""
+        index = self.index_of(key)
+        if index is not None:
+            self.move_to(index)
+        return index is not None
+
+    def toggle(self, key: Key) -> None:
+        """Mark or unmark the row."""
+        self.marks ^= {key}
+
+    def mark_between(self, one: Key, other: Key) -> None:
+        """Mark all shown rows between two rows."""
+        ends = (self.index_of(one), self.index_of(other))
+        if ends[0] is not None and ends[1] is not None:
+            low, high = sorted((ends[0], ends[1]))
+            self.marks.update(self.key_at(at) for at in range(low, high + 1))
+
+    def mark_shown(self) -> None:
+        """Mark all shown rows, or unmark them if all are marked."""
+        shown = self._placed.keys()
+        self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
+
+    def chosen(self) -> list[Row]:
+        """The rows that an action is about: the marked rows, else the row under the cursor."""
+        keys = self.marks or ({self.cursor} if self.cursor is not None else set())
+        return [self.rows[key] for key in sorted(keys) if key in self.rows]
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _haystack(self, row: Row) -> str:
+        key = self._key(row)
+        said = self._said.get(key)
+        if said is None:
+            said = self._said[key] = self._say(row)
+        return said
+
+    def _remember(self, row: Row) -> None:
+        key = self._key(row)
+        self.rows[key] = row
+        self._said.pop(key, None)
+
+    def _place(self, row: Row) -> None:
+        key = self._key(row)
+        if not self.filter(row):
+            self._unplace(key)
+            return
+        value = self.sorts[self.sort](row)
+        if self._placed.get(key) != value or key not in self._placed:
+            self._unplace(key)
+            self._placed[key] = value
+            insort(self._order, (value, key))
+
+    def _unplace(self, key: Key) -> None:
+        if key in self._placed:
+            del self._order[bisect_left(self._order, (self._placed.pop(key), key))]
+
+    def _rebuild(self) -> None:
+        value, shown = self.sorts[self.sort], self.filter
+        self._placed = {key: value(row) for key, row in self.rows.items() if shown(row)}
+        self._order = sorted((value, key) for key, value in self._placed.items())
+
+    def _settle(self) -> None:
+        """Keep the cursor on its row, or at its index while the row is hidden; if the row was removed, on
+        its neighbour."""
+        home = self._home
+        if home is None:
+            self._point(0)
+        elif home not in self.rows:
+            self.move_to(self._index)
+        elif (index := self.index_of(home)) is not None:
+            self._point(index)
+        else:
+            at = bisect_left(self._order, (self.sorts[self.sort](self.rows[home]), home))
+            self._point(len(self) - at if self.reverse else at)
+
+    def _point(self, index: int) -> None:
+        self._index = max(0, min(index, len(self) - 1))
+        self.cursor = self.key_at(self._index) if self._order else None

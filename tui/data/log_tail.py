@@ -1,0 +1,115 @@
+"""Follows the output of a job in a thread and keeps it as plain lines."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from wire.http.client import Client, Refused, Unreachable
+from wire.text import printable
+
+TAIL_BYTES: Final = 4 << 20
+"""Bytes at the end of a long log that are fetched first."""
+
+KEPT_LINES: Final = 50_000
+LONGEST_LINE: Final = 4_000
+RETRY_S: Final = 2.0
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
+
+
+def clean(line: str) -> str:
+    """A line without colours and cursor movements; of text overwritten with carriage returns, the last."""
+    bare = _ESCAPES.sub("", line.rstrip("\r"))
+    return printable(bare.rsplit("\r", 1)[-1].expandtabs(8), LONGEST_LINE)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lines since the last `take`. `fresh` replaces all lines before; `open_end` is the unfinished last
+    line."""
+
+    fresh: bool
+    lines: tuple[str, ...]
+    open_end: str
+    note: str
+    over: bool
+
+
+class LogTail:
+    """Follows one stream of one job until stopped or at its end."""
+
+    def __init__(
+        self, connect: Callable[[], Client], job: int, stream: str, wake: Callable[[], None]
+    ) -> None:
+        self._connect, self._job, self._stream, self._wake = connect, job, stream, wake
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._client: Client | None = None
+        self._quiet = True
+        self._lines: list[str] = []
+        self._rest = ""
+        self._fresh, self._note, self._ended = True, "", False
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name=f"log-{self._job}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop; the thread ends by itself."""
+        self._over.set()
+        if self._client is not None:
+            self._client.close()
+
+    def take(self) -> Piece:
+        """All lines since the last call."""
+        with self._lock:
+            piece = Piece(self._fresh, tuple(self._lines), clean(self._rest), self._note, self._ended)
+            self._lines, self._fresh, self._quiet = [], False, True
+        return piece
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._client = self._connect()
+                self._follow(self._client)
+                return
+            except Refused as error:
+                self._tell(error.problem.message, ended=True)
+                return
+            except Unreachable as error:
+                self._tell(error.why)
+            self._over.wait(RETRY_S)
+
+    def _follow(self, client: Client) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        with self._lock:
+            self._lines, self._rest, self._fresh, self._note = [], "", True, ""
+        for data in client.logs(self._job, stream=self._stream, follow=True, offset=-TAIL_BYTES):
+            if self._over.is_set():
+                return
+            self._add(decode(data))
+        self._tell("", ended=True)
+
+    def _add(self, text: str) -> None:
+        with self._lock:
+            *whole, self._rest = (self._rest + text).split("\n")
+            self._rest = self._rest[-4 * LONGEST_LINE :]
+            self._lines.extend(clean(line) for line in whole)
+            del self._lines[:-KEPT_LINES]
+        self._nudge()
+
+    def _tell(self, note: str, ended: bool = False) -> None:
+        with self._lock:
+            self._note, self._ended = note, ended
+        self._nudge()
+
+    def _nudge(self) -> None:
+        with self._lock:
+            wake, self._quiet = self._quiet, False
+        if wake and not self._over.is_set():
+            self._wake()

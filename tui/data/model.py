@@ -1,0 +1,240 @@
+"""The cluster as the screens show it, as plain data without widgets, network and clock."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tui.data.cluster_feed import KEPT_ENDED, KEPT_EVENTS, Changes, ConnectionStatus
+from tui.data.listing import Listing
+from tui.data.move_lists import move_listing
+from tui.data.tenant_lists import quota_listing, reservation_listing, share_listing
+from wire.api.cluster import ClusterView, EventView
+from wire.api.jobs import JobView
+from wire.api.nodes import NodeView
+from wire.names import WHOLE_GPU, JobState, priority_name
+
+SILENCE_S: Final = 12.0
+"""Seconds without a message after which the screen counts as stale; heartbeats come every five seconds."""
+
+_LIFE: Final = {
+    JobState.RUNNING: 0,
+    JobState.SCHEDULED: 1,
+    JobState.PREEMPTED: 2,
+    JobState.QUEUED: 3,
+}
+
+
+class ClusterModel:
+    """The last known state of the cluster, and its lists."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._skew = 0.0
+        self.name = ""
+        self.connection = ConnectionStatus()
+        self.jobs = job_listing()
+        self.nodes = node_listing()
+        self.events = event_listing()
+        self.shares = share_listing()
+        self.quotas = quota_listing()
+        self.reservations = reservation_listing()
+        self.steps = move_listing()
+        self.counts: Counter[JobState] = Counter()
+        self.gpus = 0
+        self.gpus_used = 0.0
+        self._recent: deque[int] = deque()
+        self._ended: deque[int] = deque()
+
+    def now(self) -> float:
+        """The time on the controller's clock."""
+        return self._clock() + self._skew
+
+    def silent_s(self) -> float:
+        """Seconds since the last message of the controller."""
+        return self._clock() - self.connection.heard
+
+    @property
+    def stale(self) -> bool:
+        """Whether the shown state may be out of date."""
+        return self.connection.state != "live" or self.silent_s() > SILENCE_S
+
+    def apply(self, changes: Changes) -> None:
+        """Apply changes."""
+        self.connection = changes.connection
+        if changes.cluster is not None:
+            self._greet(changes.cluster)
+        if changes.fresh:
+            self._start_over()
+        if changes.jobs or changes.fresh:
+            self._count_jobs(changes.jobs)
+            (self.jobs.replace if changes.fresh else self.jobs.put)(changes.jobs)
+            self._trim_jobs()
+        if changes.nodes or changes.fresh:
+            (self.nodes.replace if changes.fresh else self.nodes.put)(changes.nodes)
+            self._count_gpus()
+        removed = _removed(changes.events)
+        if removed and not changes.fresh:
+            self.nodes.drop(removed)
+            self._count_gpus()
+        if changes.events or changes.fresh:
+            self._take_events(changes.events, changes.fresh)
+
+    def _greet(self, cluster: ClusterView) -> None:
+        self.name = cluster.name
+        self._skew = cluster.now - self._clock()
+
+    def _start_over(self) -> None:
+        self.counts.clear()
+        self._ended.clear()
+        self._recent.clear()
+        self.jobs.rows.clear()
+
+    def _count_jobs(self, jobs: Iterable[JobView]) -> None:
+        for job in jobs:
+            before = self.jobs.rows.get(job.id)
+            if before is not None:
+                self.counts[before.state] -= 1
+            self.counts[job.state] += 1
+            if job.state.terminal and (before is None or not before.state.terminal):
+                self._ended.append(job.id)
+
+    def _trim_jobs(self) -> None:
+        if len(self._ended) <= 2 * KEPT_ENDED:
+            return
+        old = [self._ended.popleft() for _ in range(len(self._ended) - KEPT_ENDED)]
+        self.counts.subtract(self.jobs.rows[job].state for job in old)
+        self.jobs.drop(old)
+
+    def _count_gpus(self) -> None:
+        gpus = [gpu for node in self.nodes.rows.values() for gpu in node.gpus]
+        self.gpus = len(gpus)
+        self.gpus_used = sum(WHOLE_GPU - gpu.free_milli for gpu in gpus) / WHOLE_GPU
+
+    def _take_events(self, events: Iterable[EventView], fresh: bool) -> None:
+        (self.events.replace if fresh else self.events.put)(events)
+        self._recent.extend(event.seq for event in events)
+        self.events.drop([self._recent.popleft() for _ in range(len(self._recent) - KEPT_EVENTS)])
+
+
+def _removed(events: Iterable[EventView]) -> set[str]:
+    """Nodes that were removed and have not joined again."""
+    last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
+    return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
+
+
+def job_listing() -> Listing[int, JobView]:
+    """Jobs; the default order is running, waiting in the order they will start, then ended, newest first."""
+    return Listing(
+        key=lambda job: job.id,
+        sorts={
+            "order": _job_order,
+            "id": lambda job: job.id,
+            "name": lambda job: job.name.casefold(),
+            "user": lambda job: job.user.casefold(),
+            "gpus": lambda job: -job.gpus,
+            "state": lambda job: (_LIFE.get(job.state, 4), job.state.value),
+            "why": job_location,
+            "time": _job_time,
+            "priority": lambda job: -job.priority,
+            "cpus": lambda job: -job.cpu_milli,
+            "memory": lambda job: -job.memory_mib,
+            "queue": lambda job: job.queue.casefold(),
+            "project": lambda job: job.project.casefold(),
+            "submitted": lambda job: -job.submitted_at,
+        },
+        fields={
+            "id": lambda job: job.label,
+            "name": lambda job: job.name,
+            "user": lambda job: job.user,
+            "state": lambda job: job.state.value.lower(),
+            "why": lambda job: f"{job.reason.value} {job.detail}",
+            "node": lambda job: " ".join(held.node for held in job.held),
+            "gpus": lambda job: job.gpus,
+            "queue": lambda job: job.queue,
+            "project": lambda job: job.project,
+            "priority": lambda job: float(job.priority),
+            "class": lambda job: priority_name(job.priority).lower(),
+        },
+        haystack=lambda job: " ".join(
+            (job.label, job.name, job.user, job.state.value, job_location(job), job.queue, job.project)
+        ),
+    )
+
+
+def _job_order(job: JobView) -> tuple[float, ...]:
+    if job.state.terminal:
+        return (9, -(job.ended_at or 0))
+    if job.state is JobState.QUEUED:
+        return (3, -job.priority, job.submitted_at)
+    return (_LIFE[job.state], -(job.started_at or job.submitted_at))
+
+
+def _job_time(job: JobView) -> tuple[float, float]:
+    """Sort key: running, waiting, ended; each with the longest time first."""
+    if job.state.terminal:
+        return (2, (job.started_at or job.submitted_at) - (job.ended_at or 0))
+    return (0, job.started_at) if job.started_at is not None else (1, job.submitted_at)
+
+
+def job_location(job: JobView) -> str:
+    """The nodes of a job, or the reason why it waits or ended."""
+    if job.held and job.state is not JobState.FAILED:
+        more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""
+        return f"{job.held[0].node}{more}"
+    if job.exit_code:
+        return f"exit {job.exit_code}"
+    if job.signal:
+        return f"signal {job.signal}"
+    return job.reason.value.replace("_", " ")
+
+
+def node_listing() -> Listing[str, NodeView]:
+    """Nodes by name in natural order."""
+    return Listing(
+        key=lambda node: node.name,
+        sorts={
+            "name": lambda node: natural_sort_key(node.name),
+            "state": lambda node: node.state.value,
+            "gpus": lambda node: -len(node.gpus),
+            "free": lambda node: -sum(gpu.free_milli for gpu in node.gpus),
+            "cpus": lambda node: -node.cpu_free_milli,
+            "memory": lambda node: -node.memory_free_mib,
+            "jobs": lambda node: -len(node.jobs),
+        },
+        fields={
+            "name": lambda node: node.name,
+            "state": lambda node: node.state.value,
+            "model": lambda node: " ".join(sorted({gpu.model for gpu in node.gpus})),
+            "health": lambda node: " ".join(sorted({gpu.health.value for gpu in node.gpus})),
+            "label": lambda node: " ".join(f"{name}={value}" for name, value in node.labels.items()),
+            "free": lambda node: sum(gpu.free_milli for gpu in node.gpus) / WHOLE_GPU,
+            "jobs": lambda node: float(len(node.jobs)),
+        },
+        haystack=lambda node: " ".join(
+            (node.name, node.state.value, node.why, *(g.model for g in node.gpus[:1]))
+        ),
+    )
+
+
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key that puts node-2 before node-10: digits compare as numbers."""
+    parts = re.findall(r"\d+|\D", name.casefold())
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+def event_listing() -> Listing[int, EventView]:
+    """Events in their order."""
+    return Listing(
+        key=lambda event: event.seq,
+        sorts={"seq": lambda event: event.seq},
+        fields={
+            "kind": lambda event: event.kind,
+            "job": lambda event: "" if event.job is None else str(event.job),
+            "node": lambda event: event.node,
+        },
+        haystack=lambda event: f"{event.seq} {event.kind} {event.text}",
+    )

@@ -1,0 +1,79 @@
+"""Proposed and recent moves of running jobs, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tui.data.listing import Listing
+from wire.api.jobs import Moved
+from wire.api.rebalance import (
+    ProposalView,
+    RebalanceView,
+    move_purpose,
+    move_status,
+    nodes_and_gpus,
+    proposal_benefit,
+)
+
+
+@dataclass(frozen=True)
+class MoveRow:
+    """A proposal or a move, and its position in the answer: best proposals and latest moves first."""
+
+    at: int
+    what: ProposalView | Moved
+
+    @property
+    def key(self) -> str:
+        """Its key in the list."""
+        what = self.what
+        return what.id if isinstance(what, ProposalView) else f"{what.job}@{what.at}"
+
+    @property
+    def state(self) -> str:
+        """proposed, under way, moved or undone."""
+        return "proposed" if isinstance(self.what, ProposalView) else move_status(self.what)
+
+    @property
+    def aim(self) -> str:
+        """Its purpose."""
+        return proposal_benefit(self.what) if isinstance(self.what, ProposalView) else move_purpose(self.what)
+
+    @property
+    def moves(self) -> str:
+        """Jobs and their nodes before and after."""
+        what = self.what
+        if isinstance(what, Moved):
+            return f"{what.label} {','.join(what.origin)} → {','.join(what.to)}"
+        return ", ".join(
+            f"{each.label} {nodes_and_gpus(each.origin)} → {nodes_and_gpus(each.target)}"
+            for each in what.moves
+        )
+
+
+def move_rows(answer: RebalanceView) -> Iterator[MoveRow]:
+    """All rows of an answer, in its order."""
+    whats: tuple[ProposalView | Moved, ...] = (*answer.proposals, *answer.moves)
+    return (MoveRow(at, what) for at, what in enumerate(whats))
+
+
+def move_listing() -> Listing[str, MoveRow]:
+    """The list, proposals first."""
+    return Listing(
+        key=lambda step: step.key,
+        sorts={
+            "order": lambda step: step.at,
+            "state": lambda step: step.state,
+            "cost": lambda step: -step.what.gpu_hours,
+            "worth": lambda step: -step.what.worth if isinstance(step.what, ProposalView) else 0.0,
+        },
+        fields={
+            "state": lambda step: step.state,
+            "kind": lambda step: step.what.kind,
+            "node": lambda step: step.what.node,
+            "cost": lambda step: step.what.gpu_hours,
+            "job": lambda step: step.moves,
+        },
+        haystack=lambda step: f"{step.state} {step.what.kind} {step.aim} {step.moves}",
+    )

@@ -1,0 +1,62 @@
+"""Settings saved between starts: filter and order of each list, and the theme."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tui.data.filter import FilterError
+from tui.views.list_view import ListView
+from tui.views.view import View
+
+
+def _path() -> Path:
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "corral" / "tui.json"
+
+
+def load() -> Mapping[str, Any]:
+    """The saved settings; a file that cannot be read counts as empty."""
+    try:
+        kept = json.loads(_path().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def apply_settings(views: Iterable[View], kept: Mapping[str, Any]) -> None:
+    """Restore filter and order of the lists."""
+    for view in views:
+        part = kept.get(view.NAME)
+        if isinstance(view, ListView) and isinstance(part, dict):
+            sort = str(part.get("sort"))
+            if sort in view.listing.sorts:
+                view.listing.arrange(sort, part.get("reverse") is True)
+            with contextlib.suppress(FilterError):
+                view.listing.narrow(str(part.get("filter", "")))
+
+
+def save_settings(views: Iterable[View], theme: str) -> None:
+    """Save the settings; ignored if the home directory is not writable."""
+    kept: dict[str, Any] = {"theme": theme}
+    for view in views:
+        if isinstance(view, ListView):
+            listing = view.listing
+            kept[view.NAME] = {
+                "sort": listing.sort,
+                "reverse": listing.reverse,
+                "filter": listing.filter.text,
+            }
+    path = _path()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        with open(
+            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
+            json.dump(kept, file)
+        fresh.replace(path)

@@ -1,0 +1,132 @@
+"""Lists of shares, quotas and reservations."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tui.data.listing import Listing
+from wire.api.tenants import QuotaView, ReservationView, ShareView
+from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED
+
+
+def share_key(share: ShareView) -> str:
+    """Its path in the tree, because an organisation and a project may have the same name."""
+    return "\0".join(share.path)
+
+
+def share_state(share: ShareView) -> str:
+    """One word if the share is over its limit, else empty."""
+    return "stopped" if share.stopped else "over soft" if share.beyond else ""
+
+
+def share_listing() -> Listing[str, ShareView]:
+    """Shares as a tree; sorted by another column, a plain list."""
+    return Listing(
+        key=share_key,
+        sorts={
+            "tree": lambda share: tuple(name.casefold() for name in share.path),
+            "weight": lambda share: -share.weight,
+            "part": lambda share: -share.part,
+            "used": lambda share: -share.used,
+            "held": lambda share: -share.held,
+            "factor": lambda share: share.factor,
+        },
+        fields={
+            "share": lambda share: share.share,
+            "weight": lambda share: share.weight,
+            "used": lambda share: share.used,
+            "held": lambda share: share.held,
+            "factor": lambda share: share.factor,
+            "state": share_state,
+        },
+        haystack=lambda share: " ".join((*share.path, share_state(share))),
+    )
+
+
+def quota_key(quota: QuotaView) -> str:
+    """Scope and name, because a user and a project may have the same name."""
+    return f"{quota.scope}\0{quota.name}"
+
+
+def quota_state(quota: QuotaView) -> str:
+    """One word if the tenant has reached its limit or is over it (borrowed, or from before the limit), else
+    empty."""
+    if quota.name == ANY_NAME:
+        return ""
+    told = {"borrows": False, "over": False, "full": False, "over soft": False}
+    for each in fields(quota.used):
+        used = getattr(quota.used, each.name) or 0
+        hard, soft = (getattr(limits, each.name) for limits in (quota.quota.hard, quota.quota.soft))
+        limited = hard not in (None, UNLIMITED)
+        told["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.name) is not None
+        told["over"] |= limited and used > hard
+        told["full"] |= limited and used >= hard
+        told["over soft"] |= soft not in (None, UNLIMITED) and used > soft
+    return next((word for word, true in told.items() if true), "")
+
+
+def quota_listing() -> Listing[str, QuotaView]:
+    """Users, then projects, then queues."""
+    return Listing(
+        key=quota_key,
+        sorts={
+            "tenant": lambda quota: (SCOPES.index(quota.scope), quota.name.casefold()),
+            "name": lambda quota: quota.name.casefold(),
+            "gpus": lambda quota: -(quota.used.gpus or 0),
+            "cpus": lambda quota: -(quota.used.cpu_milli or 0),
+            "memory": lambda quota: -(quota.used.memory_mib or 0),
+            "running": lambda quota: -(quota.used.running or 0),
+            "queued": lambda quota: -(quota.used.queued or 0),
+            "hours": lambda quota: -(quota.used.gpu_hours or 0),
+        },
+        fields={
+            "of": lambda quota: quota.scope,
+            "name": lambda quota: quota.name,
+            "state": quota_state,
+            "gpus": lambda quota: quota.used.gpus or 0.0,
+            "running": lambda quota: float(quota.used.running or 0),
+            "queued": lambda quota: float(quota.used.queued or 0),
+            "set": lambda quota: "yes" if quota.edited else "no",
+        },
+        haystack=lambda quota: f"{quota.scope} {quota.name} {quota_state(quota)}",
+    )
+
+
+def reservation_for(row: ReservationView) -> str:
+    """The users and projects that may use the reservation."""
+    names = [*row.spec.users, *(f"project {name}" for name in row.spec.projects)]
+    return ", ".join(names) or "maintenance"
+
+
+def reservation_listing() -> Listing[str, ReservationView]:
+    """Reservations, the earliest first."""
+    return Listing(
+        key=lambda row: row.spec.name,
+        sorts={
+            "begins": lambda row: (row.starts_at, row.spec.name),
+            "ends": lambda row: row.ends_at,
+            "name": lambda row: row.spec.name.casefold(),
+            "state": lambda row: not row.on,
+            "for": lambda row: reservation_for(row).casefold(),
+            "nodes": lambda row: -len(row.nodes),
+        },
+        fields={
+            "name": lambda row: row.spec.name,
+            "state": lambda row: "on" if row.on else "to come",
+            "for": reservation_for,
+            "node": lambda row: " ".join(row.nodes),
+            "nodes": lambda row: float(len(row.nodes)),
+            "why": lambda row: row.spec.why,
+            "by": lambda row: row.by,
+        },
+        haystack=lambda row: " ".join(
+            (
+                row.spec.name,
+                "on" if row.on else "to come",
+                reservation_for(row),
+                *row.nodes,
+                row.spec.why,
+                row.by,
+            )
+        ),
+    )

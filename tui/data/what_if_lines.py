@@ -1,0 +1,75 @@
+"""The answer to a what-if question as a given number of lines."""
+
+from __future__ import annotations
+
+from tui.look.paint import Piece, fit
+from wire.api.forecasts import Shift, WhatIfAnswer
+from wire.api.what_if_words import counts, delay, extent, hours, moment
+from wire.text import counted, printable
+
+
+def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
+    """The jobs that would start later or sooner: largest delays first, then largest gains."""
+    told: list[list[Piece]] = [
+        [("would be refused: ", "bad"), (printable(refused, 300), "bad")] for refused in answer.refused[:1]
+    ]
+    new = [shift for shift in answer.shifts if shift.new]
+    moved = [shift for shift in answer.shifts if not shift.new]
+    told += [_start(answer, shift) for shift in new[:1]]
+    if answer.shifts or not answer.refused:
+        told.append(_summary(answer, moved))
+    if answer.preempted:
+        told.append([(f"{counted(len(answer.preempted), 'job')} would make room", "warn")])
+    shown = _worst_and_best(answer, moved, max(0, lines - len(told)))
+    told += [_row(answer, shift) for shift in shown]
+    return told[:lines]
+
+
+def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
+    later, sooner = counts(answer)
+    pieces: list[Piece] = []
+    if later:
+        pieces += [(f"{later:,} start{'s' * (later == 1)} later", "warn"), (", ", "muted")]
+    if sooner:
+        pieces += [(f"{sooner:,} start{'s' * (sooner == 1)} sooner", "good"), (", ", "muted")]
+    if not later and not sooner:
+        pieces.append((f"nobody{' else' * (len(moved) < len(answer.shifts))} starts sooner or later", "text"))
+    else:
+        pieces.append((f"{answer.unchanged:,} as now", "muted"))
+    if waited := hours(answer):
+        pieces.append((f"; {waited}", "text"))
+    if not answer.whole:
+        pieces.append(("; behind jobs without a time limit nothing can be told", "faint"))
+    if limits := extent(answer):
+        pieces.append((f"; {limits}", "faint"))
+    return pieces
+
+
+def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
+    """The largest delays and the largest gains, half of the lines each."""
+    later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
+    sooner = sorted(
+        (each for each in moved if delay(answer, each) <= 0), key=lambda each: delay(answer, each)
+    )
+    most = max(room - len(sooner), (room + 1) // 2)
+    return [*later[:most], *sooner][:room]
+
+
+def _start(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:
+    where = f" on {printable(', '.join(shift.nodes), 60)}" if shift.nodes else ""
+    pieces: list[Piece] = [(f"starts {moment(answer, shift.becomes)}{where}", "strong")]
+    if answer.why is not None:
+        pieces.append((f": {printable(answer.why.sentence, 200)}", "muted"))
+    return pieces
+
+
+def _row(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:
+    later = delay(answer, shift) > 0
+    was, becomes = (moment(answer, at) for at in (shift.was, shift.becomes))
+    return [
+        (fit("later" if later else "sooner", 8), "warn" if later else "good"),
+        (fit(printable(shift.label), 7), "strong"),
+        (f"{was} → {becomes}".ljust(22), "text"),
+        (f" {printable(shift.name, 24)}  ", "text"),
+        (printable(shift.user, 16), "muted"),
+    ]

@@ -1,0 +1,180 @@
+"""The dialog of a form: checked while typing, with a what-if answer and the shell command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Generic
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Input, Label, Static
+
+from tui.app_interface import AppInterface, app_of
+from tui.data.request_workers import Failure, failure_text
+from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
+from tui.dialogs.live_what_if import LiveWhatIf
+from tui.forms.form import Answer, Field, Form, Wish
+from wire.http.client import Refused, Unreachable
+from wire.text import printable
+
+LONG, BESIDES = 9, 16
+"""A form with more lines takes the whole height and scrolls, as does one that does not fit."""
+
+
+class FormRow(Horizontal):
+    """One line of a form: label, inputs and the error."""
+
+    def __init__(self, label: str, fields: Sequence[Field]) -> None:
+        super().__init__(classes="row several" if len(fields) > 1 else "row")
+        self._label, self._fields = label, fields
+        self._wrong = DialogLine(classes="wrong")
+
+    def compose(self) -> ComposeResult:
+        """Label, inputs, error."""
+        yield Label(self._label, markup=False)
+        for field in self._fields:
+            yield Input(
+                field.default, placeholder=field.hint, compact=True, name=field.name, select_on_focus=False
+            )
+        yield self._wrong
+
+    def tell(self, wrong: Mapping[str, str]) -> None:
+        """The first error of a non-empty field of this line."""
+        found = [
+            wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
+        ]
+        self._wrong.display = bool(found)
+        self._wrong.update([(printable(text, 300), "bad") for text in found[:1]])
+
+
+class FormDialog(Dialog[None], Generic[Wish, Answer]):
+    """Stays open until the controller has accepted the form; then `done` gets the answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "send", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("ctrl+y", "copy", show=False),
+    ]
+
+    def __init__(self, form: Form[Wish, Answer], done: Callable[[Answer], None]) -> None:
+        super().__init__()
+        self._form: Form[Wish, Answer] = form
+        self._done: Callable[[Answer], None] = done
+        self._refused: dict[str, str] = {}
+        self._sending = False
+
+    def compose(self) -> ComposeResult:
+        """A line per row of fields, the what-if answer, the command."""
+        form, told = self._form, False
+        lines = len(form.rows) + bool(form.heads)
+        long = lines > LONG or lines + BESIDES > self.app.size.height
+        self._trial = LiveWhatIf(2 if long else 5)
+        with Vertical(classes="box form long" if long else "box form") as box:
+            # Text, because a plain string would be parsed as markup
+            box.border_title = Text(printable(form.title, 60))
+            box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
+            with VerticalScroll(can_focus=False, classes="rows"):
+                for label, fields in form.rows.items():
+                    if form.heads and len(fields) > 1 and not told:
+                        told = True
+                        with Horizontal(classes="row"):
+                            yield Label("", markup=False)
+                            for head in form.heads:
+                                yield Label(head, classes="head", markup=False)
+                    yield FormRow(label, fields)
+            yield Static(classes="refused", markup=False)
+            if form.trial is not None:
+                yield self._trial
+            yield CommandLine("")
+            with Horizontal(classes="buttons"):
+                yield Button("Back", id="back", compact=True)
+                yield Button(form.button, id="do", compact=True)
+
+    def on_mount(self) -> None:
+        """Focus the first field."""
+        self._say("")
+        self.check()
+        self.query(Input).first().focus()
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """The typed text by field."""
+        return {field.name or "": field.value for field in self.query(Input)}
+
+    @on(Input.Changed)
+    def changed_line(self, event: Input.Changed) -> None:
+        """Drop the error of the controller about this field, because its text has changed."""
+        self._refused.pop(event.input.name or "", None)
+        self._say("")
+        self.check()
+
+    def check(self) -> None:
+        """Show the error of each line, the what-if answer and the command."""
+        read = self._form.read(self.typed)
+        for row in self.query(FormRow):
+            row.tell({**read.wrong, **self._refused})
+        self.query_one("#do", Button).disabled = self._sending or not read.ready
+        self.query_one(CommandLine).say(self._form.command(self.typed))
+        if self._form.trial is not None:
+            self._trial.try_out(self._form.trial(read.wish) if read.ready and read.wish is not None else None)
+
+    @on(Input.Submitted)
+    def next_field(self) -> None:
+        """Enter moves to the next field."""
+        self.app.action_focus_next()
+
+    @on(Button.Pressed, "#back")
+    def back(self) -> None:
+        """Close without sending."""
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#do")
+    def action_send(self) -> None:
+        """Send the form, or focus the first field with an error."""
+        read, form, on_stage = self._form.read(self.typed), self._form, app_of(self)
+        wish = read.wish
+        if read.wrong:
+            wrong = next(field for field in self.query(Input) if field.name in read.wrong)
+            wrong.focus()
+            self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
+        elif on_stage.model.stale:
+            self._say("the connection is lost: changes have to wait")
+        elif wish is not None and not self._sending:
+            self._sending = True
+            self._say("")
+            self.check()
+            on_stage.desk.ask(
+                lambda client: form.send(client, wish), lambda answer: self._answered(on_stage, answer)
+            )
+
+    def _answered(self, on_stage: AppInterface, answer: Answer | Failure) -> None:
+        """Close if the controller accepted the form; else show its error at the field."""
+        there, self._sending = self.is_attached, False
+        if not isinstance(answer, (Refused, Unreachable)):
+            if there:
+                self.dismiss(None)
+            self._done(answer)
+        elif there:
+            name = self._form.name_of(answer.problem.where) if isinstance(answer, Refused) else ""
+            if isinstance(answer, Refused) and name:
+                self._refused[name] = answer.problem.message
+                self._say(answer.problem.hint)
+                next(field for field in self.query(Input) if field.name == name).focus()
+            else:
+                self._say(failure_text(answer))
+            self.check()
+        else:
+            on_stage.say(failure_text(answer), "bad")
+
+    def _say(self, text: str) -> None:
+        says = self.query_one(".refused", Static)
+        says.update(printable(text, 400))
+        says.display = bool(text)
+
+    def action_copy(self) -> None:
+        """The shell command."""
+        app_of(self).copy(self._form.command(self.typed))

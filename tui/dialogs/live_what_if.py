@@ -1,0 +1,79 @@
+"""The what-if answer of a form or dialog, asked while the user types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.timer import Timer
+
+from tui.app_interface import app_of
+from tui.data.request_workers import Failure, failure_text
+from tui.data.what_if_lines import what_if_lines
+from tui.widgets.facts import Facts
+from wire.api.forecasts import WhatIf, WhatIfAnswer
+from wire.text import printable
+
+REST_S: Final = 0.3
+"""Seconds without a key before a question is sent, because each runs on a copy of the whole cluster."""
+
+
+class LiveWhatIf(Facts):
+    """Asks one question at a time; a form changed meanwhile is asked about after the answer."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__()
+        self._height = lines
+        self._wish: WhatIf | None = None
+        self._told: WhatIf | None = None
+        self._asking = False
+        self._rest: Timer | None = None
+
+    def on_mount(self) -> None:
+        """Reserve the lines, so that nothing moves when the answer arrives."""
+        self.styles.height = self._height
+
+    def try_out(self, wish: WhatIf | None) -> None:
+        """Ask this question soon; None asks nothing."""
+        if wish == self._wish or not self.is_attached:
+            return
+        self._wish, self._told = wish, None
+        self._say("working out who would start sooner or later…" if wish else "")
+        if self._rest is not None:
+            self._rest.stop()
+        self._rest = self.set_timer(REST_S, self._ask)
+
+    def _ask(self) -> None:
+        wish = self._wish
+        if wish is None or self._asking or wish == self._told:
+            return
+        self._asking = True
+        self._put(wish, only_first=True)
+
+    def _put(self, wish: WhatIf, *, only_first: bool) -> None:
+        # The dialog may have been closed while the request waited for a worker.
+        app_of(self).trials.ask(
+            lambda client: client.what_if(wish, only_first=only_first) if self.is_attached else None,
+            lambda answer: self._answered(wish, answer, refine=only_first),
+        )
+
+    def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
+        """Show an answer. After a quick answer about the next hours and first jobs, ask for the complete
+        one."""
+        if answer is None or not self.is_attached:
+            return
+        self._told = wish
+        refine = refine and wish == self._wish and isinstance(answer, WhatIfAnswer) and not answer.complete
+        self._asking = refine
+        if wish != self._wish:
+            self._ask()
+        elif isinstance(answer, WhatIfAnswer):
+            self._lines = what_if_lines(answer, self._height)
+            self.refresh()
+            if refine:
+                self._put(wish, only_first=False)
+        else:
+            self._say(f"what would change cannot be told: {printable(failure_text(answer), 300)}")
+
+    def _say(self, text: str) -> None:
+        self._lines = [[(text, "faint")]]
+        self.refresh()

@@ -1,0 +1,60 @@
+"""Starts the terminal UI and restores the terminal at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Final
+
+from rich.console import Console
+
+from tui.app import CorralApp
+from tui.data import saved_settings
+from tui.data.cluster_feed import LiveFeed
+from tui.look.ascii import ascii_only
+from tui.look.theme import choose
+from wire.http.client import Client, Refused, Unreachable
+
+FIRST_ANSWER_S: Final = 5.0
+EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
+
+
+def run(url: str = "", read_only: bool = False) -> int:
+    """Run the terminal UI until the user quits. Returns 0, or 7 if the controller cannot be reached at the
+    start."""
+    # Textual reads stdin and writes to stderr; messages after it go to stdout.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
+        return _complain(
+            "the terminal UI needs a terminal", "'corral queue' prints the same to anything.", EXIT_USAGE
+        )
+    try:
+        first = Client(url, timeout_s=FIRST_ANSWER_S)
+        first.health()
+        first.close()
+    except Unreachable as error:
+        return _complain(str(error), error.hint, EXIT_UNREACHABLE)
+    except Refused as error:
+        return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
+    kept = saved_settings.load()
+    app = CorralApp(
+        LiveFeed(lambda: Client(url)),
+        lambda: Client(url),
+        read_only=read_only,
+        look=choose(os.environ, Console().color_system, str(kept.get("theme", ""))),
+        ascii_only=ascii_only(os.environ),
+    )
+    threading.excepthook = app.thread_broke
+    saved_settings.apply_settings(app.roots, kept)
+    signal.signal(signal.SIGTERM, lambda *_: app.deliver(lambda: app.exit(128 + signal.SIGTERM)))
+    code = app.run()
+    saved_settings.save_settings(app.roots, app.theme)
+    return app.return_code or (code if code is not None else 0)
+
+
+def _complain(what: str, hint: str, code: int) -> int:
+    print(f"corral: {what}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+    return code

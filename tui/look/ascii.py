@@ -1,0 +1,40 @@
+"""Translates the screen to ASCII for terminals that show nothing else; the last filter of all."""
+
+from __future__ import annotations
+
+import locale
+from collections.abc import Mapping
+
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+from tui.look.glyphs import ASCII
+from tui.look.paint import span
+
+
+class AsciiOnly(LineFilter):
+    """Translates every line; characters without an ASCII form become question marks of the same width."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
+        """One line."""
+        return [
+            segment
+            if segment.text.isascii()
+            else Segment(_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]
+
+
+def _ascii(text: str) -> str:
+    known = text.translate(ASCII)
+    if known.isascii():
+        return known
+    return "".join(letter if letter.isascii() else "?" * span(letter) for letter in known)
+
+
+def ascii_only(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal is set to, or known to, show only ASCII."""
+    if environment.get("CORRAL_ASCII", "") not in ("", "0"):
+        return True
+    return "utf" not in locale.getpreferredencoding(False).lower() or environment.get("TERM") == "linux"

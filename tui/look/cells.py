@@ -1,0 +1,123 @@
+"""The cells of columns: a text and its style."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import groupby
+
+from tui.data.model import job_location
+from tui.look import glyphs
+from tui.look.paint import Piece, level
+from wire.api.jobs import JobView
+from wire.api.nodes import GpuView, NodeView
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU, GpuHealth, JobState, Reason, priority_name
+from wire.text import duration, printable
+
+_QUIET_REASONS = (Reason.NONE, Reason.NEW)
+
+
+def job_part(job: JobView) -> str:
+    """The style of a job's state."""
+    return "held" if job.reason is Reason.HELD else job.state.value.lower()
+
+
+def job_state(job: JobView) -> Piece:
+    """● running; a held job says so."""
+    held = job.reason is Reason.HELD
+    sign = glyphs.HELD if held else glyphs.JOB[job.state]
+    return (f"{sign} {'held' if held else job.state.value.lower()}", job_part(job))
+
+
+def job_location_cell(job: JobView) -> Piece:
+    """The nodes of the job, or why it waits."""
+    if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
+        return ("", "muted")
+    part = "failed" if job.state is JobState.FAILED else text_part(job) if job.held else "muted"
+    return (printable(job_location(job)), part)
+
+
+def job_time(job: JobView, now: float) -> Piece:
+    """How long the job has run or waited."""
+    if job.state.terminal:
+        ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
+        return (duration(ran), "muted")
+    if job.started_at is not None:
+        return (duration(now - job.started_at), "text")
+    return (duration(now - job.submitted_at), "muted")
+
+
+def text_part(job: JobView) -> str:
+    """The style of a job's text; ended jobs are muted."""
+    return "muted" if job.state.terminal else "text"
+
+
+def gpus(job: JobView) -> Piece:
+    """8, 0.25, or a dot for none."""
+    return (gpus_text(job.gpus), text_part(job)) if job.gpus else ("·", "faint")
+
+
+def priority(job: JobView) -> Piece:
+    """The priority class; only unusual ones are emphasised."""
+    name = priority_name(job.priority).lower()
+    return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
+
+
+def clock(at: float | None, now: float) -> str:
+    """The time of day, or the date of another day."""
+    if at is None:
+        return "-"
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%d %b %H:%M", then)
+
+
+def node_state(node: NodeView) -> Piece:
+    """▲ up."""
+    return (f"{glyphs.NODE[node.state]} {node.state.value}", node.state.value)
+
+
+def gpu_kind(gpu: GpuView) -> str:
+    """busy, share, free or sick."""
+    if gpu.health is not GpuHealth.OK:
+        return "sick"
+    if gpu.free_milli >= WHOLE_GPU:
+        return "free"
+    return "share" if gpu.free_milli > 0 or len(gpu.jobs) > 1 else "busy"
+
+
+def gpu_map(node: NodeView) -> Sequence[Piece]:
+    """The GPUs of a node by NUMA node: first the state of each, then its load."""
+    away = node.state.away
+    kinds: list[Piece] = []
+    loads: list[Piece] = []
+    for _, group in groupby(by_numa(node), key=lambda gpu: gpu.numa):
+        if kinds:
+            kinds.append((" ", "text"))
+            loads.append((" ", "text"))
+        for gpu in group:
+            kind = gpu_kind(gpu)
+            kinds.append((glyphs.GPU[kind], "faint" if away else kind))
+            idle = away or not gpu.utilisation
+            loads.append(("·" if idle else level(gpu.utilisation), "faint"))
+    return [*kinds, ("  ", "text"), *loads] if kinds else [("none", "faint")]
+
+
+def by_numa(node: NodeView) -> list[GpuView]:
+    """The GPUs in the order of display."""
+    return sorted(node.gpus, key=lambda gpu: (gpu.numa, gpu.index))
+
+
+def gpus_used(node: NodeView) -> float:
+    """Allocated GPUs, with fractions. A GPU out of service does not count, unless a job still holds it."""
+    taken = (gpu for gpu in node.gpus if gpu.jobs or gpu.health is GpuHealth.OK)
+    return sum(WHOLE_GPU - gpu.free_milli for gpu in taken) / WHOLE_GPU
+
+
+LABEL = 10
+"""Width of the label of a fact."""
+
+
+def fact(label: str, *pieces: Piece) -> list[Piece]:
+    """A line with a label and a value."""
+    return [(f" {label:<{LABEL}}", "muted"), *pieces]

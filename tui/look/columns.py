@@ -1,0 +1,76 @@
+"""Which columns a list shows at a width: important ones first, then wider ones, then more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tui.look.paint import Piece
+
+Row = TypeVar("Row")
+
+GUTTER = 2
+"""Cells at the left for the cursor and the mark."""
+
+
+@dataclass(frozen=True)
+class ListColumn(Generic[Row]):
+    """One column. Columns with a lower rank stay longer on a narrow screen.
+
+    A column with a `narrow` width is essential. A column with `grow` gets that share of the remaining width.
+    """
+
+    name: str
+    title: str
+    rank: int
+    width: int
+    cell: Callable[[Row], Sequence[Piece]]
+    narrow: int = 0
+    grow: int = 0
+    most: int = 60
+    right: bool = False
+
+
+def fit_columns(
+    columns: Sequence[ListColumn[Row]], width: int, gap: int
+) -> list[tuple[ListColumn[Row], int]]:
+    """The columns that fit, with their widths, in the order of display.
+
+    1. Essential columns at their narrow width, by rank.
+    2. Essential columns at their full width.
+    3. Other columns, by rank.
+    4. The remaining cells go to columns with `grow`.
+    """
+    ranked = sorted(columns, key=lambda column: column.rank)
+    widths: dict[str, int] = {}
+    room = _take([column for column in ranked if column.narrow], widths, width - GUTTER, gap)
+    for column in ranked:
+        more = min(room, column.width - widths.get(column.name, column.width))
+        if more > 0:
+            widths[column.name] += more
+            room -= more
+    if room > 0:
+        room = _take([column for column in ranked if not column.narrow], widths, room, gap)
+    _grow([column for column in ranked if column.grow and column.name in widths], widths, room)
+    return [(column, widths[column.name]) for column in columns if column.name in widths]
+
+
+def _take(columns: Sequence[ListColumn[Row]], widths: dict[str, int], room: int, gap: int) -> int:
+    for column in columns:
+        needed = (column.narrow or column.width) + (gap if widths else 0)
+        if needed > room:
+            break
+        widths[column.name] = column.narrow or column.width
+        room -= needed
+    return room
+
+
+def _grow(columns: list[ListColumn[Row]], widths: dict[str, int], room: int) -> None:
+    while room > 0 and columns:
+        share = max(1, room // sum(column.grow for column in columns))
+        for column in columns:
+            more = min(share * column.grow, column.most - widths[column.name], room)
+            widths[column.name] += more
+            room -= more
+        columns = [column for column in columns if widths[column.name] < column.most]

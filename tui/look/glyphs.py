@@ -1,0 +1,73 @@
+"""The symbols of the screen. Each differs by shape, also without colour and in ASCII."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wire.names import JobState, NodeState
+
+JOB: Final = {
+    JobState.QUEUED: "○",
+    JobState.SCHEDULED: "◐",
+    JobState.RUNNING: "●",
+    JobState.PREEMPTED: "↺",
+    JobState.COMPLETED: "✓",
+    JobState.FAILED: "✗",
+    JobState.CANCELLED: "⊘",
+}
+HELD: Final = "‖"
+NODE: Final = {NodeState.UP: "▲", NodeState.DRAINED: "▽", NodeState.SUSPECT: "◌", NodeState.DOWN: "✗"}
+GPU: Final = {"busy": "■", "share": "◧", "free": "□", "sick": "✗"}
+LEVELS: Final = "▁▂▃▄▅▆▇█"
+MARK: Final = "◆"
+CURSOR: Final = "▌"
+ASCENDING: Final = "▴"
+DESCENDING: Final = "▾"
+LIVE: Final = "●"
+MOVE: Final = {"proposed": "○", "under way": "◐", "moved": "✓", "undone": "↺"}
+ON, COMING = "●", "○"
+STALE: Final = "◌"
+
+ASCII: Final = {
+    ord(sign): plain
+    for signs, plain in (
+        ("○", "o"),
+        ("◐", "%"),
+        ("●", "*"),
+        ("↺", "@"),
+        ("✓", "+"),
+        ("✗", "x"),
+        ("⊘", "-"),
+        ("‖", "="),
+        ("▲▴", "^"),
+        ("▽▾", "v"),
+        ("■", "#"),
+        ("◧", "%"),
+        ("□", "."),
+        ("▁▂", "_"),
+        ("▃▄", "-"),
+        ("▅▆", "="),
+        ("▇█", "#"),
+        ("━╸", "="),
+        ("─┈", "-"),
+        ("│┃▐▌▏▎▍▋▊▉", "|"),
+        ("╭╮╰╯┌┐└┘├┤┼┬┴", "+"),
+        ("◆", "#"),
+        ("◌", "?"),
+        ("›", ">"),
+        ("·", "."),
+        ("…", "~"),
+        ("⏎", "<"),
+        ("␣", "_"),
+        ("→", ">"),
+        ("←", "<"),
+        ("↑", "^"),
+        ("↓", "v"),
+        ("×", "x"),
+        ("°", "C"),
+        ("“”", '"'),
+        ("’", "'"),
+    )
+    for sign in signs
+}
+"""The ASCII form of each symbol; other characters become question marks."""

@@ -1,0 +1,95 @@
+"""Makes lines of the screen from pieces of text and their styles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from tui.look import glyphs
+
+Piece = tuple[str, str]
+"""A text and the name of its style in the theme."""
+
+
+class Paint:
+    """Makes Textual strips from pieces, with the styles of one theme."""
+
+    def __init__(self, styles: Mapping[str, Style]) -> None:
+        self._styles = styles
+        self._on: dict[tuple[str, str], Style] = {}
+
+    def style(self, part: str, ground: str = "") -> Style:
+        """The style of this name, on the background of another style (a cursor line)."""
+        made = self._on.get((part, ground))
+        if made is None:
+            over, under = self._styles[part], self._styles[ground] if ground else Style.null()
+            # A reversed line has one colour, because reversing each style would mix many.
+            made = Style(bold=over.bold) + under if under.reverse else over + under
+            self._on[part, ground] = made
+        return made
+
+    def strip(self, pieces: Iterable[Piece], width: int, ground: str = "") -> Strip:
+        """One line, cut or padded to the width."""
+        segments, left = [], width
+        for text, part in pieces:
+            size = span(text)
+            if size > left:
+                text, size = fit(text, left), left
+            if text:
+                segments.append(Segment(text, self.style(part, ground)))
+            left -= size
+        if left:
+            segments.append(Segment(" " * left, self.style("text", ground)))
+        return Strip(segments, width)
+
+
+def span(text: str) -> int:
+    """Width of the text in cells."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, width: int, right: bool = False) -> str:
+    """The text in exactly this many cells, with an ellipsis if it was cut."""
+    size = span(text)
+    if size > width:
+        # No ellipsis after a rule or spaces, because nothing is lost.
+        if not text.strip(" ─"):
+            return text[:width]
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    return text.rjust(width - size + len(text)) if right else text + " " * (width - size)
+
+
+def bar(share: float, width: int, part: str = "bar") -> list[Piece]:
+    """A thin bar, filled to this fraction."""
+    halves = round(max(0.0, min(1.0, share)) * width * 2)
+    whole, half = divmod(halves, 2)
+    return [("━" * whole + "╸" * half, part), ("─" * (width - whole - half), "track")]
+
+
+def level(percent: float) -> str:
+    """A percentage as a column one cell wide."""
+    return glyphs.LEVELS[max(0, min(7, int(percent / 100 * 7.99)))]
+
+
+def length(pieces: Sequence[Piece]) -> int:
+    """Width of all pieces in cells."""
+    return sum(span(text) for text, _ in pieces)
+
+
+def both_ends(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list[Piece]:
+    """Left and right pieces on one line; the left ones are cut if needed."""
+    room = width - length(right)
+    shown: list[Piece] = []
+    for text, part in left:
+        size = span(text)
+        if size > room:
+            shown.append((fit(text, max(0, room)), part))
+            room = 0
+            break
+        shown.append((text, part))
+        room -= size
+    return [*shown, (" " * max(0, room), "text"), *right]

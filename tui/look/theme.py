@@ -1,0 +1,297 @@
+"""Themes. Widgets name a style (`running`, `muted`, `accent`), never a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+from textual.theme import BUILTIN_THEMES
+from textual.theme import Theme as Colours
+
+
+@dataclass(frozen=True)
+class CorralTheme:
+    """A theme: colours for Textual's own widgets, and all named styles."""
+
+    title: str
+    colours: Colours
+    parts: Mapping[str, str]
+
+
+def _look(
+    title: str, name: str, dark: bool, ground: Mapping[str, str], parts: Mapping[str, str]
+) -> CorralTheme:
+    colours = Colours(
+        name=name,
+        dark=dark,
+        primary=ground["accent"],
+        secondary=ground["muted"],
+        accent=ground["accent"],
+        warning=parts["warn"].split()[-1],
+        error=parts["bad"].split()[-1],
+        success=parts["good"].split()[-1],
+        foreground=ground["text"],
+        background=ground["background"],
+        surface=ground["surface"],
+        panel=ground["panel"],
+        variables={
+            "line": ground["line"],
+            "muted": ground["muted"],
+            "faint": ground["faint"],
+            "cursor": ground["cursor"],
+            "border": ground["line"],
+            "border-blurred": ground["line"],
+            "block-cursor-background": ground["cursor"],
+            "block-cursor-foreground": ground["strong"],
+            "block-cursor-text-style": "none",
+            "input-cursor-background": ground["accent"],
+            "input-cursor-foreground": ground["background"],
+            "input-selection-background": ground["cursor"],
+            "scrollbar": ground["line"],
+            "scrollbar-hover": ground["muted"],
+            "scrollbar-active": ground["accent"],
+            "scrollbar-background": ground["background"],
+            "scrollbar-background-hover": ground["background"],
+            "scrollbar-background-active": ground["background"],
+            "scrollbar-corner-color": ground["background"],
+        },
+    )
+    common = {
+        "text": ground["text"],
+        "strong": f"bold {ground['strong']}",
+        "muted": ground["muted"],
+        "faint": ground["faint"],
+        "accent": ground["accent"],
+        "brand": f"bold {ground['accent']}",
+        "head": ground["muted"],
+        "sorted": f"bold {ground['accent']}",
+        "key": f"bold {ground['accent']}",
+        "mark": f"bold {ground['accent']}",
+        "cursor": f"on {ground['cursor']}",
+        "cursor-away": f"on {ground['panel']}",
+        "edge": ground["accent"],
+        "bar": ground["accent"],
+        "track": ground["track"],
+        "line": ground["line"],
+        "tab": f"bold {ground['strong']}",
+    }
+    return CorralTheme(title, colours, {**common, **parts})
+
+
+# Backgrounds of low saturation, because on 256 colours they map to neighbouring greys, not to black.
+DUSK = _look(
+    "Dusk",
+    "dusk",
+    True,
+    {
+        "background": "#14161a",
+        "surface": "#1a1d22",
+        "panel": "#22262c",
+        "line": "#343943",
+        "track": "#474d59",
+        "cursor": "#2d323b",
+        "text": "#c5ccd8",
+        "strong": "#eef2f8",
+        "muted": "#8791a1",
+        "faint": "#596374",
+        "accent": "#e2b36c",
+    },
+    {
+        "queued": "#8fabdb",
+        "scheduled": "#6fc6d6",
+        "running": "#84cfa4",
+        "preempted": "#bda0e8",
+        "completed": "#6f9a83",
+        "failed": "bold #ee8a80",
+        "cancelled": "#7d8796",
+        "held": "#d6a2c8",
+        "up": "#84cfa4",
+        "drained": "#e2b36c",
+        "suspect": "#e2b36c",
+        "down": "bold #ee8a80",
+        "busy": "#84cfa4",
+        "share": "#6fc6d6",
+        "free": "#596374",
+        "sick": "bold #ee8a80",
+        "good": "#84cfa4",
+        "warn": "#e2b36c",
+        "bad": "bold #ee8a80",
+    },
+)
+
+DAWN = _look(
+    "Dawn (light)",
+    "dawn",
+    False,
+    {
+        "background": "#fbf9f5",
+        "surface": "#f3efe8",
+        "panel": "#eae4d9",
+        "line": "#d8d0c2",
+        "track": "#c9bfad",
+        "cursor": "#e6dcc8",
+        "text": "#333943",
+        "strong": "#14181f",
+        "muted": "#68707d",
+        "faint": "#98a0ab",
+        "accent": "#935c0b",
+    },
+    {
+        "queued": "#38599b",
+        "scheduled": "#136f80",
+        "running": "#1c7445",
+        "preempted": "#6d45a8",
+        "completed": "#4f7a63",
+        "failed": "bold #ae2f26",
+        "cancelled": "#757d89",
+        "held": "#8e3f7c",
+        "up": "#1c7445",
+        "drained": "#935c0b",
+        "suspect": "#935c0b",
+        "down": "bold #ae2f26",
+        "busy": "#1c7445",
+        "share": "#136f80",
+        "free": "#98a0ab",
+        "sick": "bold #ae2f26",
+        "good": "#1c7445",
+        "warn": "#935c0b",
+        "bad": "bold #ae2f26",
+    },
+)
+
+# Blue and orange are distinct with red-green blindness; other colours also differ in lightness.
+HORIZON = _look(
+    "Horizon (red-green safe)",
+    "horizon",
+    True,
+    {
+        "background": "#14161a",
+        "surface": "#1a1d22",
+        "panel": "#22262c",
+        "line": "#343943",
+        "track": "#474d59",
+        "cursor": "#2d323b",
+        "text": "#c9cfd9",
+        "strong": "#f1f4f9",
+        "muted": "#8b94a3",
+        "faint": "#5d6676",
+        "accent": "#f0e442",
+    },
+    {
+        "queued": "#c9cfd9",
+        "scheduled": "#9ad4f5",
+        "running": "#56b4e9",
+        "preempted": "#cc79a7",
+        "completed": "#5b90b5",
+        "failed": "bold #f28e2b",
+        "cancelled": "#7f8796",
+        "held": "#cc79a7",
+        "up": "#56b4e9",
+        "drained": "#f0e442",
+        "suspect": "#f0e442",
+        "down": "bold #f28e2b",
+        "busy": "#56b4e9",
+        "share": "#9ad4f5",
+        "free": "#5d6676",
+        "sick": "bold #f28e2b",
+        "good": "#56b4e9",
+        "warn": "#f0e442",
+        "bad": "bold #f28e2b",
+    },
+)
+
+SIXTEEN = CorralTheme(
+    "Terminal (16 colours)",
+    Colours(
+        name="terminal",
+        ansi=True,
+        primary="ansi_yellow",
+        secondary="ansi_cyan",
+        warning="ansi_yellow",
+        error="ansi_red",
+        success="ansi_green",
+        accent="ansi_yellow",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        variables={
+            **BUILTIN_THEMES["ansi-dark"].variables,
+            "line": "ansi_default",
+            "muted": "ansi_default",
+            "faint": "ansi_default",
+            "cursor": "ansi_default",
+            "border": "ansi_default",
+            "border-blurred": "ansi_default",
+            "block-cursor-background": "ansi_default",
+            "block-cursor-foreground": "ansi_default",
+            "block-cursor-text-style": "reverse",
+            "scrollbar": "ansi_default",
+            "scrollbar-hover": "ansi_default",
+            "scrollbar-active": "ansi_default",
+            "scrollbar-background": "ansi_default",
+            "scrollbar-background-hover": "ansi_default",
+            "scrollbar-background-active": "ansi_default",
+        },
+    ),
+    {
+        "text": "default",
+        "strong": "bold",
+        "muted": "dim",
+        "faint": "dim",
+        "accent": "yellow",
+        "brand": "bold yellow",
+        "head": "dim",
+        "sorted": "bold yellow",
+        "key": "bold yellow",
+        "mark": "bold yellow",
+        "cursor": "reverse",
+        "cursor-away": "underline",
+        "edge": "yellow",
+        "bar": "yellow",
+        "track": "dim",
+        "line": "dim",
+        "tab": "bold",
+        "queued": "cyan",
+        "scheduled": "bright_cyan",
+        "running": "green",
+        "preempted": "magenta",
+        "completed": "green",
+        "failed": "bold red",
+        "cancelled": "dim",
+        "held": "magenta",
+        "up": "green",
+        "drained": "yellow",
+        "suspect": "yellow",
+        "down": "bold red",
+        "busy": "green",
+        "share": "cyan",
+        "free": "dim",
+        "sick": "bold red",
+        "good": "green",
+        "warn": "yellow",
+        "bad": "bold red",
+    },
+)
+
+THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTEEN)}
+
+
+def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
+    """The first theme: the requested or last chosen one, if the terminal can show it."""
+    wanted = environment.get("CORRAL_THEME") or kept
+    if "NO_COLOR" in environment or colours in (None, "standard"):
+        return SIXTEEN.colours.name
+    if wanted in THEMES:
+        return wanted
+    # COLORFGBG of rxvt and others: the last number is the background; 7 and 15 are white.
+    light = environment.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    return DAWN.colours.name if light else DUSK.colours.name
+
+
+def styles(look: CorralTheme) -> dict[str, Style]:
+    """Rich styles by name."""
+    return {part: Style.parse(style) for part, style in look.parts.items()}

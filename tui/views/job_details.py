@@ -1,0 +1,230 @@
+"""The view of one job: details, reason, output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from tui import actions
+from tui.app_interface import app_of
+from tui.data.cluster_feed import Changes
+from tui.data.job_facts import job_facts
+from tui.data.log_tail import LogTail
+from tui.data.request_workers import Failure, failure_text
+from tui.look.paint import Piece
+from tui.views.view import View, bindings
+from tui.widgets.facts import Facts
+from tui.widgets.line import FrameLine
+from tui.widgets.log_pane import LogPane
+from wire.api.forecasts import Explanation
+from wire.api.jobs import JobDetail, JobView
+from wire.http.client import Refused, Unreachable
+from wire.names import JobState
+from wire.text import printable
+
+REASK_S: Final = 5
+EXPLAIN_S: Final = 30
+"""Seconds between forecasts of a waiting job; less often, because each runs on a copy of the whole
+cluster."""
+
+
+class LogTitle(FrameLine):
+    """The title of the log: stream, lines, and whether it is followed."""
+
+    def __init__(self, job: JobDetailsView) -> None:
+        super().__init__()
+        self._job = job
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """── stdout  stderr ── 1,204 lines ── following ──."""
+        job, log = self._job, self._job.output
+        pieces: list[Piece] = [("── ", "line")]
+        for name in ("stdout", "stderr"):
+            pieces += [(name, "sorted" if name == job.stream else "faint"), ("  ", "text")]
+        told = f"{log.count:,} lines" + ("  following" if log.following and not job.output_over else "")
+        told += "  wrapped" if log.wrapping else ""
+        told += f"  /{printable(log.filter_text, 30)}" if log.filter_text else ""
+        pieces += [(told, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
+        return [*pieces, (" ", "text"), ("─" * width, "line")]
+
+
+class JobDetailsView(View):
+    """A job by its id. Its row comes from the feed; its request and why it waits, from requests to the
+    controller."""
+
+    NAME = actions.JOB
+    BINDINGS: ClassVar[list[BindingType]] = bindings(actions.JOB)
+
+    def __init__(self, job: int) -> None:
+        super().__init__()
+        self.job = job
+        self.stream = "stdout"
+        self.output = LogPane()
+        self.output_note, self.output_over = "", False
+        self._facts = Facts()
+        self._title = LogTitle(self)
+        self._detail: JobDetail | None = None
+        self._explanation: Explanation | None = None
+        self._wrong = ""
+        self._tail: LogTail | None = None
+        self._ticks = 0
+        self._shape: tuple[JobState, int, str] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Facts above, the log below."""
+        yield self._facts
+        yield self._title
+        yield self.output
+
+    def on_mount(self) -> None:
+        """Request what the feed does not have."""
+        self._ask()
+        self._follow_log()
+
+    def close(self) -> None:
+        """Stop the log."""
+        if self._tail is not None:
+            self._tail.stop()
+
+    # -- content ------------------------------------------------------------------
+
+    @property
+    def pane(self) -> LogPane:
+        """The log."""
+        return self.output
+
+    @property
+    def row(self) -> JobView | None:
+        """The last known row of the job."""
+        row = app_of(self).model.jobs.rows.get(self.job)
+        return row or (self._detail.job if self._detail else None)
+
+    def jobs(self) -> list[JobView]:
+        """This job."""
+        return [self.row] if self.row else []
+
+    def title(self) -> str:
+        """Label and name of the job."""
+        row = self.row
+        return printable(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
+
+    def status(self) -> Sequence[Piece]:
+        """The error of the last request."""
+        return [(self._wrong, "warn")] if self._wrong else []
+
+    def changed(self, _changes: Changes) -> None:
+        """Ask again after a change, because the reason and the log may have changed."""
+        row = self.row
+        shape = (row.state, row.attempt, row.detail) if row else None
+        if shape != self._shape:
+            begun = self._shape is None or (shape and self._shape and shape[:2] != self._shape[:2])
+            self._shape, self._explanation = shape, None
+            self._ask()
+            self._ask_when()
+            if begun and (self._tail is None or self.output_over):
+                self._follow_log()
+        self._redraw()
+
+    def tick(self) -> None:
+        """Update times; ask again why the job waits."""
+        self._ticks += 1
+        row = self.row
+        if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
+            self._ask()
+        if self._ticks % EXPLAIN_S == 0:
+            self._ask_when()
+        self._redraw()
+
+    def on_resize(self) -> None:
+        """Lay out the lines for the new width."""
+        self._redraw()
+
+    def _redraw(self) -> None:
+        row, width = self.row, self.size.width
+        most = max(3, self.size.height * 3 // 5)
+        if row is not None and width:
+            lines = job_facts(row, self._detail, self._explanation, app_of(self).model, width)
+            self._facts.update(lines[:most])
+        self._title.refresh()
+
+    # -- requests ----------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        app_of(self).desk.ask(lambda client: client.job(self.job), self._answered)
+
+    def _answered(self, answer: JobDetail | Failure) -> None:
+        if not self.is_attached:
+            return
+        if isinstance(answer, (Unreachable, Refused)):
+            self._wrong = failure_text(answer)
+        else:
+            self._detail, self._wrong = answer, ""
+            self._redraw()
+        app_of(self).refresh_lines()
+
+    def _ask_when(self) -> None:
+        """Ask for the latest start and for changes that would start the job now."""
+        if self.row is not None and self.row.state is JobState.QUEUED:
+            app_of(self).desk.ask(lambda client: client.explain(self.job), self._explained)
+
+    def _explained(self, answer: Explanation | Failure) -> None:
+        if self.is_attached and isinstance(answer, Explanation):
+            self._explanation = answer
+            self._redraw()
+
+    def _follow_log(self) -> None:
+        if self._tail is not None:
+            self._tail.stop()
+        on_stage = app_of(self)
+        tail = LogTail(
+            on_stage.connect, self.job, self.stream, lambda: on_stage.deliver(lambda: self._arrived(tail))
+        )
+        self._tail, self.output_over, self.output_note = tail, False, ""
+        tail.start()
+
+    def _arrived(self, tail: LogTail) -> None:
+        if tail is not self._tail or not self.is_attached:
+            return
+        piece = tail.take()
+        self.output.add(piece)
+        self.output_note, self.output_over = printable(piece.note, 80), piece.over
+        self._title.refresh()
+
+    # -- actions ------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        """The filter of the log."""
+        return self.output.filter_text
+
+    def narrow(self, text: str) -> str:
+        """Filter the log."""
+        wrong = self.output.filter(text)
+        self._title.refresh()
+        return wrong
+
+    def act_output(self) -> None:
+        """Switch to the other stream."""
+        self.stream = "stderr" if self.stream == "stdout" else "stdout"
+        self.output.following = True
+        self._follow_log()
+        self._title.refresh()
+
+    def act_follow(self) -> None:
+        """Follow the end of the log."""
+        self.output.jump(self.output.total)
+        self._title.refresh()
+
+    def act_wrap(self) -> None:
+        """Wrap or cut long lines."""
+        self.output.toggle_wrap()
+        self._title.refresh()
+
+    def act_error(self) -> None:
+        """Go to the next line that contains an error."""
+        if not self.output.next_trouble():
+            app_of(self).say("no error further on")
+        self._title.refresh()

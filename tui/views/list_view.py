@@ -1,0 +1,103 @@
+"""Base of views with a list: filter, order and cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from textual.app import ComposeResult
+
+from tui.app_interface import app_of
+from tui.data.filter import FilterError
+from tui.data.listing import Key, Listing
+from tui.dialogs.menu import Menu, MenuEntry
+from tui.look import glyphs
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece
+from tui.views.view import View
+from tui.widgets.table import ListTable
+from wire.text import printable
+
+Row = TypeVar("Row")
+
+
+class ListView(View, Generic[Key, Row]):
+    """A view with a table of rows."""
+
+    def __init__(self, listing: Listing[Key, Row]) -> None:
+        super().__init__()
+        self.listing: Listing[Key, Row] = listing
+        self.table: ListTable[Key, Row] = ListTable(
+            listing,
+            self.columns(),
+            on_open=lambda: app_of(self).act("open"),
+            on_move=self.moved,
+            on_empty=self.empty,
+        )
+
+    def columns(self) -> Sequence[ListColumn[Row]]:
+        """The columns, in their order."""
+        raise NotImplementedError
+
+    def empty(self) -> Sequence[Piece]:
+        """The text of an empty list."""
+        return ()
+
+    def compose(self) -> ComposeResult:
+        """The table."""
+        yield self.table
+
+    @property
+    def pane(self) -> ListTable[Key, Row]:
+        """The table."""
+        return self.table
+
+    def moved(self) -> None:
+        """The cursor or the order changed: repaint the lines around the table."""
+        app_of(self).refresh_lines()
+
+    @property
+    def filter_text(self) -> str:
+        """The filter text."""
+        return self.listing.filter.text
+
+    def narrow(self, text: str) -> str:
+        """Set the filter; returns its error, or an empty text."""
+        try:
+            self.listing.narrow(text)
+        except FilterError as error:
+            return str(error)
+        self.table.sync()
+        self.moved()
+        return ""
+
+    def note(self) -> Sequence[Piece]:
+        """Order, filter and number of rows."""
+        listing = self.listing
+        arrow = glyphs.DESCENDING if listing.reverse else glyphs.ASCENDING
+        pieces: list[Piece] = []
+        if listing.marks:
+            pieces += [(f"{glyphs.MARK} {len(listing.marks)} marked", "mark"), ("  ", "text")]
+        if listing.filter:
+            pieces += [(f"/{printable(listing.filter.text, 30)}", "accent"), ("  ", "text")]
+            pieces.append((f"{len(listing):,} of {len(listing.rows):,}", "text"))
+        else:
+            pieces.append((f"{len(listing):,}", "muted"))
+        if len(listing.sorts) > 1:
+            pieces.append((f"  by {listing.sort} {arrow}", "muted"))
+        return [*pieces, (" ", "text")]
+
+    def act_sort(self) -> None:
+        """Choose the sort column."""
+        listing = self.listing
+        entries = [
+            MenuEntry(name, name, "turn round" if name == listing.sort else "") for name in listing.sorts
+        ]
+
+        def sort(name: str | None) -> None:
+            if name is not None:
+                listing.sort_by(name)
+                self.table.sync()
+                self.moved()
+
+        self.app.push_screen(Menu("Sort by", entries, at=listing.sort), sort)

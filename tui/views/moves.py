@@ -1,0 +1,148 @@
+"""The list of proposed and recent moves of running jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from tui import actions
+from tui.app_interface import app_of
+from tui.changes.confirm import going
+from tui.data.move_lists import MoveRow, move_rows
+from tui.look import cells, glyphs
+from tui.look.columns import ListColumn
+from tui.look.paint import Piece
+from tui.views.polled_list_view import PolledListView
+from tui.views.view import bindings
+from wire.api.jobs import Moved
+from wire.api.rebalance import ProposalView, RebalanceView
+from wire.http.client import Client
+from wire.text import printable
+
+PARTS = {"proposed": "queued", "under way": "scheduled", "moved": "completed", "undone": "failed"}
+OFF = 'rebalancing is off: [rebalance] mode = "propose" in scheduler.toml shows what could be moved'
+WORTHLESS = "nothing to propose: no move would be worth its cost"
+
+
+class MovesView(PolledListView[MoveRow, RebalanceView]):
+    """Proposals, then recent moves."""
+
+    NAME = actions.REBALANCE
+    BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
+    CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})
+    REASK_S = 15  # because every answer examines all running jobs
+
+    def columns(self) -> Sequence[ListColumn[MoveRow]]:
+        """The columns; 80 cells show the essential ones."""
+        return (
+            ListColumn("state", "STATE", 1, 11, lambda step: [_state(step)], 11),
+            ListColumn(
+                "aim", "SO THAT", 2, 30, lambda step: [(printable(step.aim), "text")], 22, grow=2, most=70
+            ),
+            ListColumn(
+                "moves", "MOVES", 3, 30, lambda step: [(printable(step.moves), "accent")], 16, grow=3, most=90
+            ),
+            ListColumn(
+                "cost", "COST", 4, 7, lambda step: [(f"{step.what.gpu_hours:.2f}", "text")], 6, right=True
+            ),
+            ListColumn("worth", "WORTH", 5, 7, _worth, 6, right=True),
+            ListColumn("at", "AT", 6, 12, self._at),
+            ListColumn("kind", "KIND", 7, 10, lambda step: [(printable(step.what.kind), "muted")]),
+        )
+
+    def _at(self, step: MoveRow) -> Sequence[Piece]:
+        at = step.what.at if isinstance(step.what, Moved) else None
+        return [(cells.clock(at, app_of(self).model.now()) if at is not None else "", "muted")]
+
+    def question(self, client: Client) -> RebalanceView:
+        """Ask for proposals and moves."""
+        return client.rebalance()
+
+    def rows_of(self, answer: RebalanceView) -> Sequence[MoveRow]:
+        """Proposals, then moves."""
+        self._mode = answer.mode
+        return tuple(move_rows(answer))
+
+    _mode = ""
+
+    def nothing(self) -> Sequence[Piece]:
+        """Rebalancing is off, or nothing is worth a move."""
+        return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
+
+    def legend(self) -> Sequence[Piece]:
+        """The meaning of the figures."""
+        if any(step.state == "proposed" for step in self.listing.rows.values()):
+            auto = " · the controller does this by itself" if self._mode == "auto" else ""
+            return [(f"COST and WORTH in GPU-hours{auto}", "muted")]
+        return self.nothing() if self.listing.rows else ()
+
+    def told(self, step: MoveRow) -> list[list[Piece]]:
+        """The proposal, one job per line."""
+        lines = [cells.fact("so that", (printable(step.aim, 300), "strong"))]
+        if isinstance(step.what, Moved):
+            return [*lines, *_moved(step.what, app_of(self).model.now())]
+        return [*lines, *_proposed(step.what)]
+
+    def subjects(self) -> Mapping[str, str]:
+        """The proposal under the cursor."""
+        step = self.here
+        return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
+
+    def act_open(self) -> None:
+        """Show the job that would start or was moved, or the node."""
+        step = self.here
+        if step is None:
+            return
+        what = step.what
+        job = what.job if isinstance(what, Moved) else what.for_job
+        if job is not None:
+            app_of(self).open_job(job)
+        elif what.node:
+            app_of(self).open_node(what.node)
+
+
+def _state(step: MoveRow) -> Piece:
+    return (f"{glyphs.MOVE[step.state]} {step.state}", PARTS[step.state])
+
+
+def _moves(step: MoveRow) -> Sequence[Piece]:
+    return [(printable(step.moves), "accent")]
+
+
+def _cost(step: MoveRow) -> Sequence[Piece]:
+    return [(f"{step.what.gpu_hours:.2f}", "text")]
+
+
+def _worth(step: MoveRow) -> Sequence[Piece]:
+    what = step.what
+    if isinstance(what, Moved) or what.kind == "load":
+        return [("-", "faint")]
+    return [(f"{what.worth:.2f}", "good")]
+
+
+def _proposed(what: ProposalView) -> list[list[Piece]]:
+    before, after = what.before, what.after
+    free = f"{before.free_gpus} → {after.free_gpus} GPUs"
+    whole = f"{before.whole_gpus} → {after.whole_gpus} of them on free nodes"
+    spread = f"fragmented {before.fragmentation:.0%} → {after.fragmentation:.0%}"
+    return [
+        *(cells.fact("moves", *going(each), (f"  {each.gpu_hours:.2f}", "muted")) for each in what.moves),
+        cells.fact("then free", (f"{free}, {whole}, {spread}", "text")),
+        cells.fact("proposal", (printable(f"{what.id}, {what.kind}"), "muted")),
+    ]
+
+
+def _moved(move: Moved, now: float) -> list[list[Piece]]:
+    then = f", ran there {cells.clock(move.done_at, now)}" if move.done_at is not None else ""
+    who = (
+        (f"{printable(move.label)} {printable(move.name, 40)}  ", "text"),
+        (printable(move.user, 24), "muted"),
+    )
+    return [
+        cells.fact("job", *who),
+        cells.fact("moves", (printable(f"{', '.join(move.origin)} → {', '.join(move.to)}", 200), "accent")),
+        cells.fact("when", (f"told to move {cells.clock(move.at, now)}{then}", "muted")),
+        *([cells.fact("undone", (printable(move.undone, 300), "bad"))] if move.undone else []),
+    ]

@@ -1,0 +1,144 @@
+"""Base of lists that are not in the event stream: polled while shown, with details of the row under the
+cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+
+from tui.actions import BY_NAME, shown_key
+from tui.app_interface import app_of
+from tui.data.cluster_feed import Changes
+from tui.data.listing import Listing
+from tui.data.request_workers import Failure, failure_text
+from tui.look.paint import Piece
+from tui.views.list_view import ListView, Row
+from tui.widgets.facts import Facts
+from wire.http.client import Client, Refused, Unreachable
+from wire.text import printable
+
+Answer = TypeVar("Answer")
+
+
+class PolledListView(ListView[str, Row], Generic[Row, Answer]):
+    """Polled every few seconds, and at once after an event of the kinds in `EVENTS`."""
+
+    CHANGED_BY: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of events after which the answer changes."""
+    REASK_S: ClassVar[int] = 5
+
+    def __init__(self, listing: Listing[str, Row]) -> None:
+        super().__init__(listing)
+        self.facts = Facts()
+        self._asking = self._again = False
+        self._answered_once = False
+        self._wrong = ""
+        self._ticks = 0
+
+    # -- to be defined by each view --------------------------------------------------------
+
+    def question(self, client: Client) -> Answer:
+        """Ask the controller; runs in a worker thread."""
+        raise NotImplementedError
+
+    def rows_of(self, answer: Answer) -> Sequence[Row]:
+        """The rows of an answer."""
+        raise NotImplementedError
+
+    def nothing(self) -> Sequence[Piece]:
+        """The text of an empty list: what it means and what to do."""
+        raise NotImplementedError
+
+    def told(self, row: Row) -> list[list[Piece]]:
+        """Details of a row."""
+        raise NotImplementedError
+
+    # -- requests -------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Ask now, or after the answer that is under way."""
+        on_stage = app_of(self)
+        if self._asking or on_stage.model.connection.state == "lost":
+            self._again = self._asking
+            return
+        self._asking, self._again = True, False
+        on_stage.desk.ask(self.question, self._answered)
+
+    def _answered(self, answer: Answer | Failure) -> None:
+        if not self.is_attached:
+            return
+        self._asking = False
+        if isinstance(answer, (Refused, Unreachable)):
+            self._wrong = failure_text(answer)
+        else:
+            self._wrong, self._answered_once = "", True
+            self.listing.replace(self.rows_of(answer))
+        self.table.sync()
+        self.table.refresh()
+        self.moved()
+        if self._again:
+            self.ask()
+
+    def changed(self, changes: Changes) -> None:
+        """Ask again if an event changed the answer."""
+        if changes.fresh or any(event.kind in self.CHANGED_BY for event in changes.events):
+            self.ask()
+
+    def tick(self) -> None:
+        """Ask again after an interval."""
+        self._ticks += 1
+        if self._ticks % self.REASK_S == 0:
+            self.ask()
+        self.table.refresh_changed()
+        self._tell()
+
+    # -- content ------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """The list above the details."""
+        yield self.table
+        yield self.facts
+
+    @property
+    def here(self) -> Row | None:
+        """The row under the cursor."""
+        return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
+
+    def empty(self) -> Sequence[Piece]:
+        """The text of an empty list: no answer yet, all rows filtered, or no rows."""
+        if self.listing.rows:
+            return [("nothing passes the filter; esc takes it back", "muted")]
+        if self._wrong:
+            return [(printable(self._wrong, 300), "warn")]
+        return self.nothing() if self._answered_once else [("asking…", "faint")]
+
+    def status(self) -> Sequence[Piece]:
+        """The error of the last request."""
+        return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
+
+    def hint(self, name: str, does: str) -> Sequence[Piece]:
+        """; N sets one: the hint of an empty list for users who may change it."""
+        if app_of(self).read_only:
+            return ()
+        return [("; ", "muted"), (shown_key(BY_NAME[name].keys[0]), "key"), (f" {does}", "muted")]
+
+    def legend(self) -> Sequence[Piece]:
+        """The legend."""
+        return ()
+
+    def moved(self) -> None:
+        """Show the details of the row under the cursor."""
+        super().moved()
+        self._tell()
+
+    def on_resize(self) -> None:
+        """Lay out the details for the new width."""
+        self._tell()
+
+    def _tell(self) -> None:
+        """The details take what they need, up to half of the height."""
+        row = self.here
+        lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.told(row)]
+        self.facts.update(lines[: max(0, self.size.height // 2)])

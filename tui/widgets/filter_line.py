@@ -1,0 +1,69 @@
+"""The line where a filter is typed; it applies with every key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from tui.dialogs.dialog import DialogLine
+
+
+class FilterLine(Horizontal):
+    """Hidden until opened. Enter keeps the filter, Escape restores the previous one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", show=False),
+        Binding("ctrl+c", "give_up", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._narrow: Callable[[str], str] = lambda _: ""
+        self._done: Callable[[], None] = lambda: None
+        self._before = ""
+
+    def compose(self) -> ComposeResult:
+        """A slash, the input, the error."""
+        yield DialogLine([(" /", "key")], classes="slash")
+        yield Input(compact=True, select_on_focus=False, placeholder="word  !word  user:alice  gpus:>=4")
+        yield DialogLine(classes="wrong")
+
+    def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
+        """Open with a text. `narrow` gets every change and returns its error, or an empty text."""
+        self._narrow, self._done, self._before = narrow, done, text
+        self.display = True
+        field = self.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
+        self.screen.set_focus(field)
+
+    @on(Input.Changed)
+    def changed(self, event: Input.Changed) -> None:
+        """Apply the filter."""
+        event.stop()
+        self._try(event.value)
+
+    @on(Input.Submitted)
+    def keep(self, event: Input.Submitted) -> None:
+        """Close and keep the filter."""
+        event.stop()
+        self._close()
+
+    def action_give_up(self) -> None:
+        """Close and restore the previous filter."""
+        self._try(self._before)
+        self._close()
+
+    def _try(self, text: str) -> None:
+        wrong = self._narrow(text)
+        self.query(".wrong").first(DialogLine).update([(wrong, "bad")])
+
+    def _close(self) -> None:
+        self.display = False
+        self._done()

@@ -1,0 +1,164 @@
+"""A card of one node: its GPUs by NUMA node, the jobs on them, their load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from textual.strip import Strip
+
+from tui.app_interface import app_of
+from tui.look import cells, glyphs
+from tui.look.paint import Piece, bar, fit, length
+from tui.widgets.pane import Pane
+from wire.api.nodes import GpuView, NodeView
+from wire.names import GpuHealth
+from wire.text import duration, memory, printable
+
+IDLE_S = 1_800
+"""Seconds after which an allocated GPU without load is marked idle."""
+TIGHT, ROOMY = 118, 150
+"""Shows two NUMA nodes side by side if the width allows it or the height requires it."""
+
+
+class NodeCard(Pane):
+    """The card of the node that `name` returns, read from the model when painting."""
+
+    def __init__(self, name: Callable[[], str | None], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._name_of = name
+        self._lines: list[list[Piece]] = []
+
+    @property
+    def total(self) -> int:
+        """Number of lines."""
+        return len(self._lines)
+
+    def update(self) -> None:
+        """Read the model again and repaint."""
+        node = app_of(self).model.nodes.rows.get(self._name_of() or "")
+        self._lines = self._drawn(node, self.size.width - 1) if node else []
+        self.scroll_lines(self.top)
+        self.refresh_changed()
+
+    def on_resize(self) -> None:
+        """Lay out the card for the new width."""
+        self.update()
+
+    def paint_line(self, index: int, width: int) -> Strip:
+        """One line of the card."""
+        return app_of(self).paint.strip(self._lines[index], width)
+
+    def _drawn(self, node: NodeView, width: int) -> list[list[Piece]]:
+        lines = self._facts(node, width)
+        numa = [list(group) for _, group in groupby(cells.by_numa(node), key=lambda gpu: gpu.numa)]
+        stacked = len(lines) + len(numa) * 2 + len(node.gpus)
+        if len(numa) > 1 and (width >= ROOMY or (width >= TIGHT and stacked > self.page)):
+            half = width // 2
+            for left, right in zip(numa[::2], [*numa[1::2], []], strict=False):
+                lines.append([])
+                lines += _beside(self._group(left, half - 2), self._group(right, half - 2), half)
+        else:
+            for group in numa:
+                lines += [[], *self._group(group, width)]
+        return lines
+
+    def _facts(self, node: NodeView, width: int) -> list[list[Piece]]:
+        model = app_of(self).model
+        small = 10 if width < 100 else 16
+        cpu = 1 - node.cpu_free_milli / max(1, node.cpu_milli)
+        mem = 1 - node.memory_free_mib / max(1, node.memory_mib)
+        head: list[Piece] = [
+            ("── ", "line"),
+            (printable(node.name, 40), "strong"),
+            ("  ", "text"),
+            cells.node_state(node),
+        ]
+        if node.since is not None:
+            head.append((f" for {duration(model.now() - node.since)}", "muted"))
+        if node.why:
+            head.append((f"  {printable(node.why, 120)}", "warn"))
+        head.append((f" {'─' * width}", "line"))
+        load: list[Piece] = [
+            (" cpu ", "muted"), *bar(cpu, small),
+            (f" {(node.cpu_milli - node.cpu_free_milli) / 1000:g}/{node.cpu_milli / 1000:g}", "text"),
+            ("   memory ", "muted"), *bar(mem, small),
+            (f" {memory(node.memory_mib - node.memory_free_mib)}/{memory(node.memory_mib)}", "text"),
+        ]  # fmt: skip
+        if node.driver:
+            load.append((f"   driver {printable(node.driver, 24)}", "faint"))
+        labels = "  ".join(printable(f"{name}={value}", 60) for name, value in sorted(node.labels.items()))
+        taints = "  ".join(printable(taint, 60) for taint in node.taints)
+        return [head, load, *([(f" {text}", "faint")] for text in (labels, taints) if text)]
+
+    def _group(self, gpus: Sequence[GpuView], width: int) -> list[list[Piece]]:
+        if not gpus:
+            return []
+        first = gpus[0]
+        title = f" NUMA {first.numa}" if first.numa >= 0 else " GPUs"
+        what = f"  {printable(first.model, 40)}  {memory(first.memory_mib)}"
+        return [[(title, "sorted"), (what, "muted")], *(self._gpu(gpu, width) for gpu in gpus)]
+
+    def _gpu(self, gpu: GpuView, width: int) -> list[Piece]:
+        kind = cells.gpu_kind(gpu)
+        wide = width >= 74
+        pieces: list[Piece] = [
+            (f" {glyphs.GPU[kind]} ", kind),
+            (f"{gpu.number:<3}", "text"),
+            (fit(kind, 6), kind),
+            *bar(gpu.utilisation / 100, 16 if wide else 8, kind if kind != "free" else "faint"),
+            (f"{gpu.utilisation:>4}%", "text" if gpu.utilisation else "faint"),
+            (f"{memory(gpu.memory_used_mib):>7}" + (f"/{memory(gpu.memory_mib)}" if wide else ""), "muted"),
+        ]
+        if width >= 56:
+            pieces.append((f"{gpu.power_w:>5}W{gpu.temperature_c:>4}°", "muted"))
+        idle = 0.0 if gpu.idle_since is None else app_of(self).model.now() - gpu.idle_since
+        marks = [(f"idle {duration(idle)}  ", "warn")] if idle >= IDLE_S else []
+        return [*pieces, ("  ", "text"), *self._holders(gpu), *marks, *_marks(gpu)]
+
+    def _holders(self, gpu: GpuView) -> list[Piece]:
+        if gpu.health is not GpuHealth.OK:
+            return [(f"{gpu.health.value} {printable(gpu.why, 80)}", "bad")]
+        rows = app_of(self).model.jobs.rows
+        pieces: list[Piece] = []
+        for job in gpu.jobs:
+            row = rows.get(job)
+            label, name = (printable(row.label), f" {printable(row.name, 24)}") if row else (str(job), "")
+            pieces += [(f"{label}", "accent"), (f"{name}  ", "text")]
+        return pieces
+
+
+def _marks(gpu: GpuView) -> list[Piece]:
+    """Anomalies: processes that Corral did not start, links down, memory errors, throttled clocks."""
+    strangers = [each for each in gpu.processes if each.job is None]
+    pieces: list[Piece] = [
+        (f"off-queue: {printable(each.user, 16)} {printable(each.command, 24)}  ", "warn")
+        for each in strangers[:2]
+    ]
+    if gpu.links_up < gpu.links_there:
+        pieces.append((f"NVLink {gpu.links_up}/{gpu.links_there}  ", "warn"))
+    if gpu.ecc_uncorrected:
+        pieces.append((f"ECC {gpu.ecc_uncorrected} uncorrected  ", "bad"))
+    hot = [word for word in gpu.throttle if word != "power cap"]
+    return [*pieces, (f"slowed: {', '.join(hot)}  ", "warn")] if hot else pieces
+
+
+def _beside(left: list[list[Piece]], right: list[list[Piece]], half: int) -> list[list[Piece]]:
+    rows = max(len(left), len(right))
+    padded = [*left, *([[]] * (rows - len(left)))]
+    return [
+        [*_cut(one, half), *other]
+        for one, other in zip(padded, [*right, *([[]] * (rows - len(right)))], strict=True)
+    ]
+
+
+def _cut(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    shown: list[Piece] = []
+    left = width
+    for text, part in pieces:
+        if left <= 0:
+            break
+        text = fit(text, left) if length([(text, part)]) > left else text
+        shown.append((text, part))
+        left -= length([(text, part)])
+    return [*shown, (" " * left, "text")]

@@ -1,0 +1,1 @@
+"""Messages between controller and agent."""

@@ -1,0 +1,38 @@
+"""How agents run all jobs: [jobs] of scheduler.toml, passed to every agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ContainerPolicy:
+    """How containers run: the runtime, its extra arguments, and mounts for all containers."""
+
+    command: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobPolicy:
+    """The policy of all nodes; NodeFacts says what a host cannot do."""
+
+    limits: str = "auto"
+    bind: str = "cores"
+    max_processes: int = 16_384
+    prolog: tuple[str, ...] = ()
+    epilog: tuple[str, ...] = ()
+    hook_s: float = 60.0
+    log_mib: int = 1_024
+    log_running_mib: int = 8_192
+    log_user_mib: int = 20_480
+    log_node_mib: int = 102_400
+    log_days: float = 365.0
+    log_attempts: int = 10_000
+    scratch_overuse: str = "end"
+    checkpoint_look_s: float = 30.0
+    containers: ContainerPolicy = field(default_factory=ContainerPolicy)
+
+
+DEFAULT_JOB_POLICY = JobPolicy()

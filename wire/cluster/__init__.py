@@ -1,0 +1,1 @@
+"""Hosts, quotas and reservations as they are written in scheduler.toml and the API."""

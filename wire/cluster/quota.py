@@ -1,0 +1,71 @@
+"""Quotas of users, projects and queues, in the units of job requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Optional
+
+UNLIMITED = -1
+"""As a limit: no limit, even if the quota of '*' has one."""
+
+SCOPES = ("user", "project", "queue")
+ANY_NAME = "*"
+"""The name whose quota applies to each user (or project, or queue) without a quota of its own."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one kind; None: not set here."""
+
+    cpu_milli: Optional[int] = None
+    memory_mib: Optional[int] = None
+    gpus: Optional[float] = None
+    running: Optional[int] = None
+    queued: Optional[int] = None
+    gpu_hours: Optional[float] = None
+
+    def over(self, below: Limits) -> Limits:
+        """These limits, and the other ones where these are None."""
+        mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Limits(
+            **{name: getattr(below, name) if value is None else value for name, value in mine.items()}
+        )
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A quota. `hard` is never exceeded; jobs over `soft` start after all others.
+
+    A project may exceed its hard limit by `borrow`, from the unused quota of other projects.
+    """
+
+    hard: Limits = NO_LIMITS
+    soft: Limits = NO_LIMITS
+    borrow: Limits = NO_LIMITS
+
+    def over(self, below: Quota) -> Quota:
+        """This quota, and the other one where this one is not set."""
+        return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))
+
+
+def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
+    """Everything wrong with a quota, as (field, sentence)."""
+    found = []
+    for part in fields(quota):
+        limits: Limits = getattr(quota, part.name)
+        for each in fields(limits):
+            value = getattr(limits, each.name)
+            where = f"{part.name}.{each.name}"
+            if value is not None and value != UNLIMITED and not 0 <= value <= 1 << 50:
+                found.append((where, "must not be negative"))
+            if value is not None and part.name == "soft" and each.name == "queued":
+                found.append((where, "only a hard limit on queued jobs means anything"))
+            if value is not None and part.name == "borrow":
+                if scope != "project":
+                    found.append((where, "only projects borrow from each other"))
+                elif each.name in ("queued", "gpu_hours"):
+                    found.append((where, "cannot be borrowed"))
+    return found

@@ -1,0 +1,68 @@
+"""Reservations of nodes for users or projects, or for maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
+
+MAX_NAME = 100
+LONGEST_S = 10 * 365 * 86_400.0
+
+
+@dataclass(frozen=True)
+class ReservationSpec:
+    """A reservation of named `nodes`, of a number of nodes, or of whole nodes with a number of GPUs.
+
+    It begins at `starts_at`, lasts `duration_s`, and repeats every `every_s`. Only jobs of `users` and
+    `projects` run on its nodes; with neither it is maintenance, and no job runs there.
+    """
+
+    name: str
+    starts_at: float
+    duration_s: float
+    nodes: tuple[str, ...] = ()
+    count: Optional[int] = None
+    gpus: Optional[int] = None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    every_s: Optional[float] = None
+    why: str = ""
+
+    @property
+    def maintenance(self) -> bool:
+        """True if no user and no project may use the nodes."""
+        return not self.users and not self.projects
+
+
+def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
+    """Everything wrong with a reservation, as (field, sentence)."""
+    found: list[tuple[str, str]] = []
+
+    def need(good: bool, where: str, sentence: str) -> None:
+        if not good:
+            found.append((where, sentence))
+
+    named = bool(spec.name) and len(spec.name) <= MAX_NAME and spec.name.isprintable()
+    need(
+        named and "/" not in spec.name,
+        "name",
+        f"must be printable, without '/', at most {MAX_NAME} characters",
+    )
+    need(0 < spec.starts_at < 1e11, "starts_at", "must be a moment in seconds since 1970")
+    need(0 < spec.duration_s <= LONGEST_S, "duration_s", "must be positive and at most ten years")
+    need(
+        spec.every_s is None or spec.duration_s < spec.every_s <= LONGEST_S,
+        "every_s",
+        "must be longer than the reservation itself, and at most ten years",
+    )
+    ways = bool(spec.nodes) + (spec.count is not None) + (spec.gpus is not None)
+    need(ways == 1, "nodes", "name nodes, or say how many nodes, or how many GPUs: one of the three")
+    need(not (spec.nodes and spec.selector), "selector", "has no meaning beside names of nodes")
+    need(spec.count is None or 1 <= spec.count <= 100_000, "count", "must be positive")
+    need(spec.gpus is None or 1 <= spec.gpus <= 1_000_000, "gpus", "must be positive")
+    need(len(spec.why) <= 500, "why", "must be at most 500 characters")
+    for where, names in (("users", spec.users), ("projects", spec.projects)):
+        good = all(name and len(name) <= 200 and name.isprintable() for name in names)
+        need(good, where, "must be printable names of at most 200 characters")
+    return found

@@ -1,0 +1,51 @@
+"""GPU descriptions: `gpus` of a node in scheduler.toml, `--gpus` of the agent and of `corral nodes add`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wire.job import mig
+
+DETECTED = ("auto", "none", "nvml")
+"""Descriptions that let the agent find the GPUs, or say that the node has none."""
+SIMULATED_MODELS = ("H200", "H100", "A100", "A100-40G", "V100", "L40S", "L4", "T4", "RTX4090")
+"""Models that can be simulated; agent/gpus/simulated.py has the properties of each."""
+_PREFIX = "simulated:"
+_GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
+
+
+@dataclass(frozen=True)
+class GpuGroup:
+    """Simulated GPUs of one model. `slices` are the MIG profiles of each GPU; empty: the GPUs are whole."""
+
+    count: int
+    model: str
+    slices: tuple[str, ...] = ()
+
+
+def checked_description(text: str) -> str:
+    """The description unchanged; raises ValueError if an agent could not read it."""
+    if text not in DETECTED:
+        parse_simulated(text)
+    return text
+
+
+def parse_simulated(text: str) -> tuple[GpuGroup, ...]:
+    """The groups of `simulated:8xH100,2xA100:1g.5gb*7`; raises ValueError for any other description."""
+    if not text.startswith(_PREFIX):
+        raise ValueError(f'cannot read {text!r} as GPUs; write "auto", "none", "nvml" or "simulated:8xH100"')
+    return tuple(_group(part.strip()) for part in text[len(_PREFIX) :].split(","))
+
+
+def _group(part: str) -> GpuGroup:
+    match = _GROUP.fullmatch(part)
+    model = match[2].upper() if match else ""
+    if match is None or model not in SIMULATED_MODELS:
+        known = ", ".join(SIMULATED_MODELS)
+        raise ValueError(f"cannot read {part!r}; write 8xH100 or 8xH100,8xL40S with one of {known}")
+    try:
+        slices = mig.instances(match[3]) if match[3] else []
+    except ValueError as error:
+        raise ValueError(f"cannot read {part!r}: {error}") from None
+    return GpuGroup(int(match[1]), model, tuple(slices))

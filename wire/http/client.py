@@ -1,0 +1,424 @@
+"""The API client of CLI and TUI, on the standard library. Use one Client per thread."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+import uuid
+from typing import Any, Iterable, Iterator, Mapping, Optional, TypeVar, Union
+
+from wire.api.cluster import ClusterView, EventList, Health, StreamBatch
+from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView
+from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.jobs import (
+    JobChange,
+    JobDetail,
+    JobList,
+    JobsAnswer,
+    JobsOrder,
+    JobView,
+    PreemptAction,
+    ShellGiven,
+    ShellOpened,
+    ShellRequest,
+    ShellSaid,
+    SignalRequest,
+    SubmitRequest,
+    Submitted,
+)
+from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
+from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
+from wire.api.reports import EstimateReport, StintList, UsageList
+from wire.api.store import Compacted, CompactRequest, VerifyLine
+from wire.api.tenants import (
+    LicenceList,
+    ProfileList,
+    ProfileView,
+    QuotaChange,
+    QuotaList,
+    QuotaView,
+    ReservationList,
+    ReservationView,
+    ReserveRequest,
+    ShareList,
+    ShareWeight,
+)
+from wire.cluster.quota import Quota
+from wire.cluster.reservation import ReservationSpec
+from wire.codec import dumps, encode
+from wire.http import contexts, discovery
+from wire.http.transport import Refused, Transport, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+__all__ = ["Client", "JobName", "Refused", "Unreachable"]
+
+T = TypeVar("T")
+JobName = Union[str, int]
+Query = list[tuple[str, Any]]
+
+SILENCE_S = 15.0
+"""Seconds of silence (three heartbeats) after which a stream counts as lost."""
+
+_ONCE: tuple[float, ...] = ()
+_AGAIN = (0.0,)
+_KEYED = (0.0, 0.2, 1.0, 2.0)
+
+
+class Client:
+    """One method per endpoint of the API. Each raises Unreachable or Refused."""
+
+    def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
+        try:
+            found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()
+            known = contexts.load().of_url(found.url)
+        except contexts.InvalidContexts as unusable:
+            hint = "'corral config list' shows the contexts there are."
+            raise Unreachable(url or "any address", str(unusable), hint) from None
+        self.url = found.url
+        self._timeout_s = timeout_s
+        token = token or os.environ.get("CORRAL_TOKEN", "") or _token_in(known.token_file, found.url)
+        ca = os.environ.get("CORRAL_CA", "") or known.ca
+        self._transport = Transport(self.url, timeout_s, token, ca=ca, tried=found.tried)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
+        """Queue a job or an array. The key makes it one job, even if the request is sent again."""
+        request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
+        return self._post(Submitted, "/v1/jobs", request, _KEYED)
+
+    def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
+        """The job as a submit would queue it, with defaults filled in."""
+        return self._post(JobSpec, "/v1/jobs/preview", SubmitRequest(spec, "", as_user))
+
+    def jobs(
+        self,
+        *,
+        states: Iterable[JobState] = (),
+        user: str = "",
+        profile: str = "",
+        after: int = 0,
+        limit: int = 1000,
+        history: bool = False,
+    ) -> JobList:
+        """One page of jobs by id; `next` of the answer is the `after` of the next page.
+
+        With `history` all stored jobs, the newest first.
+        """
+        query: Query = [("state", state.value) for state in states]
+        query += [("user", user)] if user else []
+        query += [("profile", profile)] if profile else []
+        query += [("history", 1)] if history else []
+        return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
+
+    def job(self, job: JobName) -> JobDetail:
+        """One job by id or array label such as 7_3."""
+        return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
+
+    def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
+        """Why a job waits, and its latest start, as far as can be forecast in `within_s` seconds."""
+        query: Query = [("within", within_s)] if within_s is not None else []
+        return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
+
+    def what_if(
+        self, asked: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
+    ) -> WhatIfAnswer:
+        """The effect of changes, which are not made. `only_first`: of the next 24 hours and 200 jobs."""
+        query: Query = [("within", within_s)] if within_s is not None else []
+        query += [("part", "first")] if only_first else []
+        target, more_s = _target("/v1/what-if", query), within_s or 0.0
+        return self._post(WhatIfAnswer, target, asked, _AGAIN, question=True, more_s=more_s)
+
+    def config(self) -> ConfigView:
+        """The configuration in effect."""
+        return self._get(ConfigView, "/v1/config")
+
+    def apply_config(self, asked: ConfigRequest) -> ConfigAnswer:
+        """Apply a configuration, or return what it would change."""
+        return self._post(ConfigAnswer, "/v1/config", asked)
+
+    def cancel(self, job: JobName) -> JobView:
+        """Cancel a job."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/cancel")
+
+    def change(self, job: JobName, changes: Mapping[str, Any]) -> JobView:
+        """Change fields of a job's JobSpec, given as JSON."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
+
+    def signal(self, job: JobName, signal: str) -> JobView:
+        """Send a signal to the processes of a running job."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal))
+
+    def hold(self, job: JobName) -> JobView:
+        """Hold a queued job."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/hold")
+
+    def release(self, job: JobName) -> JobView:
+        """Release a held job."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
+
+    def preempt(self, job: JobName, *, hold: bool = False) -> JobView:
+        """Preempt a running job: end its attempt, and queue it again at its old position."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/preempt", PreemptAction(hold))
+
+    def requeue(self, job: JobName) -> JobView:
+        """Requeue one of the caller's running jobs: end its attempt, and queue it again."""
+        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/requeue")
+
+    def order(self, order: JobsOrder) -> JobsAnswer:
+        """Carry out one action on many jobs. A refusal for one job does not stop the others."""
+        return self._post(JobsAnswer, "/v1/jobs/orders", order)
+
+    def logs(
+        self,
+        job: JobName,
+        *,
+        stream: str = "stdout",
+        follow: bool = False,
+        offset: int = 0,
+        node: str = "",
+        attempt: int = 0,
+    ) -> Iterator[bytes]:
+        """The output of an attempt (0: the last) piece by piece; a negative offset counts from the end."""
+        query: Query = [("stream", stream), ("offset", offset)]
+        query += [("node", node)] if node else []
+        query += [("attempt", attempt)] if attempt else []
+        query += [("follow", 1)] if follow else []
+        # A job may be silent for days: while following, only the end of the connection ends the wait.
+        silence_s = None if follow else self._timeout_s
+        return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
+
+    def open_shell(self, job: JobName, asked: ShellRequest) -> str:
+        """Run a command in a running job's allocation; return its id. read_shell must follow soon."""
+        return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", asked).shell
+
+    def read_shell(self, shell: str) -> Iterator[ShellSaid]:
+        """The output of the command, then its end."""
+        rest = b""
+        for piece in self._transport.listen(f"/v1/shells/{_quoted(shell)}", None):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield self._transport.understand(ShellSaid, line)
+
+    def write_shell(self, shell: str, given: ShellGiven) -> None:
+        """Send input to the command."""
+        self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", given)
+
+    def nodes(self) -> NodeList:
+        """All nodes by name."""
+        return self._get(NodeList, "/v1/nodes")
+
+    def node(self, name: str) -> NodeView:
+        """One node."""
+        return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
+
+    def gpus(self) -> GpuList:
+        """All GPUs by node and index."""
+        return self._get(GpuList, "/v1/gpus")
+
+    def drain(self, name: str, why: str = "") -> NodeView:
+        """Drain a node."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", NodeAction(why))
+
+    def resume(self, name: str) -> NodeView:
+        """Resume a drained node."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/resume", NodeAction())
+
+    def quotas(self) -> QuotaList:
+        """Users, projects and queues with a quota or with jobs: limits and usage."""
+        return self._get(QuotaList, "/v1/quotas")
+
+    def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
+        """Set limits of a user, project or queue."""
+        return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))
+
+    def unset_quota(self, scope: str, name: str) -> QuotaView:
+        """Remove the limits that were set; those of the configuration apply again."""
+        return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
+
+    def profiles(self) -> ProfileList:
+        """All scheduler profiles."""
+        return self._get(ProfileList, "/v1/profiles")
+
+    def profile(self, name: str) -> ProfileView:
+        """One scheduler profile."""
+        return self._get(ProfileView, f"/v1/profiles/{_quoted(name)}")
+
+    def reservations(self) -> ReservationList:
+        """Current and future reservations, the next first."""
+        return self._get(ReservationList, "/v1/reservations")
+
+    def reservation(self, name: str) -> ReservationView:
+        """One reservation."""
+        return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
+
+    def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
+        """Reserve nodes."""
+        return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
+
+    def rebalance(self) -> RebalanceView:
+        """The present proposals for moves, and the latest moves."""
+        return self._get(RebalanceView, "/v1/rebalance")
+
+    def run_rebalance(self, proposal: str = "") -> Rebalanced:
+        """Carry out one proposal, or all of them."""
+        return self._post(Rebalanced, "/v1/rebalance/run", RebalanceRequest(proposal))
+
+    def cancel_reservation(self, name: str) -> ReservationView:
+        """Cancel a reservation; return it as it was."""
+        return self._post(ReservationView, f"/v1/reservations/{_quoted(name)}/cancel")
+
+    def preflight(self, request: NodeRequest) -> Preflight:
+        """Check a host, before or after it joins."""
+        return self._post(Preflight, "/v1/preflight", request)
+
+    def add_node(self, request: NodeRequest) -> NodeView:
+        """Add a node at a host; if it exists, change how it is reached."""
+        return self._post(NodeView, "/v1/nodes", request)
+
+    def trust(self, name: str, host_key: str) -> NodeView:
+        """Pin a new host key of a node."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/trust", HostKey(host_key))
+
+    def remove_node(self, name: str) -> NodeView:
+        """Remove a node; return it as it was."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
+
+    def licences(self) -> LicenceList:
+        """All licences, with the jobs that hold them."""
+        return self._get(LicenceList, "/v1/licences")
+
+    def shares(self) -> ShareList:
+        """The share tree, with usage."""
+        return self._get(ShareList, "/v1/shares")
+
+    def set_share(self, change: ShareWeight) -> ShareList:
+        """Change the weight or limits of an organisation, a project or a `project/user`."""
+        return self._post(ShareList, "/v1/shares", change)
+
+    def mark(self, name: str, marks: NodeMarks) -> NodeView:
+        """Set or remove labels and taints of a node."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
+
+    def declare_lost(self, name: str) -> NodeView:
+        """Declare a node lost: no job runs there any more."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
+
+    def cordon_gpu(self, name: str, gpu: str, why: str = "") -> NodeView:
+        """Cordon one GPU of a node."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/cordon", NodeAction(why))
+
+    def resume_gpu(self, name: str, gpu: str) -> NodeView:
+        """Resume a GPU, after it has passed a check."""
+        return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
+
+    def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
+        """GPU usage of jobs in a window, by user, project, queue or job."""
+        window = [("by", by), ("since", since)]
+        return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
+
+    def verify(self) -> Iterator[VerifyLine]:
+        """Verify the whole store: yields progress, and the report last."""
+        rest = b""
+        for piece in self._transport.listen("/v1/store/verify", None):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield self._transport.understand(VerifyLine, line)
+
+    def compact(self, asked: CompactRequest) -> Compacted:
+        """Delete old jobs and old entries of the journal."""
+        return self._post(Compacted, "/v1/store/compact", asked)
+
+    def stints(self, since: int, until: Optional[int] = None) -> StintList:
+        """GPU use without a job in a window."""
+        window = [("since", since)] + ([("until", until)] if until is not None else [])
+        return self._get(StintList, "/v1/usage/off-queue", window)
+
+    def estimates(self) -> EstimateReport:
+        """The accuracy of estimates."""
+        return self._get(EstimateReport, "/v1/reports/estimates")
+
+    def cluster(self) -> ClusterView:
+        """Summary of the cluster."""
+        return self._get(ClusterView, "/v1/cluster")
+
+    def health(self) -> Health:
+        """The health of the controller, and the user that it sees in us."""
+        return self._get(Health, "/v1/health")
+
+    def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
+        """One page of the journal after position `after`."""
+        query: Query = [("after", after), ("limit", limit)]
+        return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
+
+    def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
+        """Commits after position `after`, or from now on; None for a heartbeat."""
+        query: Query = [("rows", int(rows))]
+        query += [("after", after)] if after is not None else []
+        for data in _sent_events(self._transport.listen(_target("/v1/stream", query), SILENCE_S)):
+            yield None if data is None else self._transport.understand(StreamBatch, data)
+
+    def close(self) -> None:
+        """Close all connections; a thread that waits in `stream` or `logs` gets Unreachable."""
+        self._transport.close()
+
+    def _get(self, kind: type[T], path: str, query: Iterable[tuple[str, Any]] = (), more_s: float = 0.0) -> T:
+        target = _target(path, query)
+        answer = self._transport.ask("GET", target, None, _AGAIN, question=True, more_s=more_s)
+        return self._transport.understand(kind, answer)
+
+    def _post(
+        self,
+        kind: type[T],
+        path: str,
+        body: Any = None,
+        pauses: tuple[float, ...] = _ONCE,
+        *,
+        question: bool = False,
+        more_s: float = 0.0,
+    ) -> T:
+        data = None if body is None else dumps(encode(body)).encode("utf-8", "surrogatepass")
+        answer = self._transport.ask("POST", path, data, pauses, question=question, more_s=more_s)
+        return self._transport.understand(kind, answer)
+
+
+def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:
+    """The data of server-sent events; None for a comment, which is a heartbeat."""
+    rest = b""
+    data: list[bytes] = []
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            name, colon, value = line.rstrip(b"\r").partition(b":")
+            if name == b"data":
+                data.append(value[1:] if value.startswith(b" ") else value)
+            elif not name and colon:
+                yield None
+            elif not name and data:
+                yield b"\n".join(data)
+                data = []
+
+
+def _token_in(file: str, url: str) -> str:
+    if not file:
+        return ""
+    try:
+        with open(os.path.expanduser(file), encoding="ascii") as opened:
+            return opened.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "'corral config add' names another one."
+        raise Unreachable(url, f"the token file {file} cannot be read: {error}", hint) from None
+
+
+def _target(path: str, query: Iterable[tuple[str, Any]]) -> str:
+    text = urllib.parse.urlencode(list(query))
+    return f"{path}?{text}" if text else path
+
+
+def _quoted(name: JobName) -> str:
+    return urllib.parse.quote(str(name), safe="", errors="surrogatepass")

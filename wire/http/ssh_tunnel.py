@@ -1,0 +1,157 @@
+"""Connects to the controller's unix socket on another machine through ssh."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import select
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import suppress
+
+from wire.http import addresses
+
+MARK = b"corral-tunnel-ready"
+_URL = re.compile(
+    r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})(?::(?P<port>\d{1,5}))?"
+    r"(?P<socket>/[A-Za-z0-9/._+-]*)?"
+)
+_open: dict[str, Tunnel] = {}
+_lock = threading.Lock()
+
+
+class TunnelBroken(OSError):
+    """The tunnel cannot be opened; the message is that of ssh."""
+
+
+class Tunnel:
+    """One ssh process that forwards a local socket to the remote one.
+
+    1. ssh gets `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
+    2. The word means that the tunnel is open, because ssh opens it before it starts the command.
+    3. When this process ends, even by SIGKILL, the command's input ends, and so do the command and ssh.
+
+    The remote sshd connects as the remote user, so the controller learns the user from its kernel: there is
+    no token, and the rights are those of that user.
+    """
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._directory = tempfile.mkdtemp(prefix="corral-")  # 0700
+        self.socket = f"{self._directory}/s"
+        words = ssh_command(url, self.socket)
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as error:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise TunnelBroken(f"{words[0]} cannot be run: {error.strerror}") from None
+        self._errors = b""
+        try:
+            self._await_mark(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """True while ssh runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End ssh and remove the socket."""
+        with suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _await_mark(self, timeout_s: float) -> None:
+        out, errors = self._process.stdout, self._process.stderr
+        assert out is not None
+        assert errors is not None
+        said, open_ones, deadline = b"", {out, errors}, time.monotonic() + timeout_s
+        while MARK not in said:
+            left = deadline - time.monotonic()
+            ready = select.select(list(open_ones), [], [], max(left, 0))[0]
+            if not ready:
+                raise TunnelBroken(f"ssh has not connected within {timeout_s:g} s")
+            for stream in ready:
+                piece = os.read(stream.fileno(), 65_536)
+                if not piece:
+                    open_ones.discard(stream)
+                elif stream is out:
+                    said = (said + piece)[-65_536:]
+                else:
+                    self._errors = (self._errors + piece)[-4_096:]
+            if not open_ones:
+                raise TunnelBroken(self._why())
+        threading.Thread(target=_drain, args=(errors.fileno(),), daemon=True).start()
+
+    def _why(self) -> str:
+        lines = [line for line in self._errors.decode("utf-8", "replace").splitlines() if line.strip()]
+        code = self._process.wait()
+        return f"ssh: {lines[-1]}" if lines else f"ssh ended with code {code}"
+
+
+def ssh_command(url: str, local: str) -> list[str]:
+    """The ssh command for an address; $CORRAL_SSH_COMMAND replaces `ssh`. Raises ValueError."""
+    match = _parsed(url)
+    words = shlex.split(os.environ.get("CORRAL_SSH_COMMAND", "")) or ["ssh"]
+    words += ["-T", "-o", "ExitOnForwardFailure=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"]
+    words += ["-o", "ServerAliveInterval=15", "-L", f"{local}:{remote_socket(url)}"]
+    words += ["-l", match["user"]] if match["user"] else []
+    words += ["-p", match["port"]] if match["port"] else []
+    return [*words, "--", match["host"].strip("[]"), f"echo {MARK.decode()}; exec cat"]
+
+
+def remote_socket(url: str) -> str:
+    """The path of the socket on the other machine. Raises ValueError."""
+    path = _parsed(url)["socket"]
+    return path if (path or "/") != "/" else str(addresses.SYSTEM_SOCKET)
+
+
+def _parsed(url: str) -> re.Match[str]:
+    match = _URL.fullmatch(url)
+    if match is None or int(match["port"] or 22) > 65_535:
+        raise ValueError("write ssh://[user@]host[:port][/path/of/the/socket]")
+    return match
+
+
+def open_tunnel(url: str, timeout_s: float) -> str:
+    """The local socket of the process's tunnel to this address, which is opened if there is none."""
+    with _lock:
+        tunnel = _open.get(url)
+        if tunnel is None or not tunnel.alive:
+            if tunnel is not None:
+                tunnel.close()
+                del _open[url]
+            tunnel = _open[url] = Tunnel(url, timeout_s)
+        return tunnel.socket
+
+
+def close_all() -> None:
+    """End every tunnel of this process."""
+    with _lock:
+        for tunnel in _open.values():
+            tunnel.close()
+        _open.clear()
+
+
+def _drain(descriptor: int) -> None:
+    # because later messages of ssh would fill the pipe and block it
+    with suppress(OSError):
+        while os.read(descriptor, 65_536):
+            pass
+
+
+atexit.register(close_all)

@@ -1,0 +1,331 @@
+"""HTTP requests over a unix socket or TCP; every failure is Unreachable or Refused."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import socket
+import ssl
+import struct
+import time
+import urllib.parse
+from typing import Iterator, Optional, Sequence, TypeVar, Union
+
+from wire import VERSION
+from wire.api.problem import Problem
+from wire.codec import decode
+from wire.http import ssh_tunnel
+
+T = TypeVar("T")
+
+READ_SIZE = 64 * 1024
+_TIMEOUTS = (socket.timeout, TimeoutError)
+
+
+class Unreachable(Exception):
+    """No controller answers at `url`, or it does not speak our protocol."""
+
+    def __init__(self, url: str, why: str, hint: str = "") -> None:
+        super().__init__(f"no controller at {url}: {why}")
+        self.url = url
+        self.why = why
+        self.hint = hint
+
+
+class Refused(Exception):
+    """The controller has refused the request; `problem` says why."""
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.status = status
+        self.problem = problem
+
+
+class Transport:
+    """One open connection for requests, and one more for each endless answer."""
+
+    def __init__(
+        self, url: str, timeout_s: float, token: str, *, ca: str = "", tried: Sequence[str] = ()
+    ) -> None:
+        self._url = url
+        self._address = _address(url)
+        self._secure = _secure(url, ca) if url.startswith("https:") else None
+        self._tried = tried
+        self._timeout_s = timeout_s
+        self._headers = {"User-Agent": f"corral/{VERSION}", "Accept": "application/json"}
+        if token and not (token.isascii() and token.isprintable()):
+            raise Unreachable(
+                url, "the token is not a line of printable ASCII", "Copy it from the controller's token file."
+            )
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._kept: Optional[http.client.HTTPConnection] = None
+        self._asking = False
+        self._endless: set[socket.socket] = set()
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        body: Optional[bytes],
+        pauses: Sequence[float],
+        *,
+        question: bool,
+        more_s: float = 0.0,
+    ) -> bytes:
+        """Send the request until it is answered; after a lost connection wait for the next of `pauses`.
+
+        A `question` changes nothing, so it may be sent again. `more_s` is added to its time.
+        """
+        self._asking = True
+        try:
+            return self._ask(method, target, body, list(pauses), question, self._timeout_s + more_s)
+        finally:
+            self._asking = False
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: Optional[bytes],
+        pauses: list[float],
+        question: bool,
+        timeout_s: float,
+    ) -> bytes:
+        headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+        sent = connected = False
+        while True:
+            try:
+                connected = False
+                connection = self._connection()
+                connected = sent = True
+                connection.sock.settimeout(timeout_s)
+                connection.request(method, target, body, headers)
+                response = connection.getresponse()
+                return self._body(response.status, response.read())
+            except (OSError, http.client.HTTPException) as error:
+                self._drop()
+                # Not again if the first connection failed or the answer is too slow.
+                if not pauses or not sent or isinstance(error, _TIMEOUTS):
+                    unsure = sent and not question
+                    raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
+                time.sleep(pauses.pop(0))
+
+    def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
+        """The answer's body as it arrives; silence longer than `silence_s` counts as a lost connection."""
+        line: Optional[socket.socket] = None
+        try:
+            connection = self._connect()
+            line = connection.sock
+            self._endless.add(line)
+            line.settimeout(silence_s)
+            connection.request("GET", target, headers=self._headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                self._body(response.status, response.read())
+            while piece := response.read1(READ_SIZE):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error, line is not None, self._timeout_s, unsure=False) from None
+        finally:
+            if line is not None:
+                self._endless.discard(line)
+                _shut(line)
+                connection.close()
+
+    def close(self) -> None:
+        """Close all connections; a thread that waits in a request is woken by Unreachable."""
+        for line in list(self._endless):
+            _shut(line)
+        kept = self._kept
+        if self._asking and kept is not None and kept.sock is not None:
+            _shut(kept.sock)
+        else:
+            self._drop()
+
+    def understand(self, kind: type[T], answer: bytes) -> T:
+        """The answer decoded as `kind`. Raises Unreachable if it is something else."""
+        try:
+            return decode(kind, json.loads(answer))
+        except (ValueError, RecursionError) as error:
+            raise Unreachable(
+                self._url,
+                f"the answer is not a {kind.__name__} of Corral ({str(error)[:200]})",
+                f"Check that a Corral controller of this client's version ({VERSION}) listens there.",
+            ) from None
+
+    def _body(self, status: int, answer: bytes) -> bytes:
+        if 200 <= status < 300:
+            return answer
+        problem = self.understand(Problem, answer)
+        # "stopping" counts as unreachable, because clients should wait for the restart.
+        if problem.code == "stopping":
+            raise Unreachable(self._url, problem.message, problem.hint)
+        raise Refused(status, problem)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        # Checked before sending, because a server closes idle connections, and then nothing is sent twice.
+        if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
+            self._drop()
+        if self._kept is None:
+            self._kept = self._connect()
+        return self._kept
+
+    def _connect(self) -> http.client.HTTPConnection:
+        address = self._address
+        if self._url.startswith("ssh:"):
+            address = ssh_tunnel.open_tunnel(self._url, self._timeout_s)
+        connection = _Connection(address, self._timeout_s, self._secure)
+        connection.connect()
+        return connection
+
+    def _drop(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    def _unreachable(
+        self, error: Exception, connected: bool, timeout_s: float, *, unsure: bool
+    ) -> Unreachable:
+        if not connected:
+            why, hint = _absence(error)
+            if self._tried:  # because no URL was given, list the places that were tried
+                hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
+        elif isinstance(error, _TIMEOUTS):
+            why, hint = (
+                f"no answer within {timeout_s:g} s",
+                "Try again, or look at the controller's log.",
+            )
+        else:
+            why, hint = "the connection was lost before the answer was complete", "Try again in a moment."
+            if self._url.startswith("ssh:"):
+                socket_there = ssh_tunnel.remote_socket(self._url)
+                hint = (
+                    f"Check that a controller listens at {socket_there} there; ssh://HOST/PATH names another."
+                )
+        if unsure:
+            hint = "The request may have been carried out: look before you repeat it."
+        return Unreachable(self._url, why, hint)
+
+
+class _Connection(http.client.HTTPConnection):
+    """http.client over a unix socket, TCP or TLS, as the address says."""
+
+    def __init__(
+        self,
+        address: Union[str, tuple[str, int]],
+        timeout_s: float,
+        secure: Optional[ssl.SSLContext] = None,
+    ) -> None:
+        self._secure = secure
+        self._path = address if isinstance(address, str) else ""
+        host, port = ("localhost", 80) if isinstance(address, str) else address
+        super().__init__(host, port, timeout=timeout_s)
+
+    def connect(self) -> None:
+        if not self._path:
+            super().connect()
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._secure is not None:
+                try:
+                    self.sock = self._secure.wrap_socket(self.sock, server_hostname=self.host)
+                except BaseException:
+                    self.close()
+                    raise
+            return
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _connect_unix(self.sock, self._path, self.timeout)
+        except BaseException:
+            self.close()
+            raise
+
+
+def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
+    """Connect within the timeout, also while the listener's backlog is full.
+
+    A socket with a Python timeout is non-blocking, and for those the kernel returns EAGAIN at once when the
+    backlog is full. A blocking one waits in the kernel's queue, as long as SO_SNDTIMEO allows.
+    """
+    seconds = timeout_s or 0.0  # because 0 means no limit, as None does
+    whole = int(seconds)
+    line.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", whole, int((seconds - whole) * 1e6))
+    )
+    try:
+        line.connect(path)
+    except BlockingIOError:
+        raise TimeoutError("timed out") from None
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+    line.settimeout(timeout_s)
+
+
+def _address(url: str) -> Union[str, tuple[str, int]]:
+    """The path of the socket, or host and port."""
+    if url.startswith("unix:///") and len(url) > len("unix:///"):
+        return url[len("unix://") :]
+    hint = "Write unix:///path/to/corral.sock, ssh://[user@]host, https://host or http://host:port."
+    if url.startswith("ssh:"):
+        try:
+            ssh_tunnel.ssh_command(url, "")
+        except ValueError as error:
+            raise Unreachable(url, f"not an address ({error})", hint) from None
+        return ""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Unreachable(url, f"not an address ({error})", hint) from None
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    if usual and parts.hostname and parts.path in ("", "/") and parts.username is None:
+        return parts.hostname, port or usual
+    raise Unreachable(url, "not an address", hint)
+
+
+def _secure(url: str, ca: str) -> ssl.SSLContext:
+    """The TLS settings: certificates and names are checked; `ca` is a file of further authorities."""
+    context = ssl.create_default_context()
+    if ca:
+        try:
+            context.load_verify_locations(os.path.expanduser(ca))
+        except (OSError, ssl.SSLError) as error:
+            why = f"the certificates of the authority in {ca} cannot be read ({error})"
+            raise Unreachable(url, why, "CORRAL_CA or 'corral config add --ca' names a PEM file.") from None
+    return context
+
+
+def _absence(error: Exception) -> tuple[str, str]:
+    """Why the connection failed, and what to do, as two sentences."""
+    start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
+    if isinstance(error, ssh_tunnel.TunnelBroken):
+        return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "If the certificate is signed by an authority of your own, name its file with CORRAL_CA."
+        return f"its certificate is not accepted: {error.verify_message}", hint
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection ({error.reason or error})", "Does it speak plain HTTP? Then write http://."
+    if isinstance(error, FileNotFoundError):
+        return "there is no such socket", start
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there", start
+    if isinstance(error, PermissionError):
+        return "you may not open this socket", "Ask for access, or set CORRAL_URL to another controller."
+    if isinstance(error, _TIMEOUTS):
+        return "no connection within the time limit", "Check the address, and that the host is up."
+    return str(error) or type(error).__name__, "Check the address in CORRAL_URL."
+
+
+def _readable(line: socket.socket) -> bool:
+    # because data before the first request means that the server closed or is no HTTP server
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _shut(line: socket.socket) -> None:
+    # because close() alone does not wake a reading thread
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)

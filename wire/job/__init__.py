@@ -1,0 +1,1 @@
+"""JobSpec and its parts."""

@@ -1,0 +1,144 @@
+"""Requirements on GPUs besides their number, and on the topology of a job's nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator, Optional
+
+from wire.job import mig
+from wire.job.affinity import KEY
+from wire.text import memory
+
+if TYPE_CHECKING:
+    from wire.job.spec import JobSpec
+
+PREFER, REQUIRE = "prefer", "require"
+_COMPUTE = re.compile(r"\d{1,2}\.\d")
+
+
+@dataclass(frozen=True)
+class GpuWish:
+    """Requirements on GPUs. `memory_mib` requests a share of one GPU by its memory; the others select GPUs.
+
+    `numa` (all on one NUMA node) and `nvlink` (all linked with each other) are "", "prefer" or "require".
+    """
+
+    memory_mib: int = 0
+    least_mib: int = 0
+    compute: str = ""
+    mig: str = ""
+    numa: str = ""
+    nvlink: str = ""
+
+    @property
+    def demands(self) -> bool:
+        """True if the GPUs of a node must share a NUMA node or NVLink."""
+        return REQUIRE in (self.numa, self.nvlink)
+
+    @property
+    def prefers(self) -> bool:
+        """True if the GPUs of a node should share a NUMA node or NVLink."""
+        return PREFER in (self.numa, self.nvlink)
+
+    def __str__(self) -> str:
+        return ", ".join(
+            text
+            for text in (
+                f"{memory(self.memory_mib)} of GPU memory" if self.memory_mib else "",
+                f"at least {memory(self.least_mib)} per GPU" if self.least_mib else "",
+                f"compute capability {self.compute} or newer" if self.compute else "",
+                f"MIG {self.mig}" if self.mig else "",
+                f"NUMA node {self.numa}d" if self.numa else "",
+                f"NVLink {self.nvlink}d" if self.nvlink else "",
+            )
+            if text
+        )
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Nodes of a job over `domains` values of a node label, evenly; None: each node in a domain of its own.
+
+    With `prefer` it is only a preference.
+    """
+
+    label: str
+    domains: Optional[int] = 1
+    prefer: bool = False
+
+    def split(self, nodes: int) -> Optional[tuple[int, int]]:
+        """The number of domains and of nodes in each; None if the nodes cannot be divided evenly."""
+        domains = nodes if self.domains is None else self.domains
+        return (domains, nodes // domains) if nodes % domains == 0 else None
+
+    def __str__(self) -> str:
+        where = f"{self.label}s" if self.domains != 1 else self.label
+        count = {1: "the same", None: "different"}.get(self.domains, str(self.domains))
+        return f"{count} {where}" + (" if possible" if self.prefer else "")
+
+
+def parse_compute_capability(text: str) -> float:
+    """The number of a compute capability such as 8.0; 0 if it is unknown."""
+    return float(text) if _COMPUTE.fullmatch(text) else 0.0
+
+
+def parse_topology(text: str, domains: Optional[int]) -> Topology:
+    """The topology of `rack` or `rack:prefer`. Raises ValueError."""
+    label, _, word = text.partition(":")
+    if not KEY.fullmatch(label) or word not in ("", PREFER, REQUIRE):
+        raise ValueError(f"cannot read {text!r}; write rack, or rack:prefer")
+    return Topology(label, domains, word == PREFER)
+
+
+def parse_domains(text: str) -> Topology:
+    """The topology of `rack=2` or `rack=2:prefer`. Raises ValueError."""
+    label, _, rest = text.partition("=")
+    number, _, word = rest.partition(":")
+    if not number.isascii() or not number.isdigit() or not 0 < int(number[:6]) <= 10_000:
+        raise ValueError(f"cannot read {text!r}; write rack=2, or rack=2:prefer")
+    return parse_topology(f"{label}:{word}" if word else label, int(number))
+
+
+def parse_require_or_prefer(text: str) -> str:
+    """The text unchanged if it is `require` or `prefer`. Raises ValueError."""
+    if text not in (PREFER, REQUIRE):
+        raise ValueError(f"{text!r} is neither require nor prefer")
+    return text
+
+
+def gpu_requirement_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Everything wrong with these fields, as (field, sentence)."""
+    wish, topology = spec.gpu, spec.topology
+    if len(spec.datasets) > 64 or any(not KEY.fullmatch(name) for name in spec.datasets):
+        yield "datasets", "must be at most 64 names of letters, digits, '.', '_', '/' and '-'"
+    if wish is not None:
+        yield from _gpu_problems(spec, wish)
+    if topology is not None:
+        if not KEY.fullmatch(topology.label):
+            yield "topology.label", f"{topology.label!r} is not the name of a label"
+        if topology.domains is not None and not 1 <= topology.domains <= 10_000:
+            yield "topology.domains", "must lie between 1 and 10000"
+        elif spec.nodes is not None and topology.split(spec.nodes) is None:
+            yield "topology.domains", f"{spec.nodes} nodes cannot be divided evenly over {topology.domains}"
+
+
+def _gpu_problems(spec: JobSpec, wish: GpuWish) -> Iterator[tuple[str, str]]:
+    for name, mib in (("memory_mib", wish.memory_mib), ("least_mib", wish.least_mib)):
+        if not 0 <= mib <= 1 << 30:
+            yield f"gpu.{name}", "must be positive"
+    if wish.memory_mib and spec.gpus:
+        yield "gpu.memory_mib", "asks for a share of one GPU by its memory: leave the number of GPUs out"
+    if wish.memory_mib and wish.mig:
+        yield "gpu.memory_mib", "a MIG instance cannot be shared"
+    if wish.mig and not mig.is_profile(wish.mig):
+        yield "gpu.mig", f"{wish.mig!r} is not a MIG profile such as 1g.5gb"
+    if wish.mig and not spec.gpus >= 1:
+        yield "gpu.mig", "needs a whole number of instances in gpus"
+    if wish.compute and not _COMPUTE.fullmatch(wish.compute):
+        yield "gpu.compute", f"{wish.compute!r} is not a compute capability such as 8.0"
+    for name, word in (("numa", wish.numa), ("nvlink", wish.nvlink)):
+        if word not in ("", PREFER, REQUIRE):
+            yield f"gpu.{name}", f"{word!r} is neither require nor prefer"
+    if not (spec.gpus or wish.memory_mib) and wish != GpuWish():
+        yield "gpu", "asks something of GPUs, but for none: say gpus"

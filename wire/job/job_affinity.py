@@ -1,0 +1,70 @@
+"""Job affinity: running near, apart from, or spread with jobs that have a label."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator, Optional
+
+from wire.job.affinity import KEY
+
+if TYPE_CHECKING:
+    from wire.job.spec import JobSpec
+
+MAX_LABELS = 16
+MAX_TERMS = 16
+_TEXT = re.compile(r"([^=\s]+)=(\S*)\s+on\s+(\S+?)(:prefer|:require)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class JobTerm:
+    """A condition on where a job runs, relative to running jobs with the label `key=value`.
+
+    Domains are the values of the node label `topology`; `node` is the node itself.
+    `domains` 1: only in a domain where such a job runs. None: only in domains without such a job, and such
+    jobs not where this one runs. N: all these jobs together use exactly N domains.
+    With `prefer` it is only a preference.
+    """
+
+    key: str
+    value: str
+    topology: str = "node"
+    domains: Optional[int] = 1
+    prefer: bool = False
+
+    def __str__(self) -> str:
+        how = {1: "near", None: "apart from"}.get(self.domains, f"over {self.domains} with")
+        return f"{how} {self.key}={self.value} on {self.topology}" + (" if possible" if self.prefer else "")
+
+
+def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
+    """The term of `app=ps on rack[:prefer]`; with `domains` 0, of `app=ps on rack=2`. Raises ValueError."""
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"cannot read {text!r}; write 'app=ps on rack', or 'app=ps on rack:prefer'")
+    topology = match[3]
+    if domains == 0:
+        topology, _, number = topology.partition("=")
+        if not number.isascii() or not number.isdigit() or not 0 < int(number[:6]) <= 10_000:
+            raise ValueError(f"cannot read {text!r}; write 'app=ps on rack=2'")
+        domains = int(number)
+    return JobTerm(match[1], match[2], topology, domains, (match[4] or "").lower() == ":prefer")
+
+
+def job_affinity_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Everything wrong with labels and job affinity of a spec, as (field, sentence)."""
+    if len(spec.labels) > MAX_LABELS:
+        yield "labels", f"may have at most {MAX_LABELS} entries"
+    if len(spec.company) > MAX_TERMS:
+        yield "company", f"may have at most {MAX_TERMS} entries"
+    for key, value in spec.labels.items():
+        if not KEY.fullmatch(key) or len(value) > 200:
+            yield (
+                f"labels.{key}",
+                "is not a label: a key of letters and digits, a value of at most 200 characters",
+            )
+    for at, term in enumerate(spec.company):
+        if not (KEY.fullmatch(term.key) and KEY.fullmatch(term.topology)) or len(term.value) > 200:
+            yield f"company[{at}]", "does not name a label of jobs and a label of nodes"
+        if term.domains is not None and not 1 <= term.domains <= 10_000:
+            yield f"company[{at}].domains", "must lie between 1 and 10000"

@@ -1,0 +1,84 @@
+"""Parses words that select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wire.job.spec import array_indices
+
+_ID = re.compile(r"\d{1,18}", re.ASCII)
+_ELEMENT = re.compile(r"\d{1,18}_\d{1,9}", re.ASCII)
+_RANGE = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
+_ELEMENTS = re.compile(r"(\d{1,18})_\[([\d,:\- ]+)\]", re.ASCII)
+LAST, ALL = "last", "all"
+
+
+@dataclass(frozen=True)
+class JobLabel:
+    """A job by its id or label; the id of an array selects the whole array, if several jobs are allowed."""
+
+    text: str
+
+    @property
+    def is_id(self) -> bool:
+        """True for an id, False for an element of an array."""
+        return "_" not in self.text
+
+
+@dataclass(frozen=True)
+class ArrayElements:
+    """Elements of an array."""
+
+    array: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class JobRange:
+    """Active jobs with ids from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class AllJobs:
+    """All active jobs."""
+
+
+@dataclass(frozen=True)
+class NewestJob:
+    """The job that was submitted last."""
+
+
+class InvalidSelection(ValueError):
+    """The word does not select jobs; `hint` says what to write."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
+    """The selection of a word. Raises InvalidSelection."""
+    if word == ALL:
+        return AllJobs()
+    if word == LAST:
+        return NewestJob()
+    if _ID.fullmatch(word) or _ELEMENT.fullmatch(word):
+        return JobLabel(word)
+    span, elements = _RANGE.fullmatch(word), _ELEMENTS.fullmatch(word)
+    if span is not None:
+        low, high = int(span[1]), int(span[2])
+        if high < low:
+            raise InvalidSelection(f"the range {low}-{high} counts backwards", f"Write {high}-{low}.")
+        return JobRange(low, high)
+    if elements is not None:
+        try:
+            return ArrayElements(int(elements[1]), tuple(array_indices(elements[2])))
+        except ValueError as error:
+            raise InvalidSelection(f"{word}: {error}", "Write 7_[0-9] or 7_[1,3].") from None
+    raise InvalidSelection(
+        f"{word!r} is not a job", "Write an id (7), an element of an array (7_3), or last."
+    )

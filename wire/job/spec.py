@@ -1,0 +1,316 @@
+"""JobSpec: the request of a job. Validated by clients and the API, and used unchanged by the engine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Iterator, Mapping, Optional
+
+from wire.job.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
+from wire.job.gangs import NO_GANG, Gang, gang_problems
+from wire.job.gpu_requirements import GpuWish, Topology, gpu_requirement_problems
+from wire.job.images import image_problems, image_texts
+from wire.job.job_affinity import JobTerm, job_affinity_problems
+from wire.job.licences import licence_problems
+from wire.job.output_files import output_problems
+from wire.job.start_conditions import DEFAULT_RESTART, Dependency, OnNodeLost, Restart, condition_problems
+from wire.names import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """One job, or one array of jobs that differ only in their index.
+
+    `cpu_milli`, `memory_mib` and `scratch_mib` are per node, `gpus` is the total over all nodes:
+    a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
+    nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
+    could first have started. Of the dependencies in `after`, `after_count` must be met; None: all.
+    A `cpu_milli` or `memory_mib` of 0 means the default: the controller fills it in, and records in
+    `by_default` where it comes from.
+    `output` and `error` are files of the user, relative to `workdir` (patterns: output_files.py);
+    `open_mode` is append, truncate, or empty: truncate in the first attempt and append in later ones. With
+    `merge_output` stdout and stderr are one log, in the order written. A `batch` command runs once, on the
+    first node; the other nodes are reserved for programs that it starts there.
+    A `profile` must accept the job; without one the job gets the first profile that does.
+    `lease_s` is not set by users: the controller records the lease that applies to the job.
+    """
+
+    command: tuple[str, ...]
+    name: str = ""
+    project: str = "default"
+    queue: str = "default"
+    profile: Optional[str] = None
+    priority: int = PRIORITIES["NORMAL"]
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    scratch_mib: int = 0
+    cpu_limit_milli: Optional[int] = None
+    memory_limit_mib: Optional[int] = None
+    best_effort: bool = False
+    gpus: float = 0
+    gpu_models: tuple[str, ...] = ()
+    gpu: Optional[GpuWish] = None
+    topology: Optional[Topology] = None
+    datasets: tuple[str, ...] = ()
+    licences: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    company: tuple[JobTerm, ...] = ()
+    nodes: Optional[int] = None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[Term, ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: Optional[str] = None
+    time_limit_s: Optional[float] = None
+    begin_at: Optional[float] = None
+    deadline_at: Optional[float] = None
+    start_within_s: Optional[float] = None
+    restart: Restart = DEFAULT_RESTART
+    on_node_lost: Optional[OnNodeLost] = None
+    lease_s: Optional[float] = None
+    after: tuple[Dependency, ...] = ()
+    after_count: Optional[int] = None
+    after_within_s: Optional[float] = None
+    relax: tuple[str, ...] = ()
+    relax_after_s: float = 1_800.0
+    grace_s: float = 10.0
+    array: Optional[str] = None
+    hold: bool = False
+    gang: Gang = NO_GANG
+    preemptible: bool = True
+    min_runtime_s: float = 0.0
+    checkpoint_command: tuple[str, ...] = ()
+    checkpoint_signal: str = ""
+    checkpoint_dir: Optional[str] = None
+    checkpoint_s: float = 60.0
+    checkpoint_keep: int = 0
+    warn_signal: str = ""
+    warn_s: float = 60.0
+    tasks_per_node: int = 1
+    image: str = ""
+    mounts: tuple[str, ...] = ()
+    by_default: Mapping[str, str] = field(default_factory=dict)
+    umask: Optional[int] = None
+    output: str = ""
+    error: str = ""
+    open_mode: str = ""
+    merge_output: bool = False
+    batch: bool = False
+
+    @property
+    def saves(self) -> bool:
+        """True if the job can save its state before it is stopped."""
+        return bool(self.checkpoint_command or self.checkpoint_signal)
+
+
+SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG", "ALRM")
+"""Signals that can be sent to a job; a name may also be written SIGUSR1."""
+
+
+def qos_class(spec: JobSpec) -> str:
+    """The QoS class: guaranteed (its request), burstable (more while free) or best-effort (the rest)."""
+    if spec.best_effort:
+        return "best-effort"
+    limits = ((spec.cpu_limit_milli, spec.cpu_milli), (spec.memory_limit_mib, spec.memory_mib))
+    beyond = any(limit is not None and limit > request for limit, request in limits)
+    return "burstable" if beyond else "guaranteed"
+
+
+_USUAL = "command name project queue priority cpu_milli memory_mib gpus nodes time_limit_s hold preemptible"
+_SELDOM = attrgetter(*(each.name for each in fields(JobSpec) if each.name not in _USUAL.split()))
+_AS_USUAL = _SELDOM(JobSpec(command=()))
+"""The values of the fields that most jobs leave at their defaults."""
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_PROGRAM = "must name a program to run"
+MAX_ARRAY = 10_000
+MAX_TEXT = 4_096
+MAX_COMMAND = 128 * 1024
+
+
+def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
+    """Everything wrong with a spec, as (field, sentence), as far as that needs no cluster."""
+    found = list(_usual_problems(spec))
+    if (
+        _SELDOM(spec) != _AS_USUAL
+    ):  # because most jobs leave these fields alone, and every submit is checked here
+        found += _seldom_problems(spec)
+    return found
+
+
+def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Everything wrong with the fields that every job sets."""
+    if not spec.command or not spec.command[0]:
+        yield "command", _PROGRAM
+    if sum(map(len, spec.command)) > MAX_COMMAND:
+        yield "command", f"must be at most {MAX_COMMAND} characters long"
+    for where, text in (("name", spec.name), ("project", spec.project), ("queue", spec.queue)):
+        if len(text) > 200:
+            yield where, "must be at most 200 characters"
+    if not is_storable("".join((spec.name, spec.project, spec.queue, *spec.command))):
+        yield from _unstorable(_usual_texts(spec))
+    if not spec.project:
+        yield "project", "must not be empty"
+    if not spec.queue:
+        yield "queue", "must not be empty"
+    if not 0 <= spec.priority <= HIGHEST_PRIORITY:
+        yield "priority", f"must lie between 0 and {HIGHEST_PRIORITY}"
+    if not 0 <= spec.cpu_milli <= 10_000_000:
+        yield "cpu_milli", "must be positive (1000 is one core) and at most 10,000 cores"
+    if not 0 <= spec.memory_mib <= 1 << 30:
+        yield "memory_mib", "must be positive and at most 1024T"
+    if not _whole_or_share(spec.gpus):
+        yield "gpus", "must be a whole number, or a share of one GPU such as 0.25"
+    elif spec.nodes and spec.gpus % spec.nodes and spec.nodes > 1:
+        told = f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes"
+        yield "gpus", told
+    if spec.nodes is not None and not 1 <= spec.nodes <= 10_000:
+        yield "nodes", "must be between 1 and 10000"
+    if spec.time_limit_s is not None and not 0 < spec.time_limit_s <= 10 * 365 * 86_400:
+        yield "time_limit_s", "must be positive and at most ten years"
+
+
+def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Everything wrong with the fields that few jobs set."""
+    yield from _unstorable(_seldom_texts(spec))
+    if len(spec.profile or "") > 200:
+        yield "profile", "must be at most 200 characters"
+    if spec.profile == "":
+        yield "profile", "must not be empty"
+    if not 0 <= spec.scratch_mib <= 1 << 40:
+        yield "scratch_mib", "must not be negative"
+    for where, request, limit in (
+        ("cpu_limit_milli", spec.cpu_milli, spec.cpu_limit_milli),
+        ("memory_limit_mib", spec.memory_mib, spec.memory_limit_mib),
+    ):
+        if limit is not None and not request <= limit <= 1 << 30:
+            yield where, "must not be less than what is asked for"
+        if limit is not None and spec.best_effort:
+            yield where, "has no meaning for a best-effort job: it has none"
+    if not 0 <= spec.min_runtime_s <= 10 * 365 * 86_400:
+        yield "min_runtime_s", "must not be negative, and at most ten years"
+    if not 0 <= spec.grace_s <= 3_600:
+        yield "grace_s", "must lie between 0 and 3600 seconds"
+    yield from _checkpoint_problems(spec)
+    if not 1 <= spec.tasks_per_node <= 1_000:
+        yield "tasks_per_node", "must be between 1 and 1000"
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        yield "workdir", "must be an absolute path"
+    yield from image_problems(spec)
+    yield from output_problems(spec)
+    yield from gpu_requirement_problems(spec)
+    yield from licence_problems(spec.licences)
+    yield from job_affinity_problems(spec)
+    yield from affinity_problems(spec.affinity, spec.preferences, spec.tolerations)
+    for key in spec.env:
+        if not key or "=" in key:
+            yield f"env.{key}", "is not a valid environment variable"
+    if spec.array is not None:
+        try:
+            array_indices(spec.array)
+        except ValueError as error:
+            yield "array", str(error)
+    yield from condition_problems(spec)
+    yield from gang_problems(spec)
+
+
+def signal_name(text: str) -> str:
+    """USR1 for SIGUSR1, usr1 or USR1; empty if the signal cannot be sent to jobs."""
+    name = text.upper()
+    name = name[3:] if name.startswith("SIG") else name
+    return name if name in SIGNALS else ""
+
+
+def _checkpoint_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    for where, text in (("checkpoint_signal", spec.checkpoint_signal), ("warn_signal", spec.warn_signal)):
+        if text and not signal_name(text):
+            yield where, f"must be one of {', '.join(SIGNALS)}"
+    if spec.checkpoint_command and not spec.checkpoint_command[0]:
+        yield "checkpoint_command", _PROGRAM
+    for where, seconds in (("checkpoint_s", spec.checkpoint_s), ("warn_s", spec.warn_s)):
+        if not 0 < seconds <= 86_400:
+            yield where, "must be positive and at most a day"
+    if not 0 <= spec.checkpoint_keep <= 1_000:
+        yield "checkpoint_keep", "must lie between 0 and 1000; 0 keeps all"
+    if spec.checkpoint_dir is not None and not spec.checkpoint_dir.startswith("/"):
+        yield "checkpoint_dir", "must be an absolute path"
+
+
+def is_storable(text: str) -> bool:
+    """Whether the text can be stored: without NUL, and without half a surrogate pair, which JSON allows."""
+    return not _UNSTORABLE.search(text)
+
+
+def _unstorable(texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    return ((where, "must be Unicode text without NUL") for where, text in texts if not is_storable(text))
+
+
+def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Every text that all jobs have, as (field, text)."""
+    yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
+    yield from (("command", part) for part in spec.command)
+
+
+def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Every other text of a spec, as (field, text)."""
+    yield from (("profile", spec.profile or ""),)
+    yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
+    yield from (("output", spec.output), ("error", spec.error))
+    yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
+    yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
+    yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
+    yield from (("datasets", name) for name in spec.datasets)
+    yield from image_texts(spec)
+    yield from (("gpu_models", model) for model in spec.gpu_models)
+    yield from affinity_texts(spec.affinity, spec.preferences, spec.tolerations)
+    for where, pairs in (("labels", spec.labels), ("selector", spec.selector), ("env", spec.env)):
+        for key, value in pairs.items():
+            yield f"{where}.{key}", key
+            yield f"{where}.{key}", value
+
+
+def _whole_or_share(gpus: float) -> bool:
+    if not 0 <= gpus <= 100_000:
+        return False
+    milli = gpus * WHOLE_GPU
+    return gpus == int(gpus) if gpus >= 1 else abs(milli - round(milli)) < 1e-6
+
+
+def gpus_text(gpus: float) -> str:
+    """A number of GPUs as text: 8, or 0.25."""
+    return f"{gpus:g}"
+
+
+def array_concurrency_limit(text: str) -> Optional[int]:
+    """How many elements may run at once: 8 in `0-99%8`; None without a limit."""
+    most = text.partition("%")[2].strip()
+    return int(most) if most else None
+
+
+def array_indices(text: str) -> list[int]:
+    """The indices of `0-9`, `1,3,7`, `0-20:5` or `0-99%8`, sorted and unique. Raises ValueError."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"must be at most {MAX_TEXT} characters long")
+    text, percent, most = text.partition("%")
+    most = most.strip()
+    if percent and not (most.isascii() and most.isdigit() and int(most[:9]) > 0 and len(most) <= 9):
+        raise ValueError(f"cannot read {'%' + most!r}; write the most that may run at once: 0-99%8")
+    seen: set[int] = set()
+    for part in text.split(","):
+        span, _, step_text = part.strip().partition(":")
+        low_text, dash, high_text = span.partition("-")
+        numbers = [low_text] + ([high_text] if dash else []) + ([step_text] if step_text else [])
+        if not all(number.isascii() and number.isdigit() and len(number) <= 9 for number in numbers):
+            raise ValueError(f"cannot read {part!r}; write indices like 0-9, 1,3,7 or 0-20:5")
+        low, step = int(low_text), int(step_text or 1)
+        high = int(high_text) if dash else low
+        if high < low or step < 1:
+            raise ValueError(f"{part!r} counts backwards or has a step of 0")
+        if (high - low) // step >= MAX_ARRAY or len(seen) > MAX_ARRAY:
+            raise ValueError(f"has more than {MAX_ARRAY} elements")
+        seen.update(range(low, high + 1, step))
+    if len(seen) > MAX_ARRAY:
+        raise ValueError(f"has more than {MAX_ARRAY} elements")
+    return sorted(seen)

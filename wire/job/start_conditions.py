@@ -1,0 +1,143 @@
+"""Begin time, deadline, dependencies and restarts of a job."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator, Optional
+
+if TYPE_CHECKING:
+    from wire.job.spec import JobSpec
+
+LATEST = 4_102_444_800.0
+"""The year 2100; later times are rejected as mistakes."""
+LONGEST_S = 10 * 365 * 86_400.0
+MAX_RESTARTS = 1_000
+MAX_CODES = 64
+MAX_AFTER = 1_000
+RELAXABLE = ("affinity", "gpu_models", "nodes", "selector")
+"""Fields of a spec that --relax may drop."""
+_LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
+
+
+class RestartWhen(str, enum.Enum):
+    """After which ends a job is restarted."""
+
+    NEVER = "never"
+    ON_HARDWARE = "on-hardware"
+    """Only if hardware ended it: its GPU was lost or failed, not by the job's own error."""
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+
+
+class OnNodeLost(str, enum.Enum):
+    """What happens to a job whose node is silent."""
+
+    WAIT = "wait"
+    """The job stays on the node until the node reports its state."""
+    REQUEUE = "requeue-after-lease"
+    """Its supervisor ends the job when the lease is over; only then it is queued again."""
+    MANUAL = "manual"
+    """The job stays until an operator declares the node lost; then it is queued again."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """How often a job is restarted, and how long it waits before each restart.
+
+    The wait begins with `delay_s`, doubles each time and ends at `delay_most_s`. With `codes` only those
+    exit codes (128 + n for signal n) cause a restart; the loss of a node always does.
+    """
+
+    when: RestartWhen = RestartWhen.ON_HARDWARE
+    limit: Optional[int] = 3
+    delay_s: float = 10.0
+    delay_most_s: float = 600.0
+    codes: tuple[int, ...] = ()
+
+    def delay(self, before: int) -> float:
+        """Seconds to wait before the next restart, after this number of restarts."""
+        return min(self.delay_s * 2.0 ** min(before, 60), self.delay_most_s)
+
+
+DEFAULT_RESTART = Restart()
+
+
+class Until(str, enum.Enum):
+    """What must have happened to a job, or to all jobs of an array, before another job may start."""
+
+    STARTED = "started"
+    OK = "ok"
+    NOT_OK = "not-ok"
+    ENDED = "ended"
+    CHECKPOINT = "checkpoint"
+    DATA = "data"
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """One dependency: on a job by its label (7 or 7_3; the id of an array means all of it), or on a path."""
+
+    until: Until
+    job: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.until.value} {self.path or self.job}"
+
+
+def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Everything wrong with these fields, as (field, sentence)."""
+    for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):
+        if moment is not None and not 0 < moment <= LATEST:
+            yield where, "must be a moment in seconds since 1970, before the year 2100"
+    begin, deadline = spec.begin_at, spec.deadline_at
+    if deadline is not None and begin is not None and not begin + (spec.time_limit_s or 0.0) < deadline:
+        yield "deadline_at", "cannot be met by a job that begins at begin_at and may run for time_limit_s"
+    if spec.start_within_s is not None and not 0 < spec.start_within_s <= LONGEST_S:
+        yield "start_within_s", "must be positive and at most ten years"
+    yield from _restart_problems(spec.restart)
+    yield from _after_problems(spec)
+    wrong = [name for name in spec.relax if name not in RELAXABLE]
+    if wrong or len(set(spec.relax)) < len(spec.relax):
+        yield "relax", f"may name each of {', '.join(RELAXABLE)} once"
+    if not 0 < spec.relax_after_s <= LONGEST_S:
+        yield "relax_after_s", "must be positive and at most ten years"
+
+
+def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
+    if restart.limit is not None and not 1 <= restart.limit <= MAX_RESTARTS:
+        yield "restart.limit", f"must lie between 1 and {MAX_RESTARTS}, or be left open"
+    for where, seconds in (("delay_s", restart.delay_s), ("delay_most_s", restart.delay_most_s)):
+        if not 0 <= seconds <= 7 * 86_400:
+            yield f"restart.{where}", "must lie between 0 seconds and a week"
+    if len(restart.codes) > MAX_CODES or not all(1 <= code <= 255 for code in restart.codes):
+        yield "restart.codes", f"must be at most {MAX_CODES} exit codes between 1 and 255"
+
+
+def _after_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    after = spec.after
+    if len(after) > MAX_AFTER:
+        yield "after", f"must be at most {MAX_AFTER} things; wait for an array as a whole instead"
+    if len(set(after)) < len(after):
+        yield "after", "names the same thing twice"
+    for index, each in enumerate(after):
+        if each.until is Until.DATA:
+            if each.job or not _is_plain_path(each.path):
+                yield f"after[{index}]", "must name an absolute path without '..', and no job"
+        elif each.path or not _LABEL.fullmatch(each.job):
+            yield f"after[{index}]", f"must name a job, as 7 or 7_3, and no path: {each.job!r}"
+    if spec.after_count is not None and not 1 <= spec.after_count <= len(after):
+        yield "after_count", f"must lie between 1 and the number of things to wait for, {len(after)}"
+    if spec.after_within_s is not None and not (after and 0 < spec.after_within_s <= LONGEST_S):
+        yield (
+            "after_within_s",
+            "must be positive, at most ten years, and there must be something to wait for",
+        )
+
+
+def _is_plain_path(path: str) -> bool:
+    """Whether the path is absolute, without empty parts, `.` and `..`."""
+    parts = path.split("/")
+    return len(parts) > 1 and not parts[0] and not {"", ".", ".."} & set(parts[1:]) and len(path) <= 4_096
