@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.core.engine import Engine
+from controller.core.forecast.smallest_change import Suggestion
 from controller.core.framework.interfaces import Backfill, WeightedScorer
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.timers import Timers
@@ -240,9 +241,9 @@ class EngineHarness:
         """Drain the node."""
         self.tell(inputs.Drain(node, "root", "test"))
 
-    def restarted(self) -> EngineHarness:
-        """A restarted controller with the same rows; no agent is connected yet."""
-        other = EngineHarness(self.engine.pipeline, self.now)
+    def restarted(self, pipeline: Pipeline | None = None) -> EngineHarness:
+        """A controller restarted with the same rows; no agent is connected yet."""
+        other = EngineHarness(pipeline or self.engine.pipeline, self.now)
         restore_state(
             other.state,
             [job_row(job, with_spec=True) for job in self.state.jobs.values()],
@@ -254,3 +255,32 @@ class EngineHarness:
     def stops(self) -> list[tuple[str, int]]:
         """(node, job) of every stop order sent so far."""
         return [(sent.node, sent.frame.job) for sent in self.sent if isinstance(sent.frame, Stop)]
+
+
+def carry_out(harness: EngineHarness, job: int, advice: Suggestion, order: int = 0) -> None:
+    """Do what the advice says and nothing else. `order` picks the order in which preempted jobs end."""
+    given: list[inputs.Input] = []
+    if advice.changes:
+        given.append(inputs.Edit(job, "root", advice.changes))
+    if advice.release:
+        given.append(inputs.Release(job, "root"))
+    for name in advice.resume:
+        node, _, gpu = name.partition(":")
+        given.append(inputs.ResumeGpu(node, int(gpu), "root") if gpu else inputs.Resume(node, "root"))
+        if gpu:
+            given.append(inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
+    given += [inputs.Preempt(victim, "root", advice.hold) for victim in advice.preempt]
+    for each in given:
+        reply = harness.tell(each).reply
+        assert not isinstance(reply, Refusal), (advice, reply)
+    harness.tick()
+    leaving = [(victim, node) for victim in advice.preempt for node in harness.nodes_of(victim)]
+    if leaving:
+        turn = order % len(leaving)
+        leaving = leaving[turn:] + leaving[:turn]
+        leaving = leaving[::-1] if order % 2 else leaving
+    for victim, node in leaving:
+        member = harness.job(victim).members.get(node)
+        if member is not None and member.ended_at is None:
+            harness.exit(victim, None, node, signal=15, why="preempted")
+            harness.tick()

@@ -22,6 +22,8 @@ import pytest
 LIMIT_S = 1100.0 if os.environ.get("CORRAL_EXAMPLES") == "search" else 600.0
 """Far longer than any test takes on a busy machine, and shorter than faulthandler_timeout."""
 REPEAT_S = 5.0
+PATIENCE_S = 120.0
+"""How long tests wait for a condition or a program. A test that passes does not wait this long."""
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from pathlib import Path
 import asyncssh
 
 from tests import users
+from tests.limits import PATIENCE_S
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
-PATIENCE_S = 20.0
 CONFIG = """\
 Port 22
 ListenAddress {address}

@@ -18,14 +18,13 @@ import tomli_w
 from agent.attempts import attempt_record
 from tests import groups, processes
 from tests.controller.store.scratch import scratch
+from tests.limits import PATIENCE_S
 from tests.processes import Process
 from tests.programs import Program
 from wire.api.jobs import JobView
 from wire.http.client import Client, Unreachable
 from wire.names import JobState, NodeState
 
-PATIENCE_S = 120.0
-"""The longest wait of a test in seconds."""
 NODE = {"gpus": "simulated:8xH100", "cpus": 64, "memory": "512G", "run_as_self": True}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 20.0
+from tests.limits import PATIENCE_S
 
 
 def processes(uid: int) -> list[int]:

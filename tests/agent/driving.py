@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from agent.attempts.attempt_record import lock_holder
 from tests import groups
+from tests.limits import PATIENCE_S
 from wire.agent.frames import (
     AttemptStatus,
     Frame,
@@ -28,7 +29,6 @@ from wire.agent.frames import (
     unpack,
 )
 
-PATIENCE_S = 60.0
 HERE = Path(__file__).parent.parent.parent
 F = TypeVar("F")
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.agent.driving import HERE, Driven, alive, eventually
+from tests.limits import PATIENCE_S
 from wire.agent.frames import Leave, Ping
 
 
 def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent", *map(str, arguments)]
     return subprocess.run(
-        command, cwd=HERE, stdin=stdin, capture_output=True, text=True, check=False, timeout=30
+        command, cwd=HERE, stdin=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 

@@ -18,6 +18,7 @@ from agent.isolation import cgroup_detection
 from controller.nodes.agent.zipapp import bundle
 from tests import users
 from tests.agent.driving import Driven, alive, carriers, end_all, eventually
+from tests.limits import PATIENCE_S
 from wire.agent.frames import Ping, Stop
 
 Run = Callable[..., Driven]
@@ -230,7 +231,7 @@ def test_the_agents_own_file_is_kept_where_nobody_can_change_it(bob: pwd.struct_
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert f'abcd ["failed", "{home} belongs to {bob.pw_name}' in done.stdout
     assert "Traceback" not in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake_controller import FakeController, opened
+from tests.limits import PATIENCE_S
 
 Corral = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -35,7 +36,7 @@ def corral(tmp_path: Path) -> Corral:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     return run

@@ -14,6 +14,7 @@ import pytest
 from cli.registry import COMMANDS
 from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, array, job, node
+from tests.limits import PATIENCE_S
 from wire.api.cluster import EventView
 from wire.api.problem import Problem
 from wire.codec import encode
@@ -76,7 +77,7 @@ def test_a_command_loads_what_it_needs_and_no_more(
         env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     loaded = set(done.stdout.partition("\nLOADED ")[2].split())
@@ -287,7 +288,7 @@ def test_whoever_has_read_enough_may_leave(fake: FakeController, corral: Corral)
         env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (141, "")
     assert done.stdout.startswith("JOB")
@@ -306,7 +307,7 @@ def test_where_nothing_can_be_written_nothing_breaks(
         env={"CORRAL_URL": fake.url, "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code
     assert told in done.stderr

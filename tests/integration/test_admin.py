@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.limits import PATIENCE_S
 from tests.systems import System
 from wire.http.client import Client
 from wire.job.spec import JobSpec
@@ -110,7 +111,7 @@ def test_a_backup_that_is_killed_leaves_no_file_of_its_name(build: Build, tmp_pa
         copy = tmp_path / f"copy{number}.db"
         command = [sys.executable, "-P", "-m", "cli", "admin", "backup", str(copy), "--store", url]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE_S
             while not Path(f"{copy}.partial").exists() and not copy.exists():
                 assert time.monotonic() < deadline
             process.send_signal(signal.SIGKILL)

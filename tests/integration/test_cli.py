@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import PATIENCE_S
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState, NodeState
 
-PATIENCE_S = 60.0
 CONFIG = """\
 [controller]
 state_dir = "{place}/state"

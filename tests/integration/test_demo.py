@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 120.0
+from tests.limits import PATIENCE_S
+
 DEMO = [sys.executable, "-P", "-u", "-m", "cli", "demo"]
 PLACE = re.compile(r"/\S*corral-demo-\w+")
 

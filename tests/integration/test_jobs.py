@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
+from tests.limits import PATIENCE_S
 from tests.oracle.oracle import Oracle
 from tests.systems import System
 from wire.job.spec import JobSpec
@@ -65,7 +66,7 @@ def corral(system: System, *words: str) -> str:
         [sys.executable, "-m", "cli", *words],
         env={**os.environ, "CORRAL_URL": f"unix://{system.socket}", "COLUMNS": "200"},
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     text = done.stdout.decode()

@@ -48,7 +48,7 @@ def corral(cluster: System) -> Corral:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     return run
@@ -119,7 +119,9 @@ def test_a_host_of_another_cluster_is_left_alone(cluster: System, far: Sshd, cor
             def corral_there(*words: str) -> subprocess.CompletedProcess[str]:
                 environment = {**os.environ, "CORRAL_URL": f"unix://{other.socket}"}
                 command = [sys.executable, "-P", "-m", "cli", *words]
-                return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+                return subprocess.run(
+                    command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+                )
 
             refused = corral_there(*add)
             assert refused.returncode == 1

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from agent.attempts.environment import BASE_PATH
+from tests.limits import PATIENCE_S
 from wire.http.client import Client, Refused, Unreachable
 from wire.names import JobState, NodeState
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
 
 
 def blocks() -> list[list[str]]:

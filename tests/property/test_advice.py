@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork, with_run_times
-from controller.core.forecast.smallest_change import Suggestion, suggestions
+from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.inputs import Refusal
@@ -22,7 +22,7 @@ from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.backfill.conservative import Conservative
 from controller.plugins.orders.fair import FairShareOrder
 from controller.plugins.preemption.priority import PriorityStrategy
-from tests.engine_harness import BACKFILLS, EngineHarness, default_pipeline, spec
+from tests.engine_harness import BACKFILLS, EngineHarness, carry_out, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.job.affinity import Effect, Taint, Toleration
@@ -144,35 +144,6 @@ def build(
             harness.exit(job)
     harness.tick()
     return harness, [job for job in ids if harness.job(job).state is JobState.QUEUED]
-
-
-def carry_out(harness: EngineHarness, job: int, advice: Suggestion, shuffled: int) -> None:
-    """Do what the advice says, and nothing else; those who make room end in some order."""
-    given: list[inputs.Input] = []
-    if advice.changes:
-        given.append(inputs.Edit(job, "root", advice.changes))
-    if advice.release:
-        given.append(inputs.Release(job, "root"))
-    for name in advice.resume:
-        node, _, gpu = name.partition(":")
-        given.append(inputs.ResumeGpu(node, int(gpu), "root") if gpu else inputs.Resume(node, "root"))
-        if gpu:
-            given.append(inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
-    given += [inputs.Preempt(victim, "root", advice.hold) for victim in advice.preempt]
-    for each in given:
-        reply = harness.tell(each).reply
-        assert not isinstance(reply, Refusal), (advice, reply)
-    harness.tick()
-    leaving = [(victim, node) for victim in advice.preempt for node in harness.nodes_of(victim)]
-    if leaving:
-        turn = shuffled % len(leaving)
-        leaving = leaving[turn:] + leaving[:turn]
-        leaving = leaving[::-1] if shuffled % 2 else leaving
-    for victim, node in leaving:
-        member = harness.job(victim).members.get(node)
-        if member is not None and member.ended_at is None:
-            harness.exit(victim, None, node, signal=15, why="preempted")
-            harness.tick()
 
 
 STATES: dict[str, Any] = {

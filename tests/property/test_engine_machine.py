@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,26 +13,36 @@ from controller.core.cluster.gpu_health import GpuHealthPolicy
 from controller.core.engine import Engine
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.fairshare.share_tree import FairshareConfig
+from controller.core.forecast.forecast import fork
+from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model import inputs
-from controller.core.model.events import JobEnded, JobPlaced, Overcommit, body_of, event_of, kind_of
+from controller.core.model.events import (
+    ConfigApplied,
+    JobEnded,
+    JobPlaced,
+    Overcommit,
+    body_of,
+    event_of,
+    kind_of,
+)
 from controller.core.model.inputs import Accepted
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
+from controller.core.pipeline.reconfigure import state_under
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.other_rows import all_notes
 from controller.core.state.state import State
 from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.none import NoBackfill
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fair import FairShareOrder
 from tests.engine_harness import PIPELINE as PLAIN
-from tests.engine_harness import EngineHarness, spec
+from tests.engine_harness import EngineHarness, carry_out, spec
 from wire.agent.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
 from wire.cluster.hosts import HostSpec
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
@@ -51,12 +62,12 @@ PIPELINE = replace(
     care=GpuHealthPolicy(reset=("reset",)),
     sharing=FairshareConfig(off_queue="strays"),
 )
-POLICIES = (
-    PIPELINE,
-    replace(PIPELINE, order=FairShareOrder(), backfill=Conservative()),
-    replace(PIPELINE, order=AgingOrder(), backfill=NoBackfill(), overcommit=Overcommit(cpu=2.0)),
+CONFIGURED: tuple[dict[str, Any], ...] = (
+    {},
+    {"order": FairShareOrder(), "sharing": FairshareConfig(half_life_s=60.0)},
+    {"order": AgingOrder(), "overcommit": Overcommit(cpu=2.0)},
 )
-"""What the machine is configured to, one after the other."""
+"""The settings that a run of the machine applies, each to the pipeline of its class."""
 NODES = ("a", "b", "c")
 STARTS_NOW = "fits now: considered in the next pass"
 RESTARTS = st.builds(
@@ -234,7 +245,9 @@ class EngineMachine(RuleBasedStateMachine):
             told = harness.why(job)
             harness.tick()
             starts, started = told.sentence.startswith(STARTS_NOW), bool(harness.job(job).attempt)
-            conservative = self.pipeline.backfill == Conservative()  # is promised something in that cycle
+            conservative = (
+                harness.engine.pipeline.backfill == Conservative()
+            )  # is promised something in that cycle
             assert started or conservative or not starts, told
             assert starts or not started or asked.gang.min_nodes is not None, told
         self.agents.obey(harness)
@@ -426,6 +439,28 @@ class EngineMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
         self.harness.tell(inputs.NoteStart(job, kind, self.harness.now + start))
 
+    @rule(data=st.data())
+    def take_the_advice(self, data: st.DataObject) -> None:
+        """What explain suggests, and what needs no preemption, starts the job when it is carried out."""
+        harness = self.harness
+        waiting = sorted(each.id for each in harness.state.jobs.values() if each.state is JobState.QUEUED)
+        if not waiting:
+            return
+        job = data.draw(st.sampled_from(waiting))
+        found = suggestions(fork(harness.engine), job, harness.now)
+        found = [each for each in found if not each.preempt]
+        if found:
+            advice = data.draw(st.sampled_from(found))
+            carry_out(harness, job, advice)
+            assert harness.job(job).state is not JobState.QUEUED, advice
+            self.agents.obey(harness)
+
+    @rule(changed=st.sampled_from(CONFIGURED))
+    def apply_configuration(self, changed: dict[str, Any]) -> None:
+        pipeline = replace(self.pipeline, **changed)
+        self.harness.tell(inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
+        self.agents.obey(self.harness)
+
     @rule(name=st.sampled_from(NODES), drain=st.booleans())
     def drain(self, name: str, drain: bool) -> None:
         self.harness.tell(inputs.Drain(name, "root", "why") if drain else inputs.Resume(name, "root"))
@@ -576,10 +611,14 @@ class EngineMachine(RuleBasedStateMachine):
         state = self.harness.state
         expected = _rows(state)
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
+        applied = (given.pipeline for given, _ in self.given if isinstance(given, inputs.ApplyConfig))
         for event in self.harness.events:
             apply(folded, event_of(kind_of(event), body_of(event)))
+            if isinstance(event, ConfigApplied):
+                folded = state_under(folded, next(applied), folded.jobs.values(), folded.estimates)
         assert _rows(folded) == expected
-        restored = State(self.pipeline.order, sharing=self.pipeline.sharing)
+        pipeline = self.harness.engine.pipeline
+        restored = State(pipeline.order, sharing=pipeline.sharing)
         jobs, nodes = (
             [job_row(job, with_spec=True) for job in state.jobs.values()],
             [node_row(node) for node in state.nodes],

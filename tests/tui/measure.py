@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from tests.limits import PATIENCE_S
 from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
 from tui.app import CorralApp
 from tui.data.cluster_feed import LiveFeed
@@ -184,7 +185,7 @@ def _key(terminal: int, key: bytes) -> float:
 
 
 def _until(terminal: int, sign: bytes) -> None:
-    seen, patience = b"", time.monotonic() + 30
+    seen, patience = b"", time.monotonic() + PATIENCE_S
     while sign not in seen:
         if not select.select([terminal], [], [], patience - time.monotonic())[0]:
             raise TimeoutError(sign)

@@ -10,11 +10,10 @@ from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from tests.limits import PATIENCE_S
 from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, Tenants, everything
 from tui.app import CorralApp
 from tui.data.cluster_feed import Changes
-
-PATIENCE_S = 10.0
 
 
 class Screen(CorralApp):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import PATIENCE_S
 from tests.systems import System, system
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
-PATIENCE_S = 20.0
 ROOT = Path(__file__).parents[2]
 TALKS = ("/bin/sh", "-c", "echo hello from the job; echo and trouble >&2; exec sleep 600")
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.limits import PATIENCE_S
 from tests.tui.recorded import NOW, cluster, events, job, jobs, nodes
 from tui.data import cluster_feed
 from tui.data.cluster_feed import Changes, ConnectionStatus, LiveFeed
@@ -19,7 +20,6 @@ from wire.api.problem import Problem
 from wire.http.client import Refused, Unreachable
 from wire.names import JobState
 
-PATIENCE_S = 10.0
 GONE = Unreachable("unix:///gone", "nobody listens there")
 
 

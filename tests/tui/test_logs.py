@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.limits import PATIENCE_S
 from tui.data import log_tail
 from tui.data.log_tail import LogTail, clean
 from wire.api.problem import Problem
 from wire.http.client import Client, Refused, Unreachable
-
-PATIENCE_S = 10.0
 
 
 @pytest.mark.parametrize(

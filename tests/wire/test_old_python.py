@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import wire
+from tests.limits import PATIENCE_S
 
 HOUSE = Path(wire.__file__).parent.parent
 MODULES = sorted((HOUSE / "wire").glob("*.py"))
@@ -45,6 +46,6 @@ def test_it_loads_there_and_every_type_can_be_read() -> None:
         "print('good')\n"
     )
     done = subprocess.run(
-        [python, "-W", "error", "-c", code], cwd=HOUSE, capture_output=True, text=True, timeout=60
+        [python, "-W", "error", "-c", code], cwd=HOUSE, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert (done.stdout, done.stderr) == ("good\n", "")

@@ -26,6 +26,7 @@ from cli.main import main
 from controller.sim.logs.gpu_job_table import COLUMNS
 from controller.sim.metrics import Figures
 from tests.controller.sim.swf_lines import line, write
+from tests.limits import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "cli" / "sim-run.txt"
@@ -404,5 +405,5 @@ def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path) -> None:
         assert chunk, said
         said += chunk
     os.killpg(running.pid, signal.SIGINT)
-    out, rest = running.communicate(timeout=30)  # ends when nobody holds the pipe any more
+    out, rest = running.communicate(timeout=PATIENCE_S)  # ends when nobody holds the pipe any more
     assert (running.returncode, out, rest) == (130, b"", b"")

@@ -24,11 +24,10 @@ from controller.registry import build_pipeline
 from controller.store.store import Store
 from tests.controller.store.scratch import scratch
 from tests.engine_harness import facts
+from tests.limits import PATIENCE_S
 from wire.agent.frames import AttemptStatus, Hello
 
 Answer = tuple[int, Any]
-PATIENCE_S = 60.0
-"""The longest that a test waits for anything."""
 
 
 @dataclass

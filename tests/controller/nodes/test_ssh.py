@@ -256,7 +256,9 @@ def test_the_first_command_finds_python_in_this_shell(shell: str) -> None:
         pytest.skip(f"{shell} is not installed")
     command = bootstrap._FIND.format(try_s=bootstrap.TRY_S, pythons="python3")
     told = '["def arrive(word): print(word)", {"word": "arrived"}]\n'
-    done = subprocess.run([shell, "-c", command], input=told, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [shell, "-c", command], input=told, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (done.stdout, done.stderr) == ("arrived\n", "")
 
 

@@ -17,10 +17,10 @@ from controller.nodes.ssh.known_hosts import KnownHosts, key_line
 from controller.nodes.ssh.link import SshHost, SshLink
 from tests.agent.driving import end_all
 from tests.controller.nodes.sshd import Sshd
+from tests.limits import PATIENCE_S
 from wire.agent.frames import AgentFrame, AttemptStatus, Hello, Report
 from wire.cluster.hosts import SshAddress
 
-PATIENCE_S = 20.0
 OPTIONS = AgentOptions(gpus="simulated:2xH100", run_as_self=True)
 T = TypeVar("T")
 

@@ -148,8 +148,7 @@ def test_what_is_held_survives_a_restart_and_fewer_there_are_may_be() -> None:
     first = there.submit(wants(4))
     there.tick()
     there.start(first)
-    there.pipeline = replace(PIPELINE, rules=QuotaConfig(licences={"matlab": 3}))
-    fewer = there.restarted()
+    fewer = there.restarted(replace(PIPELINE, rules=QuotaConfig(licences={"matlab": 3})))
     fewer.join(there.nodes_of(first)[0], (AttemptStatus(first, 1, pid=100, started_at=there.now),))
     assert fewer.state.licences.used == {"matlab": 4}
     assert fewer.state.licences.free("matlab") == -1

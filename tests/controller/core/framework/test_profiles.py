@@ -156,12 +156,16 @@ def test_after_a_restart_jobs_are_where_the_configuration_puts_them_and_the_past
     harness.tick()
     again = harness.restarted()
     assert [again.job(each).profile for each in (ran, waits, wishes)] == ["serving", "serving", "night"]
-    harness.pipeline = replace(PIPELINE, profiles=(profile("fast", queues=("online",)), profile("default")))
-    other = harness.restarted()
+    fast = profile("fast", queues=("online",))
+    other = harness.restarted(replace(PIPELINE, profiles=(fast, profile("default"))))
     assert [other.job(each).profile for each in (ran, waits, wishes)] == ["serving", "fast", "default"]
     assert [len(queue) for queue in other.state.queues.values()] == [1, 1]
-    harness.pipeline = PIPELINE
-    assert [harness.restarted().job(each).profile for each in (ran, waits, wishes)] == ["serving", "", ""]
+    plain = harness.restarted(PIPELINE)
+    assert [plain.job(each).profile for each in (ran, waits, wishes)] == [
+        "serving",
+        "",
+        "",
+    ]
 
 
 def test_the_journal_alone_gives_the_rows() -> None:

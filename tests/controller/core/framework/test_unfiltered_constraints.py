@@ -96,8 +96,7 @@ def test_whichever_filter_concerns_itself_with_it_will_do() -> None:
 def test_who_waits_when_the_filter_is_taken_away_goes_on_waiting_and_says_why() -> None:
     there = without()
     job = there.submit(spec(1, selector={"disk": "nvme"}))
-    there.pipeline = without("selector").pipeline
-    other = there.restarted()
+    other = there.restarted(without("selector").engine.pipeline)
     other.join("a", labels={"disk": "nvme"})
     assert other.tick() == []
     why = other.why(job)
