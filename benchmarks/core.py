@@ -127,7 +127,10 @@ def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
         submit(engine, JobSpec(command=("true",), labels={"app": "x"}, selector=where, time_limit_s=90_000))
     engine.handle(Tick(), 0.0)
     for _ in range(nodes * 8 - 1):
-        submit(engine, JobSpec(command=("true",), gpus=1, time_limit_s=dice.uniform(3_600, 86_400)))
+        limit = dice.uniform(3_600, 86_400)
+        submit(
+            engine, JobSpec(command=("true",), gpus=1, cpu_milli=1_000, memory_mib=1_024, time_limit_s=limit)
+        )
     while len(engine.state.queue):  # no more than `backfill_depth` are looked at in one cycle
         engine.handle(Tick(), 0.0)
     submit(engine, JobSpec(command=("true",), gpus=1, company=(_APART,), time_limit_s=600))

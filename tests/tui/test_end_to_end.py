@@ -151,7 +151,7 @@ def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
     terminal.press("C")
     terminal.see("Cancel 1 job?", "$ corral job cancel 1")
     terminal.press("Enter")
-    terminal.see("● running    gpu0")
+    terminal.see("● running", "gpu01", "1 of 3")
     assert cluster.jobs()[first].state is JobState.RUNNING
     terminal.press("C")
     terminal.see("Cancel 1 job?")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import asyncssh
+
+from tests.limits import PATIENCE_S
 
 _READ = 1 << 18
 
@@ -55,7 +59,8 @@ class Sshd:
     async def emptied(self) -> None:
         """Until every command has ended, which each does whose connection is cut."""
         if self._running:
-            await asyncio.wait(self._running)
+            _, left = await asyncio.wait(self._running, timeout=PATIENCE_S)
+            assert not left, "a command did not end after its connection was cut"
 
     def cut(self) -> None:
         """Every connection breaks."""
@@ -81,7 +86,7 @@ class Sshd:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
-        feeding = asyncio.create_task(_feed(process, child.stdin))
+        feeding = asyncio.create_task(_feed(process, child.stdin, child.pid))
         await asyncio.gather(
             _copy(child.stdout, process.stdout), _copy(child.stderr, process.stderr), return_exceptions=True
         )
@@ -111,12 +116,19 @@ class _Doorman(asyncssh.SSHServer):
         return key == self._sshd.user_key.convert_to_public()
 
 
-async def _feed(process: asyncssh.SSHServerProcess[bytes], sink: asyncio.StreamWriter) -> None:
-    with suppress(asyncssh.Error, OSError):
+async def _feed(process: asyncssh.SSHServerProcess[bytes], sink: asyncio.StreamWriter, pid: int) -> None:
+    """Give the client's bytes and signals to the command; its stdin is closed when the channel ends."""
+    try:
         while data := await process.stdin.read(_READ):
             sink.write(data)
             await sink.drain()
-    sink.close()
+    except asyncssh.SignalReceived as received:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.Signals[f"SIG{received.signal}"])
+    except (asyncssh.Error, OSError):
+        pass  # the connection is lost, or the command reads no more
+    finally:
+        sink.close()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -> None:
@@ -142,7 +154,7 @@ def serving(place: Path) -> Iterator[Sshd]:
     try:
         yield sshd
     finally:
-        asyncio.run_coroutine_threadsafe(_wind_up(sshd), loop).result(10)
+        asyncio.run_coroutine_threadsafe(_wind_up(sshd), loop).result(2 * PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
@@ -150,8 +162,7 @@ def serving(place: Path) -> Iterator[Sshd]:
 
 async def _wind_up(sshd: Sshd) -> None:
     await sshd.stop()
-    with suppress(TimeoutError):  # a command that is left has no loop to end in
-        await asyncio.wait_for(sshd.emptied(), 5)
+    await sshd.emptied()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
