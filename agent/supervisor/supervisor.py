@@ -10,7 +10,7 @@ import time
 from agent.attempts import attempt_record, lease
 from agent.attempts.launch_spec import LaunchSpec
 from agent.checkpoints import directory
-from agent.host import listening_ports
+from agent.host import tcp_ports
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import AttemptCgroup, out_of_memory_reason
 from agent.isolation.scratch import ScratchMeter
@@ -185,6 +185,8 @@ class Supervisor:
         if launch.barrier and not self.why:
             check_start(launch)
             self._wait_for_release()
+            if launch.is_first_rank and not self.why:
+                self._choose_port()  # because another process may have taken it while the gang waited
         self._check_lease()  # because it may have expired during the prolog
         if self.why:
             self._begin_ending(0.0)
@@ -193,7 +195,7 @@ class Supervisor:
         """Take another MASTER_PORT if it is in use. A gang's other members know the port: it starts again."""
         env = self.launch.env
         port = env.get(_PORT, "")
-        free = str(listening_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
+        free = str(tcp_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
         if free == port:
             return
         if self.launch.barrier:

@@ -104,16 +104,19 @@ def test_a_word_that_was_written_down_counts_though_nobody_was_woken(run: Run) -
     assert status.code == 0
 
 
-@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6])
+@pytest.fixture(params=["IPv4", "IPv6", "connection"])
 def busy(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A port of this host on which somebody listens."""
-    with socket.socket(request.param) as server:
+    """A port of this host on which a process listens, or from which it is connected."""
+    family = socket.AF_INET6 if request.param == "IPv6" else socket.AF_INET
+    with socket.socket(family) as server, socket.socket() as client:
         try:
             server.bind(("", 0))
         except OSError:
             pytest.skip("this host has no IPv6")
         server.listen()
-        yield server.getsockname()[1]
+        if request.param == "connection":
+            client.connect(("127.0.0.1", server.getsockname()[1]))
+        yield (client if request.param == "connection" else server).getsockname()[1]
 
 
 def test_the_first_member_looks_whether_its_port_is_free(run: Run, busy: int, tmp_path: Path) -> None:
@@ -123,6 +126,18 @@ def test_the_first_member_looks_whether_its_port_is_free(run: Run, busy: int, tm
     assert not (tmp_path / "ran").exists()
     agent.start(2, "true", barrier=True, nodes=2, rank=1, env=port)  # the port of another host
     agent.until(lambda _: next((each for each in agent.reports(2) if each.ready), None))
+
+
+def test_a_port_that_is_taken_while_the_gang_waits_is_noticed(run: Run, tmp_path: Path) -> None:
+    agent = run()
+    with socket.socket() as other:
+        other.bind(("", 0))  # a port without a listener is in no table of the kernel
+        port = other.getsockname()[1]
+        waiting(agent, "touch", str(tmp_path / "ran"), env={"MASTER_PORT": str(port)})
+        other.listen()
+        agent.send(Go(1, 1))
+        assert agent.ended(1).why == f"port_in_use: MASTER_PORT {port} is in use on this host"
+    assert not (tmp_path / "ran").exists()
 
 
 def test_processes_of_one_node_are_given_a_port_that_is_free(run: Run, busy: int) -> None:
