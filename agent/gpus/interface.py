@@ -15,6 +15,8 @@ ReasonCallback = Callable[[str], None]
 """Called with the reason why GPUs are not clean; with an empty string if they are."""
 
 SAMPLE_INTERVAL_S = 2.0
+IDLE_PERCENT = 5
+"""The controller judges by this utilisation whether a GPU is idle (controller/watchers/idle_gpus.py)."""
 NO_SUCH_GPU = "this host has no such GPU"
 
 
@@ -115,7 +117,8 @@ class ReportedReadings:
 def _differs(new: GpuSample, old: GpuSample | None) -> bool:
     return (
         old is None
-        or abs(new.utilisation - old.utilisation) >= 5
+        or abs(new.utilisation - old.utilisation) >= IDLE_PERCENT
+        or (new.utilisation < IDLE_PERCENT) != (old.utilisation < IDLE_PERCENT)
         or abs(new.memory_used_mib - old.memory_used_mib) >= 256
         or abs(new.power_w - old.power_w) >= 15
         or abs(new.temperature_c - old.temperature_c) >= 3

@@ -1,8 +1,9 @@
-"""Finds running jobs whose GPUs are idle, by the readings of agents."""
+"""Finds running jobs whose GPUs are idle, by the mean of the readings of agents."""
 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 
 from controller.core.model import inputs
@@ -12,43 +13,119 @@ from wire.agent.frames import GpuSample
 from wire.names import JobState
 
 IDLE_PERCENT = 5
-"""A GPU below this utilisation is idle. Agents report every change of at least this size."""
+"""A GPU below this mean utilisation is idle. Agents report each reading that crosses it."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
+_DEFAULT_S = 1_800.0
+"""The window if jobs are never flagged, for displays."""
+_SPANS = 48
+
+
+class _Readings:
+    """The utilisation of one GPU in the last two windows: percent by span of time. The last span goes on."""
+
+    __slots__ = ("percents", "starts")
+
+    def __init__(self) -> None:
+        # arrays, because there are up to _SPANS numbers for each GPU of the cluster
+        self.starts, self.percents = array("d"), array("d")
+
+    def add(self, percent: float, now: float, window_s: float) -> None:
+        """Note that the GPU has this utilisation from now on."""
+        starts, percents = self.starts, self.percents
+        if starts and (percents[-1] == percent or now <= starts[-1]):
+            percents[-1] = percent
+            return
+        starts.append(now)
+        percents.append(percent)
+        while len(starts) > 1 and starts[1] <= now - 2 * window_s:
+            del starts[0], percents[0]
+        if len(starts) > _SPANS:
+            self._merge_older()
+
+    def _merge_older(self) -> None:
+        """Merge the older half of the spans pairwise."""
+        starts, percents = self.starts, self.percents
+        for at in range(_SPANS // 4):  # each merge moves the next pair to `at`
+            first, second, end = starts[at], starts[at + 1], starts[at + 2]
+            percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
+                end - first
+            )
+            del starts[at + 1], percents[at + 1]
+
+    def _backwards(self) -> Iterator[tuple[float, float]]:
+        return zip(reversed(self.starts), reversed(self.percents), strict=True)
+
+    def mean(self, since: float, now: float) -> float:
+        """Mean utilisation from `since`, or the first reading, until now."""
+        work, end = 0.0, now
+        for start, percent in self._backwards():
+            work += percent * max(0.0, end - max(start, since))
+            end = max(start, since)
+            if start <= since:
+                break
+        return work / (now - end) if now > end else self.percents[-1]
+
+    def idle_since(self, begun: float, now: float) -> float | None:
+        """The start of the longest time from `begun` to now that begins idle and has an idle mean."""
+        work, end, found = 0.0, now, None
+        for start, percent in self._backwards():
+            work += percent * max(0.0, end - max(start, begun))
+            end = max(start, begun)
+            if percent < IDLE_PERCENT and work <= IDLE_PERCENT * (now - end):
+                found = end
+            if start <= begun:
+                break
+        return found
 
 
 class IdleGpuWatch:
-    """Remembers since when each GPU is idle, and gives the engine `GpusIdle` and `GpusBusy`.
+    """Finds out since when GPUs are idle, and gives the engine `GpusIdle` and `GpusBusy`.
 
-    A job is idle when all its GPUs have been idle for `after_s`. A GPU without a reading is neither
-    idle nor busy.
+    1. A GPU is idle since the start of the longest time, up to now and within the last two windows of
+       `after_s`, whose mean utilisation is below IDLE_PERCENT and which begins with an idle reading.
+    2. A GPU is at work, whatever came before, if its mean over the last third of a window is not below that.
+    3. A job is flagged when all its GPUs have been idle for `after_s` since its start.
+    4. The flag is taken back when one of its GPUs is at work.
+
+    A GPU without a reading is neither idle nor at work.
+    Cost: at most _SPANS steps for a GPU. Jobs at work cost the look at one of their GPUs.
+
+    Example: `after_s` is 1,800. A job that computes for 20 s at 50 % every 10 minutes has a mean of 1.7 % and
+    is flagged after half an hour. One that does so every 2 minutes has 8 % and is not.
     """
 
     def __init__(
         self, after_s: float, jobs: Callable[[], Iterable[Job]], tell: Callable[[Input], None]
     ) -> None:
-        self.since: dict[str, dict[str, float]] = {}
-        """When each idle GPU became idle, by node and UUID."""
-        self._busy: dict[str, set[str]] = {}
+        self._readings: dict[str, dict[str, _Readings]] = {}
+        """By node and UUID."""
         self._after_s = after_s
         self._jobs = jobs
         self._tell = tell
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _window_s(self) -> float:
+        return self._after_s or _DEFAULT_S
+
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
         """Take the readings that have changed."""
-        idle, busy = self.since.setdefault(node, {}), self._busy.setdefault(node, set())
+        known = self._readings.setdefault(node, {})
         for sample in samples:
-            if sample.utilisation < IDLE_PERCENT:
-                idle.setdefault(sample.uuid, now)
-                busy.discard(sample.uuid)
-            else:
-                idle.pop(sample.uuid, None)
-                busy.add(sample.uuid)
+            known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, self._window_s)
 
     def forget(self, node: str) -> None:
         """Drop the readings of a node whose link is lost or whose agent is new."""
-        self.since.pop(node, None)
-        self._busy.pop(node, None)
+        self._readings.pop(node, None)
+
+    def since(self, node: str, now: float) -> dict[str, float]:
+        """When each idle GPU of a node became idle, by UUID."""
+        found = {}
+        for uuid, readings in self._readings.get(node, {}).items():
+            since = self._idle_since(readings, 0.0, now)
+            if since is not None:
+                found[uuid] = since
+        return found
 
     def open(self, clock: Callable[[], float]) -> None:
         """Start checking, unless `after_s` is 0."""
@@ -77,12 +154,36 @@ class IdleGpuWatch:
         for job in self._jobs():
             if job.state is not JobState.RUNNING or job.stopping is not None or job.started_at is None:
                 continue
-            gpus = [(each.allocation.node, gpu.uuid) for each in job.running for gpu in each.allocation.gpus]
-            if not gpus:
-                continue
-            idle = [self.since.get(node, {}).get(uuid) for node, uuid in gpus]
-            since = max((at for at in idle if at is not None), default=now)
-            if None not in idle and now - max(since, job.started_at) >= self._after_s:
-                yield inputs.GpusIdle(job.id, job.attempt, max(since, job.started_at))
-            elif job.idle_since is not None and any(uuid in self._busy.get(node, ()) for node, uuid in gpus):
+            since = self._job_idle_since(job, job.started_at, now)
+            if since is not None and now - since >= self._after_s:
+                yield inputs.GpusIdle(job.id, job.attempt, since)
+            elif job.idle_since is not None and self._works(job, job.started_at, now):
                 yield inputs.GpusBusy(job.id, job.attempt)
+
+    def _job_idle_since(self, job: Job, begun: float, now: float) -> float | None:
+        """Since when all GPUs of the job are idle; None if one is not idle or has no reading."""
+        latest = None
+        for member in job.running:
+            known = self._readings.get(member.allocation.node, {})
+            for gpu in member.allocation.gpus:
+                readings = known.get(gpu.uuid)
+                since = None if readings is None else self._idle_since(readings, begun, now)
+                if since is None:
+                    return None
+                latest = since if latest is None else max(latest, since)
+        return latest
+
+    def _works(self, job: Job, begun: float, now: float) -> bool:
+        """Whether a GPU of the job is at work."""
+        return any(
+            self._at_work(readings, begun, now)
+            for member in job.running
+            for gpu in member.allocation.gpus
+            if (readings := self._readings.get(member.allocation.node, {}).get(gpu.uuid)) is not None
+        )
+
+    def _idle_since(self, readings: _Readings, begun: float, now: float) -> float | None:
+        return None if self._at_work(readings, begun, now) else readings.idle_since(begun, now)
+
+    def _at_work(self, readings: _Readings, begun: float, now: float) -> bool:
+        return readings.mean(max(begun, now - self._window_s / 3), now) >= IDLE_PERCENT

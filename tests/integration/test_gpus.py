@@ -284,9 +284,9 @@ def test_gpus_that_idle_are_flagged_told_and_taken_back(
     system.await_jobs([job], JobState.RUNNING)
     system.until(lambda: system.jobs()[job].idle_since, "it is flagged")
     assert "(idle " in corral(system, "queue")
-    assert "have done nothing for" in corral(system, "job", "show", str(job))
+    assert "have been idle for" in corral(system, "job", "show", str(job))
     log = lambda: corral(system, "job", "logs", str(job), "--stderr")  # noqa: E731
-    system.until(lambda: "corral: its GPUs have done nothing" in log(), "it is told")
+    system.until(lambda: "corral: its GPUs have been idle" in log(), "it is told")
     assert f"the GPUs of job {job} have been idle" in corral(system, "events")
     held = system.jobs()[job].held[0].gpus[0].index
     fake_nvml.say(held, busy=70)

@@ -147,11 +147,11 @@ class EventStreams:
 
     def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
         state, samples, found = self.daemon.state, self.daemon.agents.readings, self.daemon.agents.processes
-        idle = self.daemon.agents.idle_gpus.since
+        idle, now = self.daemon.agents.idle_gpus, self.daemon.now()
         known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
         return tuple(
             node_view(
-                state, node, samples.get(node.name, {}), found.get(node.name, ()), idle.get(node.name, {})
+                state, node, samples.get(node.name, {}), found.get(node.name, ()), idle.since(node.name, now)
             )
             for node in known
         )

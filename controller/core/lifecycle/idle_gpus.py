@@ -72,7 +72,7 @@ class IdleGpuHandler:
                     SendToNode(member.allocation.node, Note(job.id, job.attempt, idle_text(job, now)))
                 )
         elif job.idle_until is not None and now >= job.idle_until and job.stopping is None:
-            why = f"its GPUs did nothing for {duration(now - job.idle_since)}"
+            why = f"its GPUs were idle for {duration(now - job.idle_since)}"
             self._stop(job, Reason.IDLE, why, now)
 
     def on_busy(self, given: inputs.GpusBusy, now: float) -> None:
@@ -97,7 +97,7 @@ def idle_text(job: Job, now: float) -> str:
     """A sentence about the job's idle GPUs and what follows; empty if they are not idle."""
     if job.idle_since is None:
         return ""
-    sentence = f"its GPUs have done nothing for {duration(now - job.idle_since)}"
+    sentence = f"its GPUs have been idle for {duration(now - job.idle_since)}"
     if job.idle_until is None:
         return sentence
     return (

@@ -92,6 +92,8 @@ def test_only_what_changed_is_told() -> None:
     assert readings.changed([GpuSample("a", 50), GpuSample("b", 0)])
     assert readings.changed([GpuSample("a", 53), GpuSample("b", 0)]) == ()
     assert readings.changed([GpuSample("a", 55), GpuSample("b", 0)]) == (GpuSample("a", 55),)
+    assert readings.changed([GpuSample("c", 3)])
+    assert readings.changed([GpuSample("c", 6)]), "because it is no longer idle"
 
 
 def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., Driven]) -> None:

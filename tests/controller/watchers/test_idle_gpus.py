@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.core.model import inputs
 from controller.watchers.idle_gpus import IdleGpuWatch
 from tests.engine_harness import EngineHarness, spec
@@ -14,6 +16,17 @@ def told(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[inputs
     for each in found:
         harness.tell(each)
     return found
+
+
+def watched(after_s: float) -> tuple[EngineHarness, IdleGpuWatch, int]:
+    """A job on the first GPU of node a, which runs since 1,000 s."""
+    harness = EngineHarness()
+    harness.join("a")
+    job = harness.submit(spec(1))
+    harness.tick()
+    harness.start(job)
+    assert harness.gpus_of(job) == [0]
+    return harness, IdleGpuWatch(after_s, lambda: [harness.job(job)], lambda _: None), job
 
 
 def test_a_job_idles_when_all_its_gpus_do_for_long_enough() -> None:
@@ -46,6 +59,50 @@ def test_a_job_is_not_blamed_for_the_time_before_it() -> None:
     harness.start(job)
     assert told(harness, watch, 1_599.0) == []
     assert told(harness, watch, 1_600.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+
+
+def bursts(watch: IdleGpuWatch, percent: int, busy_s: float, every_s: float, until: float) -> None:
+    """Readings of the first GPU of node a from 1,000 s on: idle, and at work for a moment now and then."""
+    at = 1_000.0
+    while at < until:
+        watch.read("a", [GpuSample("GPU-a-0", 0)], at)
+        watch.read("a", [GpuSample("GPU-a-0", percent)], at + every_s - busy_s)
+        at += every_s
+
+
+@pytest.mark.parametrize(
+    ("percent", "busy_s", "every_s", "idle"),
+    [(10, 2.5, 15.0, True), (100, 10.0, 300.0, True), (100, 30.0, 300.0, False), (6, 299.0, 300.0, False)],
+)
+def test_the_mean_over_the_window_decides(percent: int, busy_s: float, every_s: float, idle: bool) -> None:
+    harness, watch, _ = watched(1_800.0)
+    bursts(watch, percent, busy_s, every_s, 8_000.0)
+    found = told(harness, watch, 8_000.0)
+    assert [type(each) for each in found] == ([inputs.GpusIdle] if idle else [])
+    since = watch.since("a", 8_000.0)
+    assert (since["GPU-a-0"] <= 8_000.0 - 1_800.0) if idle else not since
+
+
+def test_a_job_that_goes_to_work_again_keeps_no_flag() -> None:
+    harness, watch, job = watched(1_800.0)
+    watch.read("a", [GpuSample("GPU-a-0", 0)], 1_000.0)
+    assert told(harness, watch, 9_000.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+    watch.read("a", [GpuSample("GPU-a-0", 100)], 9_000.0)
+    assert inputs.GpusBusy(job, 1) not in told(harness, watch, 9_010.0), "a burst of 10 s is no work"
+    assert told(harness, watch, 9_060.0) == [inputs.GpusBusy(job, 1)]
+    watch.read("a", [GpuSample("GPU-a-0", 0)], 12_000.0)
+    assert watch.since("a", 13_000.0) == {"GPU-a-0": 12_000.0}, "the work before does not count"
+    assert told(harness, watch, 13_799.0) == []
+    assert told(harness, watch, 13_800.0) == [inputs.GpusIdle(job, 1, 12_000.0)]
+
+
+def test_a_gpu_with_many_readings_takes_little_memory() -> None:
+    _, watch, _ = watched(1_800.0)
+    bursts(watch, 80, 1.0, 2.0, 9_000.0)
+    [readings] = watch._readings["a"].values()
+    assert len(readings.starts) == len(readings.percents) <= 48
+    assert 39.0 < readings.mean(0.0, 9_000.0) < 41.0
+    assert watch.since("a", 9_000.0) == {}
 
 
 def test_a_job_without_gpus_never_idles() -> None:

@@ -89,5 +89,5 @@ def view(call: Call, node: Node) -> NodeView:
         node,
         daemon.agents.readings.get(name, {}),
         daemon.agents.processes.get(name, ()),
-        daemon.agents.idle_gpus.since.get(name, {}),
+        daemon.agents.idle_gpus.since(name, daemon.now()),
     )

@@ -37,10 +37,10 @@ def test_an_idle_job_is_flagged_and_warned_once() -> None:
     tell_idle(harness, job)
     assert [type(each) for each in harness.events].count(IdleNoted) == 1
     assert [sent.frame for sent in harness.sent if isinstance(sent.frame, Note)] == [
-        Note(job, 1, "its GPUs have done nothing for 40m00s")
+        Note(job, 1, "its GPUs have been idle for 40m00s")
     ]
     assert harness.job(job).reason is Reason.IDLE
-    assert harness.why(job).sentence == "running on a; its GPUs have done nothing for 40m00s"
+    assert harness.why(job).sentence == "running on a; its GPUs have been idle for 40m00s"
     kept = load_job(job_row(harness.job(job), with_spec=True))
     assert (kept.idle_since, kept.reason) == (2_200.0, Reason.IDLE)
 
@@ -122,7 +122,7 @@ def test_an_idle_job_is_ended_after_its_grace(reclaim: IdleAction, state: JobSta
     harness.exit(job, None, signal=15, why="idle")
     ended = harness.job(job)
     assert (ended.state, ended.reason, ended.idle_since) == (state, Reason.IDLE, None)
-    assert "its GPUs did nothing for 50m00s" in ended.detail
+    assert "its GPUs were idle for 50m00s" in ended.detail
 
 
 def test_an_idle_job_that_completes_meanwhile_is_completed() -> None:
