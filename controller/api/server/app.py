@@ -11,14 +11,13 @@ from multidict import MultiMapping
 from pydantic import TypeAdapter, ValidationError
 
 from controller.api.server.access import Caller
-from controller.api.server.errors import Rejected, body_problem, error_response
+from controller.api.server.errors import Rejected, body_problem, error_response, rejected
 from controller.api.server.event_stream import EventStreams
 from controller.api.server.identity import Identity, read_token
 from controller.api.server.listeners import UnixSocket, open_tcp
 from controller.api.server.protocol import Connection, ConnectionLimit, Connections, connection_limit
 from controller.api.server.request import Call, Route
 from controller.api.server.routes import find
-from controller.core.model.inputs import Refusal
 from controller.daemon import Daemon
 from controller.reload import ConfigReload
 
@@ -26,7 +25,7 @@ BODY_S = 10.0
 """Seconds in which a request's body must arrive."""
 
 ROUTE = web.RequestKey("route", tuple[str, str])
-"""Under this a request remembers which it took."""
+"""The method and path of the route that a request took."""
 
 GRACE_S = 1.0
 """Seconds that open requests may take to finish when the server closes."""
@@ -93,7 +92,7 @@ class Server:
             response = error_response(error)
             if not request.content.is_eof():
                 response.force_close()
-        # Only known words: who makes up methods and paths must not make up figures.
+        # Only methods and paths of the table, because each new name would be one more line of /metrics.
         method, path = request.get(ROUTE, ("other", "other"))
         self._daemon.counters.requests[method, path, response.status] += 1
         return response
@@ -108,9 +107,10 @@ class Server:
             await call.permit(route.needs, await call.job())
         if route.query or request.rel_url.raw_query_string:
             call.query = _query(route, request.query)
-        if route.body is not None:
-            call.body = _understand(route.body, await self._body(request))
-        answer = await route.handle(call)
+        if route.body is None:
+            answer = await route.handle(call)
+        else:
+            answer = await route.handle(call, _understand(route.body, await self._body(request)))
         if isinstance(answer, web.StreamResponse):
             return answer
         return web.Response(
@@ -123,7 +123,7 @@ class Server:
         connection = cast(Connection, request.protocol)
         if not connection.welcome:
             connection.close()
-            raise Rejected(Refusal("busy", "there are too many connections", hint="Try again in a moment."))
+            raise rejected("busy", "there are too many connections", hint="Try again in a moment.")
         if connection.uid is None:
             caller = await self._identity.of_token(request.headers.get("Authorization"))
             connection.prove()
@@ -132,9 +132,7 @@ class Server:
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise Rejected(
-                Refusal("invalid", "compressed bodies are not read", "Content-Encoding"), status=415
-            )
+            raise rejected("invalid", "compressed bodies are not read", "Content-Encoding", status=415)
         if (request.content_length or 0) > self._max_body:
             raise web.HTTPRequestEntityTooLarge(self._max_body)
         content = request.content
@@ -156,15 +154,15 @@ def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
     strange = [name for name in sent if name not in known]
     if strange:
         there = f"There are: {', '.join(known)}." if known else ""
-        raise Rejected(Refusal("invalid", f"there is no parameter {strange[0]!r}", strange[0], there))
+        raise rejected("invalid", f"there is no parameter {strange[0]!r}", strange[0], there)
     return {name: each.value(sent.getall(name, [])) for name, each in known.items()}
 
 
 def _understand(kind: Any, body: bytes) -> Any:
-    """The body as what it has to be.
+    """The body as an object of this class.
 
-    Measured on a submit of 365 bytes: pydantic 2 µs, json.loads and wire.codec 12 µs. So pydantic reads, and
-    says what is wrong as well. Of a name that stands twice the last counts, as everywhere in JSON.
+    Read by pydantic, because it is faster than json.loads and wire.codec: 2 µs and 12 µs for a submit of 365
+    bytes. Of two fields with the same name the last counts, as everywhere in JSON.
     """
     try:
         return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")

@@ -69,6 +69,19 @@ class Rejected(Exception):
         self.headers = headers
 
 
+def rejected(
+    code: str,
+    message: str,
+    where: str = "",
+    hint: str = "",
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Rejected:
+    """The exception for a refusal of these parts."""
+    return Rejected(Refusal(code, message, where, hint), status, headers)
+
+
 def refusal_response(
     refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:

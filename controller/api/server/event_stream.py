@@ -11,11 +11,10 @@ from aiohttp import web
 from pydantic import TypeAdapter
 
 from controller.api.handlers.service.events import event_views
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view, node_view
 from controller.commit_feed import Commit, Lagged, Subscription
-from controller.core.model.inputs import Refusal
 from controller.core.model.job import Job
 from controller.core.model.rows import JournalEntry
 from controller.core.state.job_and_node_rows import load_job
@@ -44,11 +43,11 @@ async def follow(call: Call) -> web.StreamResponse:
     last = call.daemon.seq
     if after is not None and after > last:
         message = f"the journal ends at {last}, before {after}"
-        raise Rejected(Refusal("conflict", message, "after", "Load everything anew and go on from there."))
+        raise rejected("conflict", message, "after", "Load everything anew and go on from there.")
     begins = call.daemon.store.begins
     if after is not None and after < begins:
         message = f"the journal begins after entry {begins}; what lies between {after} and it was deleted"
-        raise Rejected(Refusal("conflict", message, "after", "Load everything anew and go on from there."))
+        raise rejected("conflict", message, "after", "Load everything anew and go on from there.")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(call.request)
     await response.write(HEARTBEAT)

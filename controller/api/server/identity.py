@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.api.server.access import Caller, Role, submit_refusal
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.config import Config
-from controller.core.model.inputs import Refusal
 
 T = TypeVar("T")
 
@@ -78,13 +77,11 @@ class Identity:
         """The caller on TCP: with the token, the controller's user."""
         scheme, _, given = (header or "").partition(" ")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
-            raise Rejected(
-                Refusal(
-                    "not_allowed",
-                    "this address wants a token, and none or a wrong one was given",
-                    "Authorization",
-                    "Send 'Authorization: Bearer …' with the token that stands in <state_dir>/token.",
-                ),
+            raise rejected(
+                "not_allowed",
+                "this address wants a token, and none or a wrong one was given",
+                "Authorization",
+                "Send 'Authorization: Bearer …' with the token that stands in <state_dir>/token.",
                 status=401,
                 headers={"WWW-Authenticate": "Bearer"},
             )
@@ -103,7 +100,7 @@ class Identity:
         if user in ("", caller.user):
             return caller.user
         if not _USER_NAME.fullmatch(user) and caller.operates:
-            raise Rejected(Refusal("invalid", "is not the name of a user", "as_user"))
+            raise rejected("invalid", "is not the name of a user", "as_user")
         refused = submit_refusal(caller, user, await self.privileged_user(user))
         if refused is not None:
             raise Rejected(refused)

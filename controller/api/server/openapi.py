@@ -63,7 +63,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _schemas(routes: tuple[Route, ...]) -> tuple[dict[str, Any], dict[type[Any], dict[str, Any]]]:
-    answers = {route.answer for route in routes if isinstance(route.answer, type)} | {Problem, StreamBatch}
+    answers = {route.answer for route in routes if not route.media} | {Problem, StreamBatch}
     bodies = {route.body for route in routes if route.body}
     kinds = sorted(answers | bodies, key=lambda kind: kind.__name__)
     wanted: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
@@ -84,7 +84,9 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
         "responses": {str(route.status): _answer(route, refs)},
     }
-    for status in sorted({*ALWAYS, *route.refuses}):
+    by_path = (404,) if "{" in route.path else ()
+    by_body = (413,) if route.body else ()
+    for status in sorted({*ALWAYS, *by_path, *by_body, *route.refuses}):
         operation["responses"][str(status)] = {
             "description": HTTPStatus(status).phrase,
             "content": {"application/json": {"schema": refs[Problem]}},
@@ -111,10 +113,10 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _answer(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
-    if isinstance(route.answer, type):
+    if not route.media:
         content = {"application/json": {"schema": refs[route.answer]}}
-    elif route.answer == "text/event-stream":
-        content = {route.answer: {"schema": {"type": "string", "contentSchema": refs[StreamBatch]}}}
+    elif route.media == "text/event-stream":
+        content = {route.media: {"schema": {"type": "string", "contentSchema": refs[StreamBatch]}}}
     else:
-        content = {route.answer: {"schema": {}}}
+        content = {route.media: {"schema": {}}}
     return {"description": route.about, "content": content}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from aiohttp import web
 
 from controller.api.server.access import Caller, Need, Owner, Role, refusal
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.identity import Identity
 from controller.core.cluster.nodes import Node
-from controller.core.model.inputs import Input, Refusal, Requester
+from controller.core.model.inputs import Input, Refusal, Requester, no_such_job, no_such_node
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.daemon import Daemon
@@ -39,14 +40,14 @@ class Parameter:
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:
-            raise Rejected(Refusal("invalid", f"is given {len(texts)} times; give it once", self.name))
+            raise rejected("invalid", f"is given {len(texts)} times; give it once", self.name)
         return self._read(texts[0]) if texts else self.default
 
     def _read(self, text: str) -> Any:
         try:
             return self.read(text)
         except ValueError as error:
-            raise Rejected(Refusal("invalid", str(error), self.name)) from None
+            raise rejected("invalid", str(error), self.name) from None
 
 
 def integer(name: str, about: str, low: int, high: int, default: int | None = None) -> Parameter:
@@ -110,26 +111,42 @@ def string(name: str, about: str) -> Parameter:
     return Parameter(name, about, {"type": "string"}, read, "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
-    """One route. The routing table and the OpenAPI document are made of these."""
+    """One route. The routing table and the OpenAPI document are made of these.
+
+    The handler says the rest: its second parameter is the body, its result the answer, and the first line of
+    its docstring the description.
+    """
 
     method: str
     path: str
     needs: Need
     """The need of the caller; checked before the handler is called."""
-    handle: Callable[[Call], Awaitable[Any]]
-    answer: type[Any] | str
-    """A class of wire.api, or a media type."""
-    body: type[Any] | None = None
+    handle: Callable[..., Awaitable[Any]]
+    media: str = ""
+    """The media type of an answer that is not an object of wire.api."""
     query: tuple[Parameter, ...] = ()
     status: int = 200
     refuses: tuple[int, ...] = ()
+    """Statuses of refusals, beside those that every route has and those that follow from path and body."""
 
     @property
     def about(self) -> str:
-        """The description: the first line of the handler's docstring."""
+        """The description of the route."""
         return (self.handle.__doc__ or "").partition("\n")[0]
+
+    @cached_property
+    def body(self) -> type[Any] | None:
+        """The class of the body; None if the route takes none."""
+        kinds = [kind for name, kind in get_type_hints(self.handle).items() if name != "return"]
+        return kinds[1] if len(kinds) > 1 else None
+
+    @cached_property
+    def answer(self) -> type[Any]:
+        """The class of the answer."""
+        kind: type[Any] = get_type_hints(self.handle)["return"]
+        return kind
 
 
 @dataclass(slots=True)
@@ -144,7 +161,6 @@ class Call:
     caller: Caller
     path: Mapping[str, str]
     query: Mapping[str, Any] = field(default_factory=dict)
-    body: Any = None
 
     @property
     def asker(self) -> Requester | None:
@@ -177,14 +193,7 @@ class Call:
         """The job with this label, from memory or the store."""
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
-            raise Rejected(
-                Refusal(
-                    "not_found",
-                    f"there is no job {label!r}",
-                    "job",
-                    "'corral queue --all' shows what there is.",
-                )
-            )
+            raise Rejected(no_such_job(repr(label)))
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
@@ -213,12 +222,7 @@ class Call:
         await self.daemon.settled()
         node = self.daemon.state.nodes.get(self.path["node"])
         if node is None:
-            name = self.path["node"]
-            raise Rejected(
-                Refusal(
-                    "not_found", f"there is no node {name!r}", "node", "'corral nodes' shows what there is."
-                )
-            )
+            raise Rejected(no_such_node(self.path["node"]))
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:

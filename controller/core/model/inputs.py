@@ -486,7 +486,7 @@ class Decision:
         return [order for effect in self.effects for order in effect.orders()]
 
 
-def no_such_job(job: int) -> Refusal:
+def no_such_job(job: int | str) -> Refusal:
     """The refusal for an unknown job."""
     return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' shows what there is.")
 

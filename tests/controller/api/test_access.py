@@ -102,7 +102,7 @@ def test_the_table_in_the_documents_is_what_the_code_decides() -> None:
 def test_a_route_without_a_need_cannot_be_made() -> None:
     sample = ROUTES[0]
     with pytest.raises(TypeError, match="missing"):
-        Route(sample.method, sample.path, handle=sample.handle, answer=sample.answer)  # type: ignore[call-arg]
+        Route(sample.method, sample.path, handle=sample.handle)  # type: ignore[call-arg]
 
 
 def test_whatever_changes_something_is_closed_to_viewers() -> None:

@@ -59,3 +59,14 @@ async def test_a_body_may_not_hold_more_than_the_schema_says(api: RunningControl
     assert set(submit["responses"]) >= {"201", "413", "422", "507"}
     resume = document["paths"]["/v1/nodes/{node}/resume"]["post"]
     assert resume["requestBody"]["required"] is False
+
+
+async def test_statuses_that_follow_from_the_path_and_the_body_are_in_it(api: RunningController) -> None:
+    _, document = await api.get("/v1/openapi.json")
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert ("404" in operation["responses"]) >= ("{" in path)
+            assert ("413" in operation["responses"]) == ("requestBody" in operation)
+    drain = document["paths"]["/v1/nodes/{node}/drain"]["post"]
+    body = drain["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/NodeAction"}, "the handler's second parameter"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from controller.api.handlers.jobs.jobs import known_to, need_known
 from controller.api.server.access import CANCEL, HOLD, PREEMPT, RELEASE, REQUEUE, SET
-from controller.api.server.errors import Rejected, problem_of
+from controller.api.server.errors import Rejected, problem_of, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.core.model import inputs
@@ -38,11 +38,10 @@ NEEDS = {
 Make = Callable[[Job], Input]
 
 
-async def carry_out(call: Call) -> JobsAnswer:
+async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
     """Cancel, hold, release, preempt, requeue or change many jobs. Some may be refused."""
-    order: JobsOrder = call.body
     if order.action not in NEEDS:
-        raise Rejected(Refusal("invalid", f"must be one of {', '.join(NEEDS)}", "action"))
+        raise rejected("invalid", f"must be one of {', '.join(NEEDS)}", "action")
     need = NEEDS[order.action]
     await call.permit(need)
     await call.daemon.settled()
@@ -53,8 +52,8 @@ async def carry_out(call: Call) -> JobsAnswer:
         try:
             await call.permit(need, job)
             need_known(call, job)
-        except Rejected as rejected:
-            refused.append(_refused(job.label, rejected.refusal))
+        except Rejected as error:
+            refused.append(_refused(job.label, error.refusal))
         else:
             able.append(job)
     done = able
@@ -107,21 +106,21 @@ async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefu
     """The chosen jobs without duplicates, and refusals for words that name no job."""
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
-        raise Rejected(Refusal("invalid", "no job is named", "jobs", "Name jobs, or set mine."))
+        raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")
     if len(words) > MOST:
-        raise Rejected(Refusal("invalid", f"may have at most {MOST:,} entries", "jobs"))
+        raise rejected("invalid", f"may have at most {MOST:,} entries", "jobs")
     found: dict[int, Job] = {}
     refused = []
     for word in words:
         try:
             meant = await _meant(call, word)
-        except Rejected as rejected:
-            refused.append(_refused(word, rejected.refusal))
+        except Rejected as error:
+            refused.append(_refused(word, error.refusal))
         else:
             found.update((job.id, job) for job in meant if not order.mine or job.user == call.caller.user)
     if len(found) > MOST:
         message = f"these are {len(found):,} jobs, and at most {MOST:,} can be meant at once"
-        raise Rejected(Refusal("invalid", message, "jobs", "Name fewer: ranges such as 1-5000 may help."))
+        raise rejected("invalid", message, "jobs", "Name fewer: ranges such as 1-5000 may help.")
     return list(found.values()), refused
 
 
@@ -130,7 +129,7 @@ async def _meant(call: Call, word: str) -> list[Job]:
     try:
         meant = parse_selection(word)
     except InvalidSelection as unreadable:
-        raise Rejected(Refusal("invalid", str(unreadable), "jobs", unreadable.hint)) from None
+        raise rejected("invalid", str(unreadable), "jobs", unreadable.hint) from None
     match meant:
         case AllJobs():
             return sorted(state.live(), key=lambda job: job.id)
@@ -155,7 +154,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
     for index in indices:
         if index not in known:
             hint = "'corral queue --all' shows what there is."
-            raise Rejected(Refusal("not_found", f"there is no job {array}_{index}", "job", hint))
+            raise rejected("not_found", f"there is no job {array}_{index}", "job", hint)
     return [known[index] for index in indices]
 
 
@@ -165,7 +164,7 @@ def _living(call: Call, first: Job) -> list[Job]:
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]
     if not living:
-        raise Rejected(Refusal("conflict", f"every job of array {first.id} has ended already", "job"))
+        raise rejected("conflict", f"every job of array {first.id} has ended already", "job")
     return living
 
 
@@ -178,7 +177,7 @@ async def _newest(call: Call) -> Job:
     rows = await call.daemon.read(lambda: store.jobs(None, user, None, 1))
     if not rows:
         hint = "Submit one: corral submit -- hostname"
-        raise Rejected(Refusal("not_found", "you have no job yet", "job", hint))
+        raise rejected("not_found", "you have no job yet", "job", hint)
     return load_job(rows[0])
 
 

@@ -9,9 +9,8 @@ from binascii import Error as NotBase64
 from aiohttp import web
 
 from controller.api.handlers.jobs.logs import node_of
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.core.model.inputs import Refusal
 from controller.nodes.exec_sessions import ExecSession
 from controller.nodes.link import NodeAway
 from wire.agent.frames import OpenShell, ShellOutput
@@ -20,16 +19,15 @@ from wire.codec import dumps, encode
 from wire.names import JobState
 
 
-async def open_one(call: Call) -> ShellOpened:
+async def open_one(call: Call, asked: ShellRequest) -> ShellOpened:
     """Run a command in the allocation of a running job as the job's user; by default the login shell."""
     job = await call.job()
-    asked: ShellRequest = call.body
     name = node_of(job, asked.node)
     if job.state is not JobState.RUNNING or job.members[name].ended_at is not None:
         message = (
             f"job {job.label} is not running{f' on {name}' if asked.node else ''}: it is {job.state.value}"
         )
-        raise Rejected(Refusal("conflict", message, "job"))
+        raise rejected("conflict", message, "job")
     link = call.daemon.agents.links.get(name)
     if link is None:
         raise NodeAway(f"node {name} is not in the configuration")
@@ -48,7 +46,7 @@ async def read(call: Call) -> web.StreamResponse:
     """The output of the command and its end, as lines of JSON. Closing the answer ends the command."""
     shell = _find(call)
     if shell.read:
-        raise Rejected(Refusal("conflict", "somebody reads this already", "shell"))
+        raise rejected("conflict", "another client reads this shell already", "shell")
     response = web.StreamResponse(
         headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
     )
@@ -56,12 +54,12 @@ async def read(call: Call) -> web.StreamResponse:
     await response.prepare(call.request)
     try:
         async for said in answers:
-            told = (
+            shown = (
                 ShellSaid(said.stream, said.data)
                 if isinstance(said, ShellOutput)
                 else ShellSaid("", "", True, said.code, said.signal, said.error)
             )
-            await response.write((dumps(encode(told)) + "\n").encode())
+            await response.write((dumps(encode(shown)) + "\n").encode())
     except NodeAway as away:
         await response.write((dumps(encode(ShellSaid(end=True, error=str(away)))) + "\n").encode())
     finally:
@@ -70,14 +68,13 @@ async def read(call: Call) -> web.StreamResponse:
     return response
 
 
-async def write(call: Call) -> ShellOpened:
+async def write(call: Call, given: ShellGiven) -> ShellOpened:
     """Send the command input, the end of its input, or the size of the terminal."""
-    shell, given = _find(call), call.body
-    assert isinstance(given, ShellGiven)
+    shell = _find(call)
     try:
         data = b64decode(given.data, validate=True)
     except NotBase64:
-        raise Rejected(Refusal("invalid", "is not base64", "data")) from None
+        raise rejected("invalid", "is not base64", "data") from None
     if given.rows and given.columns:
         shell.resize(given.rows, given.columns)
     if data or given.end:
@@ -88,5 +85,5 @@ async def write(call: Call) -> ShellOpened:
 def _find(call: Call) -> ExecSession:
     user, shell = call.streams.shells.get(call.path["shell"], ("", None))
     if shell is None or user != call.caller.user or shell.closed:
-        raise Rejected(Refusal("not_found", "there is no such shell; it has ended", "shell"))
+        raise rejected("not_found", "there is no such shell; it has ended", "shell")
     return shell

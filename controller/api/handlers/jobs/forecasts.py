@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 from controller.api.handlers.service.known_names import need_node, need_share, need_tenant
 from controller.api.server.access import operator
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.core.fairshare.share_tree import share_problem
-from controller.core.model.inputs import Refusal
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.explanation import explain_waiting
 from controller.questions.what_if import what_if as tried
@@ -33,10 +32,10 @@ async def explain(call: Call) -> Explanation:
     if job.state is JobState.QUEUED:
         try:
             told = await _ask(call, explain_waiting, job_view(engine, job))
-        except Rejected as rejected:
-            if rejected.refusal.code != "busy":
+        except Rejected as error:
+            if error.refusal.code != "busy":
                 raise
-            told, busy = None, rejected.refusal.message
+            told, busy = None, error.refusal.message
         if told is not None:
             return told
     # The reason alone takes little time, so it is told even if nothing could be foreseen.
@@ -45,9 +44,8 @@ async def explain(call: Call) -> Explanation:
     return Explanation(job_view(engine, job), why, predicted_s=predicted_s, complete=complete, unknown=busy)
 
 
-async def what_if(call: Call) -> WhatIfAnswer:
+async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
     """Which jobs would start later or sooner with these changes. Nothing is changed."""
-    asked: WhatIf = call.body
     if asked.config is not None:
         await call.permit(operator("ask about another configuration"))
     await call.daemon.settled()
@@ -60,12 +58,10 @@ async def what_if(call: Call) -> WhatIfAnswer:
         await need_tenant(call, quota.scope, quota.name)
     answer = await _ask(call, tried, asked, call.caller.user, call.query["part"] == "first", call.asker)
     if answer is None:
-        raise Rejected(
-            Refusal(
-                "busy",
-                "there was not enough time to work out an answer",
-                hint="Ask with more time: --within 10s. [questions] in scheduler.toml sets what is allowed.",
-            )
+        raise rejected(
+            "busy",
+            "there was not enough time to work out an answer",
+            hint="Ask with more time: --within 10s. [questions] in scheduler.toml sets what is allowed.",
         )
     return answer
 
@@ -85,7 +81,7 @@ async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) ->
             if transport is None or transport.is_closing():
                 break
         if not asking.done():
-            raise Rejected(Refusal("timeout", "the client has gone"))
+            raise rejected("timeout", "the client has gone")
         return asking.result()
     except QuestionRefused as refused:
         raise Rejected(refused.refusal) from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from controller.api.handlers.jobs.dependency_outcomes import outcomes
 from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.commands.job_edits import apply_changes
@@ -34,12 +35,11 @@ from wire.job.spec import SIGNALS, JobSpec, signal_name, spec_problems
 from wire.names import JobState
 
 
-async def submit(call: Call) -> Submitted:
+async def submit(call: Call, request: SubmitRequest) -> Submitted:
     """Queue a job or an array. It is on disk before this answers."""
-    request: SubmitRequest = call.body
     caller = call.caller
     if len(request.key) > 200 or not request.key.isprintable():
-        raise Rejected(Refusal("invalid", "must be printable and at most 200 characters", "key"))
+        raise rejected("invalid", "must be printable and at most 200 characters", "key")
     user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
     if user != caller.user:
         await need_user(call, user, "as_user")
@@ -53,9 +53,8 @@ async def submit(call: Call) -> Submitted:
     return Submitted(reply.jobs, str(reply.jobs[0]))
 
 
-async def preview(call: Call) -> JobSpec:
+async def preview(call: Call, request: SubmitRequest) -> JobSpec:
     """The job as a submit would queue it, or why it would be refused. Nothing is queued."""
-    request: SubmitRequest = call.body
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
@@ -153,9 +152,8 @@ async def cancel(call: Call) -> JobView:
     return await _change(call, inputs.Cancel)
 
 
-async def change(call: Call) -> JobView:
+async def change(call: Call, asked: JobChange) -> JobView:
     """Change the request of a job. The checks are those of a submit."""
-    asked: JobChange = call.body
     job = await call.job()
     need_known(call, job)
     known = await known_to(call, job, asked)
@@ -169,15 +167,14 @@ async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 
 
-async def signal(call: Call) -> JobView:
+async def signal(call: Call, asked: SignalRequest) -> JobView:
     """Send a signal to the processes of a running job that handle it. It is not journaled."""
     job = await call.job()
-    asked: SignalRequest = call.body
     name = signal_name(asked.signal)
     if not name:
-        raise Rejected(Refusal("invalid", f"must be one of {', '.join(SIGNALS)}", "signal"))
+        raise rejected("invalid", f"must be one of {', '.join(SIGNALS)}", "signal")
     if job.state is not JobState.RUNNING:
-        raise Rejected(Refusal("conflict", f"job {job.label} is not running: it is {job.state.value}", "job"))
+        raise rejected("conflict", f"job {job.label} is not running: it is {job.state.value}", "job")
     links = call.daemon.agents.links
     for member in job.running:
         node = call.daemon.state.nodes.get(member.allocation.node)
@@ -198,13 +195,9 @@ async def release(call: Call) -> JobView:
     return await _change(call, inputs.Release)
 
 
-async def preempt(call: Call) -> JobView:
+async def preempt(call: Call, action: PreemptAction) -> JobView:
     """End the attempt of a running job, and queue the job again at its old position."""
-    action: PreemptAction = call.body
-    job = await call.job()
-    need_known(call, job)
-    await call.ask(inputs.Preempt(job.id, call.caller.user, action.hold))
-    return job_view(call.daemon.engine, job)
+    return await _change(call, partial(inputs.Preempt, hold=action.hold))
 
 
 async def requeue(call: Call) -> JobView:
@@ -222,4 +215,4 @@ async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
 def need_known(call: Call, job: Job) -> None:
     """Refuse an action on a job that is no longer in memory, because it has ended."""
     if job.id not in call.daemon.state.jobs:
-        raise Rejected(Refusal("conflict", f"job {job.label} is {job.state.value} already", "job"))
+        raise rejected("conflict", f"job {job.label} is {job.state.value} already", "job")

@@ -10,7 +10,7 @@ from functools import partial
 
 from aiohttp import web
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import Job
@@ -54,9 +54,7 @@ def node_of(job: Job, asked: str) -> str:
     """The requested node of a job, else its first."""
     nodes = list(job.members)
     if not nodes:
-        raise Rejected(
-            Refusal("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
-        )
+        raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
     return _chosen(job, nodes, asked)
 
 
@@ -92,7 +90,7 @@ def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
 def _chosen(job: Job, nodes: list[str], asked: str) -> str:
     if asked and asked not in nodes:
         message = f"job {job.label} has no part on {asked!r}"
-        raise Rejected(Refusal("not_found", message, "node", f"It is on {', '.join(nodes)}."))
+        raise rejected("not_found", message, "node", f"It is on {', '.join(nodes)}.")
     return asked or nodes[0]
 
 

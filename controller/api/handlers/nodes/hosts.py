@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from controller.api.handlers.nodes.nodes import view
 from controller.api.server.access import host_refusal
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal
+from controller.core.model.inputs import Refusal, no_such_node
 from controller.nodes.ssh.known_hosts import is_public_key, without_comment
-from wire.api.nodes import HostKey, NodeRequest, NodeView, Preflight
+from wire.api.nodes import HostKey, NodeAction, NodeRequest, NodeView, Preflight
 from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
 
 
-async def preflight(call: Call) -> Preflight:
+async def preflight(call: Call, request: NodeRequest) -> Preflight:
     """Check whether a host can join. Changes nothing on it except the files of the agent."""
-    request: NodeRequest = call.body
     host = request.host or await _host_of(call, request.name)
     _check(request.name, host, request.host_key)
     _permit_host(call, request.name, host)
     return await call.daemon.hosts.preflight(request.name, host, request.host_key)
 
 
-async def add(call: Call) -> NodeView:
+async def add(call: Call, request: NodeRequest) -> NodeView:
     """Add a node, or change how its host is reached. Attempts on it go on."""
-    request: NodeRequest = call.body
     if request.host is None:
-        raise Rejected(Refusal("invalid", "is missing", "host"))
+        raise rejected("invalid", "is missing", "host")
     _check(request.name, request.host, request.host_key)
     await call.daemon.settled()
     _permit_host(call, request.name, request.host)
@@ -39,10 +37,9 @@ async def add(call: Call) -> NodeView:
     return view(call, call.daemon.state.nodes.by_name[request.name])
 
 
-async def trust(call: Call) -> NodeView:
+async def trust(call: Call, body: HostKey) -> NodeView:
     """Pin the host key of a node."""
     node = await call.node()
-    body: HostKey = call.body
     host = await _host_of(call, node.name)
     _check(node.name, host, body.host_key)
     await call.ask(inputs.PinKey(node.name, without_comment(body.host_key), call.caller.user))
@@ -51,7 +48,7 @@ async def trust(call: Call) -> NodeView:
     return view(call, node)
 
 
-async def remove(call: Call) -> NodeView:
+async def remove(call: Call, _: NodeAction) -> NodeView:
     """Remove a node without jobs."""
     node = await call.node()
     _not_configured(call, node.name)
@@ -62,7 +59,7 @@ async def remove(call: Call) -> NodeView:
     return before
 
 
-async def lost(call: Call) -> NodeView:
+async def lost(call: Call, _: NodeAction) -> NodeView:
     """Declare a node lost: its jobs end, or are queued again."""
     node = await call.node()
     await call.ask(inputs.DeclareLost(node.name, call.caller.user))
@@ -77,10 +74,8 @@ async def _host_of(call: Call, name: str) -> HostSpec:
     if host is not None:
         return host
     if configured is not None:
-        raise Rejected(Refusal("conflict", f"node {name} is on the controller's own machine", "node"))
-    raise Rejected(
-        Refusal("not_found", f"there is no node {name!r}", "node", "'corral nodes' shows what there is.")
-    )
+        raise rejected("conflict", f"node {name} is on the controller's own machine", "node")
+    raise Rejected(no_such_node(name))
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
@@ -94,12 +89,10 @@ def _permit_host(call: Call, name: str, host: HostSpec) -> None:
 
 def _not_configured(call: Call, name: str) -> None:
     if name in call.daemon.config.nodes:
-        raise Rejected(
-            Refusal(
-                "conflict",
-                f"node {name} is in scheduler.toml",
-                hint="Change it there; 'corral config apply' then reads the file again.",
-            )
+        raise rejected(
+            "conflict",
+            f"node {name} is in scheduler.toml",
+            hint="Change it there; 'corral config apply' then reads the file again.",
         )
 
 
@@ -107,8 +100,8 @@ def _check(name: str, host: HostSpec, host_key: str) -> None:
     try:
         checked_node_name(name)
     except ValueError as error:
-        raise Rejected(Refusal("invalid", str(error), "name")) from None
+        raise rejected("invalid", str(error), "name") from None
     for where, message in host_problems(host):
-        raise Rejected(Refusal("invalid", message, f"host.{where}"))
+        raise rejected("invalid", message, f"host.{where}")
     if host_key and not is_public_key(host_key):
-        raise Rejected(Refusal("invalid", "is not a public key as OpenSSH writes it", "host_key"))
+        raise rejected("invalid", "is not a public key as OpenSSH writes it", "host_key")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import node_view
 from controller.core.cluster.nodes import Node
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal
 from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
@@ -29,47 +28,47 @@ async def gpus(call: Call) -> GpuList:
     return GpuList(tuple(gpu for view in views for gpu in view.gpus), call.daemon.seq)
 
 
-async def drain(call: Call) -> NodeView:
+async def drain(call: Call, action: NodeAction) -> NodeView:
     """Drain a node: it gets no new jobs, and running jobs go on."""
-    action: NodeAction = call.body
-    if len(action.why) > 500:
-        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
+    _check_reason(action)
     node = await call.node()
     await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
     return view(call, node)
 
 
-async def resume(call: Call) -> NodeView:
+async def resume(call: Call, _: NodeAction) -> NodeView:
     """Resume a drained node."""
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
     return view(call, node)
 
 
-async def mark(call: Call) -> NodeView:
+async def mark(call: Call, marks: NodeMarks) -> NodeView:
     """Set or remove labels and taints. Jobs that do not tolerate a NoExecute taint are evicted."""
-    marks: NodeMarks = call.body
     node = await call.node()
     await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
     return view(call, node)
 
 
-async def cordon_gpu(call: Call) -> NodeView:
+async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
     """Cordon one GPU: it gets no new jobs until it is resumed."""
-    action: NodeAction = call.body
-    if len(action.why) > 500:
-        raise Rejected(Refusal("invalid", "must be at most 500 characters", "why"))
+    _check_reason(action)
     node = await call.node()
     gpu = gpu_index(node, call.path["gpu"])
     await call.ask(inputs.CordonGpu(node.name, gpu, call.caller.user, action.why))
     return view(call, node)
 
 
-async def resume_gpu(call: Call) -> NodeView:
+async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
     """Resume a GPU, which must pass a check first."""
     node = await call.node()
     await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
     return view(call, node)
+
+
+def _check_reason(action: NodeAction) -> None:
+    if len(action.why) > 500:
+        raise rejected("invalid", "must be at most 500 characters", "why")
 
 
 def gpu_index(node: Node, number: str) -> int:
@@ -78,7 +77,7 @@ def gpu_index(node: Node, number: str) -> int:
     if found is None:
         there = ", ".join(gpu.number for gpu in node.facts.gpus) or "none"
         message = f"node {node.name} has no GPU {number}"
-        raise Rejected(Refusal("not_found", message, "gpu", f"Its GPUs are {there}."))
+        raise rejected("not_found", message, "gpu", f"Its GPUs are {there}.")
     return found
 
 

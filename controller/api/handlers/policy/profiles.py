@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.config import nearest
 from controller.core.framework.profiles import Profile
-from controller.core.model.inputs import Refusal
 from controller.core.state.state import State
 from wire.api.tenants import ProfileList, ProfileView
 from wire.names import JobState
@@ -33,7 +32,7 @@ async def show(call: Call) -> ProfileView:
     if found is None:
         names = [each.name for each in profiles]
         hint = nearest(name, names) if names else "This cluster has none: [scheduler] is for everybody."
-        raise Rejected(Refusal("not_found", f"there is no profile {printable(name)!r}", "profile", hint))
+        raise rejected("not_found", f"there is no profile {printable(name)!r}", "profile", hint)
     return _view(call, found)
 
 

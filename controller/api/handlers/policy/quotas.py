@@ -23,9 +23,8 @@ async def listing(call: Call) -> QuotaList:
     return QuotaList(views, state.accounts.window_s, call.daemon.seq)
 
 
-async def change(call: Call) -> QuotaView:
+async def change(call: Call, asked: QuotaChange) -> QuotaView:
     """Set limits of a user, project or queue. Limits that are not named stay."""
-    asked: QuotaChange = call.body
     scope, name = call.path["scope"], call.path["name"]
     await call.daemon.settled()
     await need_tenant(call, scope, name)

@@ -28,9 +28,8 @@ async def show(call: Call) -> RebalanceView:
     )
 
 
-async def run(call: Call) -> Rebalanced:
+async def run(call: Call, asked: RebalanceRequest) -> Rebalanced:
     """Carry out a proposal that is still valid, or all proposals. Returns the jobs that move."""
-    asked: RebalanceRequest = call.body
     moved = await call.ask(inputs.Rebalance(call.caller.user, asked.proposal))
     jobs = call.daemon.state.jobs
     return Rebalanced(tuple(moved_view(jobs[job], jobs[job].moves[-1]) for job in moved))

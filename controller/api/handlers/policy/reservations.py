@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.core.model import inputs
-from controller.core.model.inputs import Refusal
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import State
 from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
@@ -24,9 +23,8 @@ async def show(call: Call) -> ReservationView:
     return _view(call.daemon.state, await _named(call))
 
 
-async def reserve(call: Call) -> ReservationView:
+async def reserve(call: Call, asked: ReserveRequest) -> ReservationView:
     """Reserve nodes for a time. Returns the reservation with its nodes."""
-    asked: ReserveRequest = call.body
     await call.ask(inputs.Reserve(asked.reservation, call.caller.user, asked.anyway))
     state = call.daemon.state
     return _view(state, state.reservations.by_name[asked.reservation.name])
@@ -46,7 +44,7 @@ async def _named(call: Call) -> Reservation:
     found = call.daemon.state.reservations.by_name.get(name)
     if found is None:
         message, hint = f"there is no reservation {name!r}", "'corral reserve list' shows what there is."
-        raise Rejected(Refusal("not_found", message, "reservation", hint))
+        raise rejected("not_found", message, "reservation", hint)
     return found
 
 

@@ -20,9 +20,8 @@ async def listing(call: Call) -> ShareList:
     return ShareList(tuple(_view(state, path, now) for path in paths), now)
 
 
-async def weigh(call: Call) -> ShareList:
+async def weigh(call: Call, asked: ShareWeight) -> ShareList:
     """Set the weight or limits of an organisation, project or user."""
-    asked: ShareWeight = call.body
     if share_problem(asked.share, asked.weight, asked.soft, asked.hard) is None:
         await need_share(call, asked.share)
     await call.ask(inputs.SetShare(asked.share, asked.weight, call.caller.user, asked.soft, asked.hard))

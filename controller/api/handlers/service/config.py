@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.api.server.access import Need, Role, admin, refusal
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import ConfigRefused, digest
-from controller.core.model.inputs import Refusal
 from controller.reload import ConfigNotWritable, ReloadPlan
 from wire.api.config import ConfigAnswer, ConfigRequest, ConfigView
 from wire.text import printable
@@ -26,19 +25,16 @@ async def show(call: Call) -> ConfigView:
     return ConfigView(str(reload.file or ""), named, applied.at, applied.by, known)
 
 
-async def apply(call: Call) -> ConfigAnswer:
+async def apply(call: Call, asked: ConfigRequest) -> ConfigAnswer:
     """Apply another configuration, or with `dry_run` only say what it would change."""
-    asked: ConfigRequest = call.body
     text = _text(call, asked)
     named = digest(call.daemon.config)
     if asked.expect and asked.expect != named:
-        raise Rejected(
-            Refusal(
-                "conflict",
-                f"another configuration, {named}, was applied meanwhile",
-                "expect",
-                "'corral config diff' shows what differs from it.",
-            )
+        raise rejected(
+            "conflict",
+            f"another configuration, {named}, was applied meanwhile",
+            "expect",
+            "'corral config diff' shows what differs from it.",
         )
     reload = call.reload
     try:
@@ -53,7 +49,7 @@ async def apply(call: Call) -> ConfigAnswer:
         problems = tuple(_as_named(str(each), call, asked) for each in refused.problems)
         return ConfigAnswer(str(reload.file or ""), named, problems=problems)
     except ConfigNotWritable as unwritable:
-        raise Rejected(Refusal("conflict", unwritable.message, "text", unwritable.hint)) from None
+        raise rejected("conflict", unwritable.message, "text", unwritable.hint) from None
     return _answer(call, named, plan, applied=True, notes=notes)
 
 
@@ -69,12 +65,12 @@ def _text(call: Call, asked: ConfigRequest) -> str | None:
     if not asked.previous:
         return asked.text
     if asked.text is not None:
-        raise Rejected(Refusal("invalid", "excludes a text", "previous"))
+        raise rejected("invalid", "excludes a text", "previous")
     _need(SEND, call)
     previous = call.reload.previous
     if previous is None:
         message = "there is no previous configuration: this controller has had only one"
-        raise Rejected(Refusal("not_found", message, "previous"))
+        raise rejected("not_found", message, "previous")
     return previous
 
 

@@ -12,11 +12,11 @@ import os
 import pwd
 from collections.abc import Iterable
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import Config, nearest
 from controller.core.commands.admission import DEFAULT_QUEUE
-from controller.core.model.inputs import Refusal
+from controller.core.model.inputs import no_such_node
 from controller.core.state.state import State
 from wire.cluster.quota import ANY_NAME
 from wire.text import printable
@@ -28,13 +28,11 @@ async def need_user(call: Call, user: str, where: str) -> None:
     """Refuse a user who is not known."""
     if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
         return
-    raise Rejected(
-        Refusal(
-            "not_found",
-            f"there is no user {printable(user)!r}: no account here, none in scheduler.toml, no job so far",
-            where,
-            nearest(user, _users(call)) or "Make the account first.",
-        )
+    raise rejected(
+        "not_found",
+        f"there is no user {printable(user)!r}: no account here, none in scheduler.toml, no job so far",
+        where,
+        nearest(user, _users(call)) or "Make the account first.",
     )
 
 
@@ -48,7 +46,7 @@ async def need_share(call: Call, share: str) -> None:
             "scheduler.toml does not name it, and it has had no job"
         )
         hint = f"{nearest(project, known)} Or declare it: [projects.{printable(project)}]."
-        raise Rejected(Refusal("not_found", message, "share", hint))
+        raise rejected("not_found", message, "share", hint)
     if bar:
         await need_user(call, user, "share")
 
@@ -70,15 +68,14 @@ def need_node(call: Call, name: str) -> None:
     """Refuse a node that is not known; `gpu01:3` is GPU 3 of gpu01."""
     node = name.rpartition(":")[0] or name
     if call.daemon.state.nodes.get(node) is None:
-        hint = "'corral nodes' shows what there is."
-        raise Rejected(Refusal("not_found", f"there is no node {printable(node)!r}", "node", hint))
+        raise Rejected(no_such_node(printable(node)))
 
 
 def _need(name: str, known: Iterable[str], kind: str) -> None:
     names = set(known)
     if name not in names:
         hint = f"{nearest(name, names)} Or declare it in scheduler.toml: [{kind}s.{printable(name)}]."
-        raise Rejected(Refusal("not_found", f"there is no {kind} {printable(name)!r}", "name", hint))
+        raise rejected("not_found", f"there is no {kind} {printable(name)!r}", "name", hint)
 
 
 def _needs_accounts(call: Call) -> bool:

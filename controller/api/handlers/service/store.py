@@ -39,9 +39,8 @@ async def verify(call: Call) -> web.StreamResponse:
             await process.wait()
 
 
-async def compact(call: Call) -> Compacted:
+async def compact(call: Call, asked: CompactRequest) -> Compacted:
     """Delete old jobs and journal entries now, by the limits of [retention]."""
-    asked: CompactRequest = call.body
     daemon = call.daemon
     limits = daemon.config.retention
     for name in ("jobs_days", "journal_days"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from controller.api.server.errors import Rejected
+from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.core.model.inputs import Refusal
 from controller.core.state.usage_records import usage_rows
 from controller.store.usage import UsageSum
 from wire.api.reports import StintList, StintView, UsageList, UsageView
@@ -56,7 +55,7 @@ def _window(call: Call) -> tuple[float, float]:
     until = call.daemon.now() if until is None else float(until)
     since = max(0.0, until - USUAL_S) if since is None else float(since)
     if since >= until:
-        raise Rejected(Refusal("invalid", "must be before until", "since"))
+        raise rejected("invalid", "must be before until", "since")
     return since, until
 
 
