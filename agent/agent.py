@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Sequence
 
 from agent.attempts import actions, attempt_record, environment, lease, log_retention
 from agent.attempts.actions import AttemptAction
@@ -23,6 +24,7 @@ from agent.checkpoints.watcher import CheckpointWatcher
 from agent.controller_channel import AgentExit, Channel
 from agent.event_loop import EventLoop
 from agent.gpus.interface import GpuSource
+from agent.gpus.process_owners import GpuHolder
 from agent.gpus.usage_meter import UsageMeter
 from agent.host.facts import HostFacts
 from agent.interactive.exec_sessions import CannotExec, ExecSessions
@@ -41,6 +43,7 @@ from wire.agent.frames import (
     CheckGpu,
     CloseShell,
     Go,
+    GpuProcess,
     GpuReport,
     GpuSample,
     Hello,
@@ -217,7 +220,7 @@ class Agent:
         self._delete_old_logs()
         self._trim_running_logs()
         self.checkpoints.start()
-        self.gpus.watch(self.loop, self.attempts.gpu_holders, self._send_gpu_frame, self._add_samples)
+        self.gpus.watch(self.loop, self._gpu_holders, self._send_gpu_frame, self._add_samples)
         try:
             while True:
                 self._run_once()
@@ -544,9 +547,17 @@ class Agent:
         if not (self.channel.congested and isinstance(frame, GpuReport)):
             self.channel.send(frame)
 
-    def _add_samples(self, samples: list[GpuSample]) -> None:
+    def _gpu_holders(self) -> list[GpuHolder]:
+        """The running attempts that have GPUs, with the mark of their processes in docker's containers."""
+        holders, runtime = self.attempts.gpu_holders(), self.launches.runtime
+        if runtime is None or runtime.kind != "docker":
+            return holders
+        spool, key = str(self.spool.root), self.spool.mark_key
+        return [replace(each, spool=spool, mark_key=key) for each in holders]
+
+    def _add_samples(self, samples: list[GpuSample], processes: Sequence[GpuProcess]) -> None:
         holders, now = self.attempts.gpu_holders(), time.monotonic()
-        self.meter.add_samples(holders, samples, now)
+        self.meter.add_samples(holders, samples, processes, now)
         uses = self.meter.due_uses(holders, now)
         if uses:
             self._send_gpu_frame(GpuReport((), uses))

@@ -9,8 +9,8 @@ from agent.gpus.process_owners import ListHolders
 from wire.agent.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuReset, GpuSample
 
 SendFrame = Callable[[AgentFrame], None]
-ReadingsCallback = Callable[[list[GpuSample]], None]
-"""Called with every reading, also with those that are not reported."""
+ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]
+"""Called with every reading and all processes on the GPUs, also with those that are not reported."""
 ReasonCallback = Callable[[str], None]
 """Called with the reason why GPUs are not clean; with an empty string if they are."""
 
@@ -20,7 +20,7 @@ IDLE_PERCENT = 5
 NO_SUCH_GPU = "this host has no such GPU"
 
 
-def ignore_readings(_samples: list[GpuSample]) -> None:
+def ignore_readings(_samples: list[GpuSample], _processes: Sequence[GpuProcess]) -> None:
     """Do nothing with readings."""
 
 

@@ -432,7 +432,7 @@ class NvmlGpus:
         self._answer_proofs(round_lines, processes)
         samples = [decode(GpuSample, line["sample"]) for line in round_lines.values() if "sample" in line]
         self._check_links(samples)
-        self._on_samples(samples)
+        self._on_samples(samples, processes)
         changed = self._readings.changed(samples)
         if changed:
             self._send(GpuReport(changed))
@@ -455,7 +455,7 @@ class NvmlGpus:
         found = []
         for uuid, line in round_lines.items():
             for pid, memory_mib in line.get("processes", ()):
-                owner = find_owner(pid, holders)
+                owner = find_owner(pid, uuid, holders)
                 job = owner.holder.job if owner.holder else None
                 found.append(GpuProcess(uuid, pid, owner.user, owner.command, memory_mib, job))
         return tuple(found)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Callable, Iterable, Optional
 
+from agent.attempts.spool import format_key
+from agent.supervisor.process_marks import MarkedProcess
 from wire.agent.frames import GpuHold
 
 _MAX_GENERATIONS = 64
@@ -16,7 +18,10 @@ _MAX_GENERATIONS = 64
 
 @dataclass(frozen=True)
 class GpuHolder:
-    """A running attempt with GPUs; all of its processes are descendants of `supervisor`."""
+    """A running attempt with GPUs. Its processes are descendants of `supervisor`, or carry its mark.
+
+    Those in docker's containers are descendants of docker's daemon, and only have the mark.
+    """
 
     job: int
     attempt: int
@@ -25,6 +30,9 @@ class GpuHolder:
     pid: int
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
+    spool: str = ""
+    """The spool whose name is in the mark; empty for an attempt whose processes are all descendants."""
+    mark_key: str = field(default="", repr=False)
 
 
 ListHolders = Callable[[], list[GpuHolder]]
@@ -48,13 +56,17 @@ class ProcessOwner:
     holder: Optional[GpuHolder]
 
 
-def find_owner(pid: int, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
-    """The owner of a process; user and command are "?" if it has ended."""
+def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
+    """The owner of a process on a GPU; user and command are "?" if it has ended.
+
+    A mark counts only on GPUs that its attempt holds, because the user of a job can give it to any process.
+    """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None
     }
     by_pid.update((each.pid, each) for each in holders)
-    return ProcessOwner(_user(pid, proc), _command(pid, proc), _holder(pid, by_pid, proc))
+    holder = _holder(pid, by_pid, proc) or _marked_holder(pid, uuid, by_pid.values())
+    return ProcessOwner(_user(pid, proc), _command(pid, proc), holder)
 
 
 def _holder(pid: int, by_pid: dict[Optional[int], GpuHolder], proc: str) -> Optional[GpuHolder]:
@@ -69,6 +81,21 @@ def _holder(pid: int, by_pid: dict[Optional[int], GpuHolder], proc: str) -> Opti
         pid = int(text[text.rindex(")") + 2 :].split()[1])
         if pid <= 1:
             return None
+    return None
+
+
+def _marked_holder(pid: int, uuid: str, holders: Iterable[GpuHolder]) -> Optional[GpuHolder]:
+    marked = [each for each in holders if each.spool and any(hold.uuid == uuid for hold in each.gpus)]
+    if not marked:
+        return None
+    try:
+        process = MarkedProcess(pid)
+        for each in marked:
+            key = format_key((each.job, each.attempt))
+            if process.attempt(each.spool) == key and process.proves(each.mark_key, key):
+                return each
+    except OSError:
+        pass  # because it has ended
     return None
 
 

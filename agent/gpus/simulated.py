@@ -116,7 +116,7 @@ class SimulatedGpus:
     def _read(self, loop: EventLoop, holders: ListHolders, send: SendFrame) -> None:
         held = holders()
         samples = self.sample(held_milli(held))
-        self._on_samples(samples)
+        self._on_samples(samples, ())
         changed = self._readings.changed(samples)
         if changed:
             send(GpuReport(changed))

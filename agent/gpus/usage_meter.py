@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Sequence
 
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
-from wire.agent.frames import AttemptStatus, AttemptUse, GpuSample, GpuUse, Usage
+from wire.agent.frames import AttemptStatus, AttemptUse, GpuProcess, GpuSample, GpuUse, Usage
 from wire.names import WHOLE_GPU
 
 SAVE_INTERVAL_S = 30.0
@@ -61,15 +62,24 @@ class UsageMeter:
         self._sent: frozenset[AttemptKey] = frozenset()
         self._sent_at = 0.0
 
-    def add_samples(self, holders: Iterable[GpuHolder], samples: Iterable[GpuSample], now: float) -> None:
+    def add_samples(
+        self,
+        holders: Iterable[GpuHolder],
+        samples: Iterable[GpuSample],
+        processes: Sequence[GpuProcess],
+        now: float,
+    ) -> None:
         """Add one reading of the GPUs. It counts since the last one, for the attempts that hold them now."""
         before, self._read_at = self._read_at, now
         if before is None or not 0 < now - before <= _LONGEST_S:
             return
         samples_by_uuid = {sample.uuid: sample for sample in samples}
+        memory: Counter[tuple[str, Optional[int]]] = Counter()
+        for process in processes:
+            memory[process.uuid, process.job] += process.memory_mib
         for holder in holders:
             key = (holder.job, holder.attempt)
-            self._add(self._sums_of(key), holder, samples_by_uuid, now - before)
+            self._add(self._sums_of(key), holder, samples_by_uuid, memory, now - before)
             if now - self._sums[key].saved_at >= SAVE_INTERVAL_S:
                 self._sums[key].saved_at = now
                 self._save(key)
@@ -107,8 +117,18 @@ class UsageMeter:
         self._sums.pop(key, None)
 
     def _add(
-        self, sums: UsageSums, holder: GpuHolder, samples_by_uuid: dict[str, GpuSample], seconds: float
+        self,
+        sums: UsageSums,
+        holder: GpuHolder,
+        samples_by_uuid: dict[str, GpuSample],
+        process_mib: Counter[tuple[str, Optional[int]]],
+        seconds: float,
     ) -> None:
+        """Add one reading. `process_mib` is the memory of processes by GPU and job, None outside the queue.
+
+        Memory on a whole GPU: all that is in use, but for that of processes outside the queue. On a share:
+        that of the job's processes; its part of the whole if the driver does not say what each uses.
+        """
         memory = 0.0
         for hold in holder.gpus:
             sample = samples_by_uuid.get(hold.uuid)
@@ -116,7 +136,8 @@ class UsageMeter:
                 part = hold.milli / WHOLE_GPU
                 sums.seconds[max(0, min(100, sample.utilisation))] += seconds * part
                 sums.wh += sample.power_w * part * seconds / 3_600
-                memory += sample.memory_used_mib * part
+                own = process_mib[hold.uuid, holder.job] if part < 1 else 0
+                memory += own or part * max(0, sample.memory_used_mib - process_mib[hold.uuid, None])
         sums.peak_mib = max(sums.peak_mib, round(memory))
 
     def _sums_of(self, key: AttemptKey) -> UsageSums:

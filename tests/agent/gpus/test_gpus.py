@@ -20,6 +20,7 @@ from agent.gpus.nvml import NvmlGpus, NvmlMissing
 from agent.gpus.process_owners import GpuHolder, ListHolders
 from agent.gpus.reset import ResetCommand
 from agent.gpus.simulated import SimulatedGpus
+from agent.supervisor.process_marks import mark_code
 from tests.agent.driving import PATIENCE_S, Driven, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from wire import gpudescription
@@ -454,6 +455,24 @@ def test_processes_are_told_with_their_owner_and_job(fake_nvml: FakeNvml) -> Non
     finally:
         mine.kill()
         mine.wait()
+
+
+def test_processes_of_dockers_containers_are_known_by_their_mark(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    spool = str(tmp_path)
+    marks = {"CORRAL_SPOOL": f"{spool}/attempts/7.1", "CORRAL_MARK": mark_code("key", "7.1", os.getuid())}
+    inside = subprocess.Popen(["sleep", "1000"], env={**os.environ, **marks})
+    try:
+        ours = GpuHolder(7, 1, "ada", "sleep", 1, None, (GpuHold(uuid(0), 500),), spool, "key")
+        for gpu in (0, 1):
+            fake_nvml.say(gpu, processes=f"{inside.pid}:4096")
+        watching = Watching(lambda: [ours])
+        frame = watching.until(lambda frame: isinstance(frame, GpuProcesses))
+        assert isinstance(frame, GpuProcesses)
+        assert {each.uuid: each.job for each in frame.processes} == {uuid(0): 7, uuid(1): None}
+        assert proof(watching, 0) == "", "another job may share the GPU"
+    finally:
+        inside.kill()
+        inside.wait()
 
 
 def children() -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from agent.attempts.spool import AttemptKey
 from agent.gpus.process_owners import GpuHolder
 from agent.gpus.usage_meter import REPORT_INTERVAL_S, SAVE_INTERVAL_S, UsageMeter
-from wire.agent.frames import AttemptStatus, GpuHold, GpuSample, GpuUse
+from wire.agent.frames import AttemptStatus, GpuHold, GpuProcess, GpuSample, GpuUse
 
 OVER = AttemptStatus(1, 1, pid=9, started_at=0.0, ended_at=100.0, code=0)
 
@@ -41,11 +41,11 @@ def used(status: AttemptStatus) -> GpuUse:
 def test_two_gpus_over_time(place: Path) -> None:
     meter = meter_in(place)
     both = [holder(GpuHold("a", 1000), GpuHold("b", 1000))]
-    meter.add_samples(both, [], 0.0)
+    meter.add_samples(both, [], (), 0.0)
     for second in range(1, 11):
         load = 100 if second > 5 else 0
         samples = [GpuSample("a", load, 1000 * second, 360), GpuSample("b", load, 500, 360)]
-        meter.add_samples(both, samples, float(second))
+        meter.add_samples(both, samples, (), float(second))
     use = used(meter.with_usage(OVER))
     assert (use.mean, use.p95, use.peak_mib) == (50.0, 100, 10_500)
     assert use.wh == pytest.approx(2.0)
@@ -55,20 +55,39 @@ def test_a_share_counts_as_one(place: Path) -> None:
     meter = meter_in(place)
     held = [holder(GpuHold("a", 250)), holder(GpuHold("a", 750), job=2)]
     for second in range(11):
-        meter.add_samples(held, [GpuSample("a", 80, 8000, 360)], float(second))
+        meter.add_samples(held, [GpuSample("a", 80, 8000, 360)], (), float(second))
     mine = used(meter.with_usage(OVER))
     other = used(meter.with_usage(AttemptStatus(2, 1, 9, 0.0, 9.0)))
     assert (mine.mean, mine.peak_mib, other.peak_mib) == (80.0, 2000, 6000)
     assert mine.wh + other.wh == pytest.approx(1.0, abs=0.001)
 
 
+def test_memory_of_processes_outside_the_queue_is_not_the_jobs(place: Path) -> None:
+    meter, held = meter_in(place), [holder(GpuHold("a", 1000), GpuHold("b", 1000))]
+    samples = [GpuSample("a", 80, 14_600, 360), GpuSample("b", 80, 600, 360)]
+    there = [GpuProcess("a", 9, "ada", "train", 10_000, 1), GpuProcess("a", 7, "bob", "play", 4_000, None)]
+    for second in range(3):
+        meter.add_samples(held, samples, there, float(second))
+    assert used(meter.with_usage(OVER)).peak_mib == 14_600 - 4_000 + 600
+
+
+def test_memory_on_a_share_of_a_gpu_is_that_of_the_jobs_own_processes(place: Path) -> None:
+    meter, held = meter_in(place), [holder(GpuHold("a", 500)), holder(GpuHold("a", 500), job=2)]
+    there = [GpuProcess("a", 9, "ada", "train", 2_000, 1), GpuProcess("a", 7, "bob", "play", 4_000, None)]
+    for second in range(3):
+        meter.add_samples(held, [GpuSample("a", 80, 10_000, 360)], there, float(second))
+    assert used(meter.with_usage(OVER)).peak_mib == 2_000
+    unknown = used(meter.with_usage(AttemptStatus(2, 1, 9, 0.0, 9.0)))
+    assert unknown.peak_mib == 3_000, "half of all but the stranger's, because the driver does not say more"
+
+
 def test_another_agent_goes_on_from_the_file(place: Path) -> None:
     first, one = meter_in(place), [holder(GpuHold("a", 1000))]
     for moment in (0.0, SAVE_INTERVAL_S, 2 * SAVE_INTERVAL_S):
-        first.add_samples(one, [GpuSample("a", 100, 4000, 100)], moment)
+        first.add_samples(one, [GpuSample("a", 100, 4000, 100)], (), moment)
     second = meter_in(place)
     for moment in (500.0, 500.0 + SAVE_INTERVAL_S, 500.0 + 2 * SAVE_INTERVAL_S):
-        second.add_samples(one, [GpuSample("a", 0, 100, 100)], moment)
+        second.add_samples(one, [GpuSample("a", 0, 100, 100)], (), moment)
     use = used(second.with_usage(OVER))
     assert (use.mean, use.peak_mib) == (50.0, 4000)
 
@@ -79,7 +98,7 @@ def test_the_use_of_running_attempts_is_told_now_and_then(place: Path) -> None:
     told = {}
     for second in range(2 * int(REPORT_INTERVAL_S)):
         held = [one] if second < 5 else [one, two]
-        meter.add_samples(held, samples, float(second))
+        meter.add_samples(held, samples, (), float(second))
         told[second] = meter.due_uses(held, float(second))
     assert [second for second, uses in told.items() if uses] == [1, 5, 5 + REPORT_INTERVAL_S], (
         "first sums, then by time"
@@ -95,11 +114,11 @@ def test_the_use_of_running_attempts_is_told_now_and_then(place: Path) -> None:
 def test_what_nobody_knows_is_not_made_up(place: Path) -> None:
     meter, one = meter_in(place), [holder(GpuHold("a", 1000))]
     assert meter.with_usage(OVER) == OVER
-    meter.add_samples(one, [GpuSample("a", 100)], 0.0)
-    meter.add_samples(one, [GpuSample("a", 100)], 10_000.0)
+    meter.add_samples(one, [GpuSample("a", 100)], (), 0.0)
+    meter.add_samples(one, [GpuSample("a", 100)], (), 10_000.0)
     assert meter.with_usage(OVER) == OVER, "what happened in a long silence"
     running = AttemptStatus(1, 1, pid=9, started_at=0.0)
-    meter.add_samples(one, [GpuSample("a", 100)], 10_001.0)
+    meter.add_samples(one, [GpuSample("a", 100)], (), 10_001.0)
     assert meter.with_usage(running) == running
     (place / "2.1" / "gpu-use").write_text("[[1,2],")
     assert meter.with_usage(AttemptStatus(2, 1, 9, 0.0, 9.0)).usage is None

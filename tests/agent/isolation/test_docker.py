@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.agent.dockerd import DockerDaemon, docker_daemon
 from tests.agent.driving import Driven, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
-from wire.agent.frames import GpuHold, Signal, Stop
+from wire.agent.frames import Frame, GpuHold, GpuProcesses, Signal, Stop
 
 Run = Callable[..., Driven]
 # Podman and dockerd share locks, cgroups and mounts of the host.
@@ -51,9 +52,9 @@ def settled(agent: Driven, job: int) -> bool:
     return bool(agent.reports(job)) and agent.reports(job)[-1].ended_at is not None
 
 
-def begin(agent: Driven, daemon: DockerDaemon, place: Path) -> None:
+def begin(agent: Driven, daemon: DockerDaemon, place: Path, **order: Any) -> None:
     """Start the beating job, and wait until the daemon knows that it runs."""
-    agent.start(1, "sh", "-c", BEAT, image=IMAGE, workdir=str(place))
+    agent.start(1, "sh", "-c", BEAT, image=IMAGE, workdir=str(place), **order)
     eventually((place / "beats").exists)
     eventually(lambda: daemon.ask("ps", "--format", "{{.Names}}").stdout.split())
 
@@ -219,6 +220,33 @@ def test_the_groups_of_the_user_are_passed_on(run: Run, daemon: DockerDaemon) ->
         sock.chmod(mode & 0o777)
         subprocess.run(["userdel", "--force", name], check=True, capture_output=True)
         subprocess.run(["groupdel", "--force", group], check=False, capture_output=True)
+
+
+def test_processes_in_a_container_count_as_the_jobs_on_its_gpu(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for the program by which the NVIDIA Container Toolkit adds the devices."""
+    hook = tmp_path / "nvidia-container-runtime-hook"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    nvml = FakeNvml(tmp_path)
+    for variable, value in nvml.environment.items():
+        monkeypatch.setenv(variable, value)
+    with docker_daemon() as daemon:
+        agent = run("--gpus", "nvml", *jobs(daemon))
+        assert agent.hello().facts.image_gpus == ""
+        begin(agent, daemon, tmp_path, gpus=(GpuHold(uuid(0), 1_000),))
+        inside = daemon.ask("inspect", "--format", "{{.State.Pid}}", *daemon.names()).stdout.strip()
+        nvml.say(0, processes=f"{inside}:700")
+
+        def on_gpu(said: list[Frame]) -> list[int | None] | None:
+            lists = [frame.processes for frame in said if isinstance(frame, GpuProcesses)]
+            return [each.job for each in lists[-1]] or None if lists else None
+
+        assert agent.until(on_gpu) == [1]
+        (tmp_path / "go").touch()
+        assert agent.ended(1).code == 5
 
 
 def test_a_host_whose_containers_get_no_gpus_says_so_and_gives_the_job_back(
