@@ -19,7 +19,7 @@ from typing import Callable, Sequence
 from agent.gpus.interface import GpuSource, GpusUnknown
 from agent.host import cluster_ownership, other_agents
 from agent.host.facts import HostFacts
-from agent.isolation import container_runtimes
+from agent.isolation import cgroup_detection, container_runtimes
 from agent.supervisor import process_tree
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.job.mig import counted_models
@@ -195,10 +195,18 @@ def _cgroups() -> PreflightCheck:
             "version 2, not writable: jobs are ended by their process tree",
             "Log in as root.",
         )
-    if root.is_dir() and os.access(root, os.W_OK):
+    usable = cgroup_detection.writable_v1()
+    if set(usable) == set(cgroup_detection.CONTROLLERS):
         return PreflightCheck("cgroups", OK, "version 1")
+    if usable:
+        missing = ", ".join(sorted({*cgroup_detection.CONTROLLERS} - {*usable}))
+        return PreflightCheck("cgroups", NOTE, f"version 1, but not for {missing}: jobs are not held to that")
+    remedy = "Mount /sys/fs/cgroup where sshd runs, and log in as root."
     return PreflightCheck(
-        "cgroups", NOTE, "none that the agent may use: jobs are ended by their process tree"
+        "cgroups",
+        NOTE,
+        "none that the agent may use: jobs have no limits, and end by their process tree",
+        remedy,
     )
 
 

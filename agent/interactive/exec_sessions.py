@@ -12,7 +12,7 @@ import sys
 import termios
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Callable
 
@@ -130,12 +130,14 @@ class ExecSessions:
         """End a session whose reader is gone."""
         session = self._open.get(frame.request)
         if session is not None:
-            self._end(session)
+            self._end(
+                session, "the connection was closed, and the command has ended with it; the job goes on"
+            )
 
     def close_all(self) -> None:
         """End all sessions, because the agent exits."""
         for session in list(self._open.values()):
-            self._end(session)
+            self._end(session, "the agent has ended, and the command has ended with it; the job goes on")
 
     def _set_readers(self, session: _Session) -> None:
         for source in session.sources:
@@ -183,7 +185,7 @@ class ExecSessions:
         """End the sessions whose command or job has ended."""
         for session in list(self._open.values()):
             if self._has_ended(session.key) is not False:
-                self._end(session)
+                self._end(session, "the job has ended, and the command with it")
             elif session.process.poll() is not None and not any(map(_readable, session.sources)):
                 self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
@@ -196,17 +198,17 @@ class ExecSessions:
         if self._check_planned:
             self._loop.call_later(_CHECK_S if self._open else _IDLE_CHECK_S, self._check)
 
-    def _end(self, session: _Session) -> None:
-        """Hang up the terminal session, then kill the command and its descendants."""
+    def _end(self, session: _Session, why: str) -> None:
+        """Hang up the terminal session, then kill the command and its descendants. The answer says why."""
         with suppress(OSError):
             os.killpg(session.process.pid, signal.SIGHUP)
         process_tree.send_signal(
             [*process_tree.descendants(session.process.pid), session.process.pid], signal.SIGKILL
         )
         session.process.wait()
-        self._finish(session)
+        self._finish(session, why)
 
-    def _finish(self, session: _Session) -> None:
+    def _finish(self, session: _Session, why: str = "") -> None:
         for source in list(session.sources):
             self._drop(session, source)
         if session.sink >= 0:
@@ -215,7 +217,7 @@ class ExecSessions:
         del self._open[session.request]
         code = session.process.returncode
         ended = ShellEnded(session.request, code) if code >= 0 else ShellEnded(session.request, signal=-code)
-        self._channel.send(ended)
+        self._channel.send(replace(ended, error=why))
 
 
 def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:

@@ -110,6 +110,13 @@ def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
     return _take_v1(mounts, own, tag)
 
 
+def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
+    """The v1 controllers by which this process could limit jobs. Creates nothing."""
+    mounts, own = _mounts(proc), _own(proc)
+    places = {name: mounts[name] + own.get(name, "") for name in CONTROLLERS if name in mounts}
+    return tuple(name for name, place in places.items() if os.access(place, os.W_OK))
+
+
 def cgroup_tag(node: str, spool: Path) -> str:
     """The tag of this agent's cgroups, the same for all agents of this node and spool."""
     return f"{node}-{crc32(os.fsencode(spool)):08x}"

@@ -304,7 +304,7 @@ class Supervisor:
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
             ):
-                # because podman's processes are descendants this one: the attempt is over when none is left
+                # because podman's processes are descendants: the attempt is over when none is left
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER:
                 self._notice_once(f"{launch.container_engine[0]} does not answer; the job waits for it")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from cli.exit_codes import FAILED, CommandError
+from cli.output.stderr import print_note
 from wire.api.jobs import ShellGiven, ShellRequest, ShellSaid
 from wire.http.client import Client, JobName, Refused, Unreachable
 
@@ -30,7 +31,8 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
             )  # for the one thread that waits for it
             threading.Thread(target=_fit, args=(shell,), daemon=True).start()
         threading.Thread(target=_type, args=(shell,), daemon=True).start()
-        return _code(_show(client.read_shell(shell)))
+        end = _show(client.read_shell(shell))
+    return _code(end)
 
 
 def wanted(terminal: bool | None) -> bool:
@@ -51,7 +53,9 @@ def _show(said: Iterator[ShellSaid]) -> ShellSaid:
 
 
 def _code(end: ShellSaid) -> int:
-    if end.error:
+    if end.error and (end.signal or end.code is not None):
+        print_note(f"corral: {end.error}")
+    elif end.error:
         raise CommandError(end.error, "'corral job show' lists the nodes of the job.", FAILED)
     return 128 + end.signal if end.signal else end.code or 0
 

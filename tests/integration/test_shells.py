@@ -63,10 +63,32 @@ def test_a_shell_on_a_terminal(running: System) -> None:
     os.write(terminal, b"echo still $((7*7))\n")
     _until(terminal, b"still 49")
     running.corral("job", "cancel", "1")
+    _until(terminal, b"corral: the job has ended, and the command with it")
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == 137
     running.await_jobs([1], JobState.CANCELLED)
+
+
+def test_a_command_that_ends_with_the_controller_says_so(running: System) -> None:
+    beside = subprocess.Popen(
+        [*CORRAL, "exec", "1", "--", "sh", "-c", "echo begun; exec sleep 1000"],
+        env=environment(running),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert beside.stdout is not None
+        assert beside.stdout.readline() == b"begun\n"
+        running.stop()
+        _, complaint = beside.communicate(timeout=PATIENCE_S)
+    finally:
+        beside.kill()
+    assert beside.returncode
+    assert b"has ended with it; the job goes on" in complaint, complaint
+    running.start()
+    assert running.jobs()[1].state is JobState.RUNNING
 
 
 def _until(terminal: int, wanted: bytes) -> None:

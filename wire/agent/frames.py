@@ -268,7 +268,7 @@ class ShellOutput:
 
 @dataclass(frozen=True)
 class ShellEnded:
-    """The command has ended, or with `error` could not start."""
+    """The command has ended. `error`: why it could not start, or why it was ended before its time."""
 
     request: int
     code: Optional[int] = None

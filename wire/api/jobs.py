@@ -66,7 +66,7 @@ class ShellOpened:
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """Part of the output, base64; or the end: exit code, signal, or the reason why it could not start."""
+    """Part of the output, base64; or the end: exit code, signal, and why it could not start or was ended."""
 
     stream: str = ""
     data: str = ""

@@ -104,6 +104,7 @@ def test_it_ends_with_its_job_with_its_reader_and_with_the_agent(run: Run, how: 
     if how == "stop":
         assert agent.ended(1).why == "cancelled"
         assert ended(agent).signal == signal.SIGKILL
+        assert ended(agent).error == "the job has ended, and the command with it"
         agent.send(Settle(1, 1))
     if how == "close":
         assert alive(agent.started(1).pid or 0)

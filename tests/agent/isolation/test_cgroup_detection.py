@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -116,6 +118,26 @@ def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
         ),
     ]
     assert all(not settings for _, _, settings in found.parts("1.1", None, 64))
+
+
+def test_what_a_preflight_finds_is_what_an_agent_will_use(tmp_path: Path) -> None:
+    mounts = f"cgroup {tmp_path}/memory cgroup rw,memory 0 0\ncgroup {tmp_path}/gone cgroup rw,cpu 0 0\n"
+    (tmp_path / "memory").mkdir()
+    seen = proc(tmp_path, mounts, "4:cpu:/mine\n3:memory:/\n")
+    assert cgroup_detection.writable_v1(seen) == ("memory",)
+
+
+def test_a_preflight_where_sshd_has_no_cgroup_mounts_says_none(tmp_path: Path) -> None:
+    report = f"{sys.executable} -m agent --name a --spool {tmp_path}/spool --gpus none --check"
+    made = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f"umount -R /sys/fs/cgroup && exec {report}"],
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        pytest.skip(f"no mount namespace here: {made.stderr[-200:]}")
+    [check] = [each for each in json.loads(made.stdout)["checks"] if each["name"] == "cgroups"]
+    assert (check["verdict"], check["found"].split(" ")[0]) == ("note", "none")
 
 
 def test_where_there_are_none_it_is_said(tmp_path: Path) -> None:
