@@ -19,6 +19,11 @@ BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
 """The sizes of a best-effort job: above zero, so that a node does not get any number of them."""
 
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
+LEFT_PART = 10
+"""One part in so many of a node's CPUs and memory stays free for jobs without GPUs.
+
+Without it, a single small job without GPUs would leave no room for a default job on the last GPU of its node.
+"""
 PROVISIONAL = "provisional: no node that could hold the job is known yet"
 SIZE_FIELDS = frozenset(
     ("gpus", "nodes", "gpu", "gpu_models", "queue", "profile", "selector", "affinity", "image", "best_effort")
@@ -45,17 +50,17 @@ class DefaultSizes:
     1. A best-effort job gets the least there is.
     2. Otherwise take the value of the job's queue, or else that of `[jobs]`: per GPU for a job with GPUs, per
        job for one without. It is cut to what the largest node that could hold the job has.
-    3. With neither, a job with GPUs gets the node's share: its GPUs divided by all GPUs of the node, of the
-       node's CPUs (whole ones) and memory. A job without GPUs gets one CPU, and the memory that comes with
-       its CPUs: the node's memory times its CPUs divided by all CPUs of the node.
+    3. With neither, a job with GPUs gets the node's share: its GPUs divided by all GPUs of the node, of nine
+       tenths of the node's CPUs (whole ones) and memory. A job without GPUs gets one CPU, and the memory
+       that comes with its CPUs: the node's memory times its CPUs divided by all CPUs of the node.
        Where nodes differ it is the smallest share among the nodes that could hold the job.
     4. While no node is known that could hold the job, the value is provisional, and `settle` replaces it.
 
     Invariant: a default never keeps a job off a node that could otherwise hold it (3), or off all nodes (2).
     Cost: O(nodes) once per class of jobs and layout of the nodes, one lookup after that.
 
-    Example: a node has 8 GPUs, 128 CPUs and 2 TiB. `--gpus 2` gets 32 CPUs and 512 GiB there. With a second
-    node of 4 GPUs, 16 CPUs and 64 GiB, the same job gets 8 CPUs and 32 GiB, and fits on both; with
+    Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
+    node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both; with
     `--gpu-model` of the first, it gets the first node's share again.
     """
 
@@ -165,7 +170,9 @@ class DefaultSizes:
             cpus, mib = int(columns.cpu_total[row]), int(columns.memory_total[row])
             name = nodes.rows[row].name
             part, whole = gpu_milli, int(columns.gpu_count[row]) * WHOLE_GPU
-            if not gpu_milli:
+            if gpu_milli:
+                cpus, mib = cpus - cpus // LEFT_PART, mib - mib // LEFT_PART
+            else:
                 part, whole = probe.part.cpu_milli, cpus
             if not whole:
                 continue
@@ -173,6 +180,8 @@ class DefaultSizes:
             if cpu > 1_000:  # whole cores, because jobs are bound to cores
                 cpu -= cpu % 1_000
             memory = max(1, mib * min(part, whole) // whole)
+            if memory > 1_024:  # whole GiB, because people read it
+                memory -= memory % 1_024
             least_cpu = min(least_cpu or (cpu, name), (cpu, name))
             least_memory = min(least_memory or (memory, name), (memory, name))
         if least_cpu is None or least_memory is None:
