@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from cli import exit_codes
+from cli.flags import option
 from cli.output.stderr import print_error, print_refusal
 from cli.registry import SETTINGS, RootGroup, examples
 from cli.spec.fast_options import use_fast_readers
@@ -41,15 +42,15 @@ def _version(wanted: bool) -> None:
 def front(
     url: Annotated[
         str,
-        typer.Option(
+        option(
             "--url",
-            metavar="URL",
-            help="URL of the controller: unix:///path, ssh://[user@]host, https://host or http://host:port.",
+            "URL",
+            "URL of the controller: unix:///path, ssh://[user@]host, https://host or http://host:port.",
         ),
     ] = "",
     context: Annotated[
         str,
-        typer.Option("--context", metavar="NAME", help="Name of a controller from 'corral config list'."),
+        option("--context", "NAME", "Name of a controller from 'corral config list'."),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from cli.exit_codes import CommandError
+from cli.flags import argument, option, switch
 from cli.jobs import exec_terminal
 from cli.jobs.selection import Job, select_one
 from cli.registry import SETTINGS, application, examples
@@ -16,9 +15,7 @@ app = application()
 
 Node = Annotated[
     str,
-    typer.Option(
-        "--node", metavar="NODE", help="Node to run on, for a job on several nodes. Default: the first."
-    ),
+    option("--node", "NODE", "Node to run on, for a job on several nodes. Default: the first."),
 ]
 
 
@@ -32,11 +29,11 @@ Node = Annotated[
 )
 def exec_(
     job: Job,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
+    command: Annotated[list[str], argument("-- COMMAND [ARG]...")],
     node: Node = "",
     tty: Annotated[
         bool | None,
-        typer.Option("--tty/--no-tty", help="Give the command a terminal. Default: if this command has one."),
+        switch("--tty/--no-tty", "Give the command a terminal. Default: if this command has one."),
     ] = None,
 ) -> int:
     """Run a command inside a running job: as its user, on its GPUs and CPUs, within its limits.

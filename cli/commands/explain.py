@@ -6,15 +6,14 @@ import shlex
 import time
 from typing import Annotated
 
-import typer
-
+from cli.flags import option
 from cli.jobs.selection import Job, select_one
 from cli.output import detail_views
 from cli.output.formats import Format, Output, show_one
 from cli.output.table_columns import clock
 from cli.registry import application, examples
-from cli.spec import units
 from cli.spec.spec_to_flags import flags_of
+from wire import amounts
 from wire.api.forecasts import Easing, Explanation
 from wire.http.client import Client
 from wire.names import JobState
@@ -24,32 +23,27 @@ app = application()
 
 
 Within = Annotated[
-    str,
-    typer.Option(
+    float | None,
+    option(
         "--within",
-        metavar="TIME",
-        help="Longest time for the forecast, such as 10s. More time looks further ahead.",
-        show_default=False,
+        "TIME",
+        "Longest time for the forecast, such as 10s. More time looks further ahead.",
+        parser=amounts.seconds,
     ),
 ]
-
-
-def seconds_of(within: str) -> float | None:
-    """The time in seconds; None if none was given, which means the controller's default."""
-    return units.seconds(within) if within else None
 
 
 @app.command(
     epilog=examples("corral explain 7", "corral explain last --within 10s", "corral explain 7_3 -o json")
 )
-def explain(job: Job, within: Within = "", output: Output = Format.TABLE) -> int:
+def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show why a job waits, when it starts at the latest, and which change would start it now.
 
     Every line "now" was tested on a copy of the cluster: the command that it names starts the job at once,
     if nothing else changes. 'corral job preempt' and 'corral nodes resume' are commands for operators.
     """
     client = Client()
-    answer = client.explain(select_one(client, job).id, within_s=seconds_of(within))
+    answer = client.explain(select_one(client, job).id, within_s=within)
     view = answer.job
     told = [
         ("job", f"{view.label}  {view.name}"),

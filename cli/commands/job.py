@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 from cli import exit_codes
 from cli.commands import logs
+from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.jobs.selection import Job, Jobs, Mine, Yes, select, select_one
 from cli.output import detail_views
 from cli.output.confirmation import confirmed
@@ -19,9 +18,9 @@ from cli.output.formats import Format, JobFormat, Output, write_facts, write_jso
 from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
-from cli.spec import units
 from cli.spec.edit_fields import changes_of, with_flag_names
-from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submit_options import SubmitOptions
+from wire import amounts
 from wire.api.jobs import JobRefused, JobsOrder
 from wire.api.problem import Problem
 from wire.http.client import Client
@@ -30,9 +29,9 @@ from wire.text import counted
 
 SHOWN = 100
 """Different reasons for refusals that are printed."""
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show which jobs the command would change, and change nothing.")
-]
+DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would change, and change nothing.")]
+
+Clear = Annotated[str, option("--clear", "OPTIONS", "Set these options to their defaults: deadline,after.")]
 
 app = application("Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.")
 
@@ -56,18 +55,44 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 
+@dataclass(frozen=True)
+class Chosen(FlagGroup):
+    """The jobs of an order, and the flags that all orders have."""
+
+    jobs: Jobs = field(default_factory=list)
+    mine: Mine = False
+    yes: Yes = False
+    dry_run: DryRun = False
+
+    def order(self, action: str, output: Format, **more: Any) -> int:
+        """Carry out the order for every selected job and print the refusals; return the exit code."""
+        if not self.jobs and not self.mine:
+            raise exit_codes.CommandError(
+                "no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine."
+            )
+        client = Client()
+        order = JobsOrder(action, tuple(self.jobs), self.mine, only_tell=self.dry_run, **more)
+        if not (self.yes or self.dry_run or self.mine) and not _agreed(client, order):
+            return exit_codes.FAILED
+        answer = client.order(order)
+        _complain(answer.refused, options=action == "set")
+        if output is Format.TABLE and not self.dry_run:
+            for job in answer.done:
+                print_note(detail_views.line_of(job))
+        else:
+            job_table().show(output, answer.done)
+        if len(answer.done) + len(answer.refused) != 1 and not self.dry_run:
+            print_note(f"{len(answer.done):,} done, {len(answer.refused):,} failed")
+        return exit_codes.of_problem(answer.refused[0].problem) if answer.refused else 0
+
+
 @app.command(
     epilog=examples("corral job cancel 7", "corral job cancel 7_[0-9] 12-15", "corral job cancel --mine")
 )
-def cancel(
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def cancel(chosen: Chosen, output: Output = Format.TABLE) -> int:
     """Cancel jobs. A running job gets SIGTERM, and SIGKILL after its --grace time."""
-    return _order(JobsOrder("cancel", tuple(jobs), mine, only_tell=dry_run), output, yes=yes)
+    return chosen.order("cancel", output)
 
 
 @app.command(
@@ -78,101 +103,66 @@ def cancel(
         "corral job set --clear deadline,timeout -- 7",
     ),
 )
-@with_submit_options
+@with_flag_groups
 def change(
     asked: SubmitOptions,
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
-    clear: Annotated[
-        str,
-        typer.Option(
-            "--clear", metavar="OPTIONS", help="Set these options to their defaults: deadline,after."
-        ),
-    ] = "",
-    yes: Yes = False,
-    dry_run: DryRun = False,
+    chosen: Chosen,
+    clear: Clear = "",
     answer: JobFormat = Format.TABLE,
 ) -> int:
     """Change options of jobs: all options of a waiting job, a few options of a running job.
 
     The options are those of 'corral submit'. A given option replaces its earlier value.
     """
-    changes = changes_of(asked, clear)
-    return _order(JobsOrder("set", tuple(jobs), mine, changes, only_tell=dry_run), answer, yes=yes)
+    return chosen.order("set", answer, changes=changes_of(asked, clear))
 
 
 @app.command(epilog=examples("corral job signal 7 USR1", "corral job signal last SIGHUP"))
 def signal(
     job: Job,
-    name: Annotated[
-        str, typer.Argument(metavar="SIGNAL", help="Name of the signal: USR1, USR2, HUP, INT, TERM, …")
-    ],
+    name: Annotated[str, argument("SIGNAL", "Name of the signal: USR1, USR2, HUP, INT, TERM, …")],
 ) -> int:
     """Send a signal to the processes of a running job that have a handler for it."""
     client = Client()
-    try:
-        client.signal(select_one(client, job).id, units.signal(name))
-    except ValueError as error:
-        raise exit_codes.CommandError(str(error), "'corral job cancel' ends a job.") from None
+    client.signal(select_one(client, job).id, name)
     return 0
 
 
 @app.command(epilog=examples("corral job hold 7", "corral job hold --mine"))
-def hold(
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def hold(chosen: Chosen, output: Output = Format.TABLE) -> int:
     """Hold queued jobs: they do not start before they are released."""
-    return _order(JobsOrder("hold", tuple(jobs), mine, only_tell=dry_run), output, yes=yes)
+    return chosen.order("hold", output)
 
 
 @app.command(epilog=examples("corral job release 7", "corral job release --mine"))
-def release(
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def release(chosen: Chosen, output: Output = Format.TABLE) -> int:
     """Release held jobs, so that they can start."""
-    return _order(JobsOrder("release", tuple(jobs), mine, only_tell=dry_run), output, yes=yes)
+    return chosen.order("release", output)
 
 
 @app.command(epilog=examples("corral job requeue 7", "corral job requeue 7_[0-9]"))
-def requeue(
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
-    dry_run: DryRun = False,
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
     """Stop running jobs, after they have saved their state if they can, and queue them again.
 
     A job that exits with code 0 when it is stopped has completed, and does not run again.
     """
-    order = JobsOrder("requeue", tuple(jobs), mine, only_tell=dry_run)
-    return _order(order, output)
+    return chosen.order("requeue", output)
 
 
 @app.command(epilog=examples("corral job preempt 7", "corral job preempt --hold 7_[0-9]"))
+@with_flag_groups
 def preempt(
-    jobs: Jobs = [],  # noqa: B006 - never changed
-    mine: Mine = False,
+    chosen: Chosen,
     hold: Annotated[
-        bool,
-        typer.Option(
-            "--hold", help="Also hold the job, so that it does not start before 'corral job release'."
-        ),
+        bool, switch("--hold", "Also hold the job, so that it does not start before 'corral job release'.")
     ] = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Preempt running jobs, after they have saved their state if they can, and queue them again."""
-    order = JobsOrder("preempt", tuple(jobs), mine, stay_held=hold, only_tell=dry_run)
-    return _order(order, output, yes=yes)
+    return chosen.order("preempt", output, stay_held=hold)
 
 
 @app.command(
@@ -184,42 +174,24 @@ def wait(
     jobs: Jobs = [],  # noqa: B006 - never changed
     mine: Mine = False,
     timeout: Annotated[
-        str,
-        typer.Option(
+        float | None,
+        option(
             "--timeout",
-            metavar="TIME",
-            help="Stop waiting after this time, such as 90s or 2h30m, with exit code 6. Default: no limit.",
+            "TIME",
+            "Stop waiting after this time, such as 90s or 2h30m, with exit code 6. Default: no limit.",
+            parser=amounts.seconds,
         ),
-    ] = "",
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Wait until jobs have ended, with any result; exit with the code of the first that failed."""
     from cli.jobs.wait import first_failure, wait_until_ended
 
-    deadline = _deadline(timeout)
+    deadline = None if timeout is None else time.monotonic() + timeout
     found = select(Client(), jobs, mine, ended=True)
     ended = wait_until_ended([job.id for job in found], deadline) if found else []
     job_table().show(output, ended)
     return first_failure(ended)
-
-
-def _order(order: JobsOrder, output: Format, *, yes: bool = False) -> int:
-    """Carry out the order for every selected job and print what is refused; return the exit code."""
-    if not order.jobs and not order.mine:
-        raise exit_codes.CommandError("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
-    client = Client()
-    if not (yes or order.only_tell or order.mine) and not _agreed(client, order):
-        return exit_codes.FAILED
-    answer = client.order(order)
-    _complain(answer.refused, options=order.action == "set")
-    if output is Format.TABLE and not order.only_tell:
-        for job in answer.done:
-            print_note(detail_views.line_of(job))
-    else:
-        job_table().show(output, answer.done)
-    if len(answer.done) + len(answer.refused) != 1 and not order.only_tell:
-        print_note(f"{len(answer.done):,} done, {len(answer.refused):,} failed")
-    return exit_codes.of_problem(answer.refused[0].problem) if answer.refused else 0
 
 
 def _agreed(client: Client, order: JobsOrder) -> bool:
@@ -257,12 +229,3 @@ def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
         print_refusal(told)
     if len(concerned) > SHOWN:
         print_note(f"{counted(len(concerned) - SHOWN, 'other reason')} why jobs were refused.")
-
-
-def _deadline(timeout: str) -> float | None:
-    if not timeout:
-        return None
-    try:
-        return time.monotonic() + units.seconds(timeout)
-    except ValueError as error:
-        raise exit_codes.CommandError(f"--timeout: {error}") from None

@@ -6,8 +6,7 @@ import sys
 import threading
 from typing import Annotated, BinaryIO
 
-import typer
-
+from cli.flags import option, switch
 from cli.jobs.logs import LogSource, show
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.selection import Job, select_one
@@ -33,28 +32,21 @@ EXAMPLES = examples(
 @app.command(epilog=EXAMPLES)
 def logs(
     job: Job,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the output until the job has ended.")
-    ] = False,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Show only stdout.")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", "-e", help="Show only stderr.")] = False,
-    lines: Annotated[
-        int | None, typer.Option("--lines", "-n", metavar="N", min=0, help="Show only the last N lines.")
-    ] = None,
+    follow: Annotated[bool, switch("--follow -f", "Follow the output until the job has ended.")] = False,
+    stdout: Annotated[bool, switch("--stdout", "Show only stdout.")] = False,
+    stderr: Annotated[bool, switch("--stderr -e", "Show only stderr.")] = False,
+    lines: Annotated[int | None, option("--lines -n", "N", "Show only the last N lines.", min=0)] = None,
     node: Annotated[
         str,
-        typer.Option(
-            "--node", metavar="NODE", help="Show only the output from this node, for a job on several nodes."
-        ),
+        option("--node", "NODE", "Show only the output from this node, for a job on several nodes."),
     ] = "",
     attempt: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--attempt",
-            metavar="N",
+            "N",
+            "Number of an earlier attempt of a job that ran again. Default: the last attempt.",
             min=1,
-            help="Number of an earlier attempt of a job that ran again. Default: the last attempt.",
-            show_default=False,
         ),
     ] = None,
 ) -> int:

@@ -7,9 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from cli.exit_codes import CommandError
+from cli.flags import option, switch
 from cli.jobs.selection import ACTIVE, Mine, pages
 from cli.output.formats import Format, Output, write
 from cli.output.table_columns import job_table
@@ -35,20 +34,16 @@ app = application()
 def queue(
     state: Annotated[
         list[str],
-        typer.Option("--state", metavar="STATE", help="List only jobs in this state. May be repeated."),
+        option("--state", "STATE", "List only jobs in this state. May be repeated."),
     ] = [],  # noqa: B006 - never changed
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="List only jobs of this user.")] = "",
-    profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME", help="List only jobs of this scheduler profile.")
-    ] = "",
+    user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
+    profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Mine = False,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="List ended jobs, too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Print the list again and again.")] = False,
+    everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
+    watch: Annotated[bool, switch("--watch", "Print the list again and again.")] = False,
     interval: Annotated[
         float,
-        typer.Option(
-            "--interval", metavar="SECONDS", min=0.1, help="Seconds between two lists of --watch. Default: 2."
-        ),
+        option("--interval", "SECONDS", "Seconds between two lists of --watch. Default: 2.", min=0.1),
     ] = 2.0,
     output: Output = Format.TABLE,
 ) -> int:

@@ -15,6 +15,7 @@ import typer
 from cli import exit_codes
 from cli.commands.submit import JOB_SETTINGS, AsUser, DryRun, JobCommand, Key, Words, previewed, send, show
 from cli.exit_codes import CommandError
+from cli.flags import switch, with_flag_groups
 from cli.jobs.logs import LogSource, copy
 from cli.jobs.merge_node_logs import NodeLineWriter
 from cli.jobs.wait import changes
@@ -25,7 +26,7 @@ from cli.piped import has_unread_input
 from cli.registry import application, examples
 from cli.signals import DeferredSignals, SignalReceived
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submit_options import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
@@ -43,14 +44,14 @@ app = application()
         "corral run --quiet -- hostname",
     ),
 )
-@with_submit_options
+@with_flag_groups
 def run(
     context: typer.Context,
     asked: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
     as_user: AsUser = "",
     key: Key = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the output of the job.")] = False,
+    quiet: Annotated[bool, switch("--quiet -q", "Show only the output of the job.")] = False,
     dry_run: DryRun = False,
 ) -> int:
     """Submit a job, show its output live, and exit with its code. Ctrl-C cancels the job.

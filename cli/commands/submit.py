@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from cli.flags import option, switch, with_flag_groups
 from cli.jobs.wait import first_failure, wait_until_ended
 from cli.output import detail_views
 from cli.output.formats import Format, JobFormat, write, write_facts, write_json
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
 from cli.spec.spec_builder import flag_of, spec_of
-from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submit_options import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import Submitted
 from wire.http.client import Client, Refused, Unreachable
@@ -58,18 +59,12 @@ def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
 
 
 Words = Annotated[list[str], typer.Argument(metavar=WORDS, hidden=True)]
-AsUser = Annotated[
-    str, typer.Option("--as-user", metavar="USER", help="Submit for this user. Operators only. Default: you.")
-]
+AsUser = Annotated[str, option("--as-user", "USER", "Submit for this user. Operators only. Default: you.")]
 Key = Annotated[
     str,
-    typer.Option(
-        "--key",
-        metavar="TEXT",
-        help="Idempotency key: submitting again with the same key returns the same job.",
-    ),
+    option("--key", "TEXT", "Idempotency key: submitting again with the same key returns the same job."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the job, and do not submit it.")]
+DryRun = Annotated[bool, switch("--dry-run", "Show the job, and do not submit it.")]
 
 app = application()
 
@@ -88,16 +83,14 @@ app = application()
         "job=$(corral submit train.sh) && corral job wait $job",
     ),
 )
-@with_submit_options
+@with_flag_groups
 def submit(
     context: typer.Context,
     asked: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
     as_user: AsUser = "",
     key: Key = "",
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job has ended; exit with its code.")
-    ] = False,
+    wait: Annotated[bool, switch("--wait", "Wait until the job has ended; exit with its code.")] = False,
     dry_run: DryRun = False,
     answer: JobFormat = Format.TABLE,
 ) -> int:

@@ -7,30 +7,30 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.explain import Within, seconds_of
+from cli.commands.explain import Within
+from cli.commands.job import Clear
 from cli.commands.policy import reserve
 from cli.commands.policy.quota import Name, Scope, quota_of, scope_of
-from cli.commands.policy.shares import Hard, Share, Soft, Weight, change_of
+from cli.commands.policy.shares import ShareFlags
 from cli.commands.service.config import read_text
 from cli.commands.submit import JOB_SETTINGS, JobCommand, Words
 from cli.exit_codes import CommandError
+from cli.flags import argument, option, switch, with_flag_groups
 from cli.jobs.selection import Jobs, select
 from cli.output.formats import Format, JobFormat, Output
 from cli.output.what_if_table import show
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submit_options import SubmitOptions
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.http.client import Client
 
-Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]
+Nodes = Annotated[list[str], argument("NODE...", "Names of nodes.")]
 
 File = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE", help="A scheduler.toml to compare with the one in effect.", show_default=False
-    ),
+    argument("FILE", "A scheduler.toml to compare with the one in effect."),
 ]
 
 app = application("Show which jobs a change would start sooner or later. Nothing is changed.")
@@ -45,12 +45,12 @@ app = application("Show which jobs a change would start sooner or later. Nothing
         "corral what-if submit --gpus 16 --nodes 2 --priority high train.sh",
     ),
 )
-@with_submit_options
+@with_flag_groups
 def submit(
     context: typer.Context,
     asked: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
-    within: Within = "",
+    within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
     """When would this job start, and which jobs would start later because of it?"""
@@ -62,17 +62,12 @@ def submit(
     "set",
     epilog=examples("corral what-if set 7 --priority 90", "corral what-if set 7_[0-9] --time 1h --gpus 4"),
 )
-@with_submit_options
+@with_flag_groups
 def change(
     asked: SubmitOptions,
     jobs: Jobs,
-    clear: Annotated[
-        str,
-        typer.Option(
-            "--clear", metavar="OPTIONS", help="Set these options to their defaults: deadline,after."
-        ),
-    ] = "",
-    within: Within = "",
+    clear: Clear = "",
+    within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
     """Which jobs would start sooner or later if these jobs had other options?
@@ -85,7 +80,7 @@ def change(
 
 
 @app.command(epilog=examples("corral what-if cancel 7", "corral what-if cancel 7_[0-3]"))
-def cancel(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+def cancel(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner if these jobs were cancelled?"""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(cancel=tuple(job.id for job in found)), output, within)
@@ -94,8 +89,8 @@ def cancel(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> in
 @app.command(epilog=examples("corral what-if preempt 7", "corral what-if preempt 7 --hold"))
 def preempt(
     jobs: Jobs,
-    hold: Annotated[bool, typer.Option("--hold", help="Also hold the preempted jobs.")] = False,
-    within: Within = "",
+    hold: Annotated[bool, switch("--hold", "Also hold the preempted jobs.")] = False,
+    within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Which jobs would start sooner if these jobs were preempted and queued again?"""
@@ -105,42 +100,36 @@ def preempt(
 
 
 @app.command(epilog=examples("corral what-if hold 7"))
-def hold(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+def hold(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner if these jobs were held?"""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(hold=tuple(job.id for job in found)), output, within)
 
 
 @app.command(epilog=examples("corral what-if release 7", "corral what-if release 7_[0-9]"))
-def release(jobs: Jobs, within: Within = "", output: Output = Format.TABLE) -> int:
+def release(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start later if these jobs were released?"""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(release=tuple(job.id for job in found)), output, within)
 
 
 @app.command(epilog=examples("corral what-if drain gpu01", "corral what-if drain gpu01 gpu02 -o json"))
-def drain(nodes: Nodes, within: Within = "", output: Output = Format.TABLE) -> int:
+def drain(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start later if these nodes were drained?"""
     return _answer(WhatIf(drain=tuple(nodes)), output, within)
 
 
 @app.command(epilog=examples("corral what-if resume gpu01", "corral what-if resume gpu01:3"))
-def resume(nodes: Nodes, within: Within = "", output: Output = Format.TABLE) -> int:
+def resume(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner if these nodes, or single GPUs of them, were resumed?"""
     return _answer(WhatIf(resume=tuple(nodes)), output, within)
 
 
 @app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada --hard 500"))
-def share(
-    name: Share,
-    weight: Weight = None,
-    soft: Soft = None,
-    hard: Hard = None,
-    within: Within = "",
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def share(flags: ShareFlags, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner or later if this share had another weight or other limits?"""
-    return _answer(WhatIf(shares=(change_of(name, weight, soft, hard),)), output, within)
+    return _answer(WhatIf(shares=(flags.change(),)), output, within)
 
 
 @app.command(
@@ -151,9 +140,9 @@ def share(
 def quota(
     scope: Scope,
     name: Name,
-    words: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE...]")] = [],  # noqa: B006
-    unset: Annotated[bool, typer.Option("--unset", help="Use the limits of the configuration.")] = False,
-    within: Within = "",
+    words: Annotated[list[str], argument("[KEY=VALUE...]")] = [],  # noqa: B006
+    unset: Annotated[bool, switch("--unset", "Use the limits of the configuration.")] = False,
+    within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Which jobs would start sooner or later with these limits?"""
@@ -170,40 +159,23 @@ def quota(
         "corral what-if reserve course --gpus 16 --project ai --for 4h",
     ),
 )
-def keep(
-    name: reserve.Name,
-    length: reserve.For = "",
-    start: reserve.Start = "now",
-    nodes: reserve.Nodes = [],  # noqa: B006
-    count: reserve.Count = None,
-    gpus: reserve.Gpus = None,
-    select: reserve.Select = [],  # noqa: B006
-    users: reserve.Users = [],  # noqa: B006
-    projects: reserve.Projects = [],  # noqa: B006
-    every: reserve.Every = "",
-    within: Within = "",
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def keep(flags: reserve.ReservationFlags, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start later if these nodes were reserved?"""
-    spec = reserve.asked_of(name, length, start, nodes, count, gpus, select, users, projects, every, "")
-    return _answer(WhatIf(reserve=(spec,)), output, within)
+    return _answer(WhatIf(reserve=(flags.spec(),)), output, within)
 
 
 @app.command(epilog=examples("corral what-if unreserve fans"))
-def unreserve(name: reserve.Name, within: Within = "", output: Output = Format.TABLE) -> int:
+def unreserve(name: reserve.Name, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner if this reservation were cancelled?"""
     return _answer(WhatIf(cancel_reservations=(name,)), output, within)
 
 
 @app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
 def more_nodes(
-    like: Annotated[
-        str, typer.Option("--like", metavar="NODE", help="An existing node that the new nodes are like.")
-    ],
-    add: Annotated[
-        int, typer.Option("--add", metavar="N", min=1, max=1000, help="Number of new nodes. Default: 1.")
-    ] = 1,
-    within: Within = "",
+    like: Annotated[str, option("--like", "NODE", "An existing node that the new nodes are like.")],
+    add: Annotated[int, option("--add", "N", "Number of new nodes. Default: 1.", min=1, max=1000)] = 1,
+    within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Which jobs would start sooner with more nodes like an existing one?"""
@@ -213,7 +185,7 @@ def more_nodes(
 @app.command(
     epilog=examples("corral what-if config new-scheduler.toml", "corral what-if config new.toml -o json")
 )
-def config(file: File, within: Within = "", output: Output = Format.TABLE) -> int:
+def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
     """Which jobs would start sooner or later under another configuration? For operators.
 
     Tables that decide when jobs start are considered. The answer lists the other tables that differ.
@@ -222,5 +194,5 @@ def config(file: File, within: Within = "", output: Output = Format.TABLE) -> in
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
 
 
-def _answer(asked: WhatIf, output: Format, within: str) -> int:
-    return show(Client().what_if(asked, within_s=seconds_of(within)), output)
+def _answer(asked: WhatIf, output: Format, within: float | None) -> int:
+    return show(Client().what_if(asked, within_s=within), output)

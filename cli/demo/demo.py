@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Annotated
 
-import typer
-
 from cli import exit_codes
 from cli.demo import summary
 from cli.demo.cluster import Cluster
 from cli.demo.jobs import PARTS, Part, encore
 from cli.exit_codes import CommandError
+from cli.flags import switch
 from cli.jobs.selection import ACTIVE, pages
 from cli.output.formats import write
 from cli.output.stderr import print_error, print_note
@@ -42,7 +41,7 @@ app = application()
 @app.command(epilog=examples("corral demo", "corral demo --no-tui"))
 def demo(
     no_tui: Annotated[
-        bool, typer.Option("--no-tui", help="Show progress and a summary instead of the terminal UI.")
+        bool, switch("--no-tui", "Show progress and a summary instead of the terminal UI.")
     ] = False,
 ) -> int:
     """Run a demo cluster: a controller, four simulated 8-GPU hosts, and forty jobs of five users.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
-import typer
-
 from cli.completion import jobs as known_jobs
 from cli.exit_codes import NOT_FOUND, CommandError
+from cli.flags import argument, switch
 from wire.api.jobs import JobView
 from wire.http.client import Client
 from wire.job.selection import (
@@ -27,21 +26,14 @@ PAGE = 1000
 
 Jobs = Annotated[
     list[str],
-    typer.Argument(
-        metavar="JOB",
-        help="Jobs: 7, 7_3, 7_[0-9], 1-3, last or all.",
-        autocompletion=known_jobs,
-        show_default=False,
-    ),
+    argument("JOB", "Jobs: 7, 7_3, 7_[0-9], 1-3, last or all.", autocompletion=known_jobs),
 ]
 Job = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="Job: 7, 7_3 or last.", autocompletion=known_jobs, show_default=False),
+    argument("JOB", "Job: 7, 7_3 or last.", autocompletion=known_jobs),
 ]
-Mine = Annotated[bool, typer.Option("--mine", help="Only my jobs. Without job ids: all my active jobs.")]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask if 'all' or a range selects jobs of other users.")
-]
+Mine = Annotated[bool, switch("--mine", "Only my jobs. Without job ids: all my active jobs.")]
+Yes = Annotated[bool, switch("--yes -y", "Do not ask if 'all' or a range selects jobs of other users.")]
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar
 
-import typer
-
+from cli.flags import option
 from cli.output import csv_rows
 from cli.output.stderr import coloured
 from wire.codec import encode
@@ -36,24 +35,12 @@ class Format(enum.StrEnum):
 
 Output = Annotated[
     Format,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        help="Format of the answer: table, wide, json, csv or name. Default: table.",
-        show_default=False,
-    ),
+    option("-o --output", "FORMAT", "Format of the answer: table, wide, json, csv or name. Default: table."),
 ]
 
 JobFormat = Annotated[
     Format,
-    typer.Option(
-        "-o",
-        "--format",
-        metavar="FORMAT",
-        help="Format of the answer: table, wide, json, csv or name. Default: table.",
-        show_default=False,
-    ),
+    option("-o --format", "FORMAT", "Format of the answer: table, wide, json, csv or name. Default: table."),
 ]
 """The same option for commands whose --output is a file of the job."""
 

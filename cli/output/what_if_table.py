@@ -6,8 +6,7 @@ import shlex
 import sys
 from typing import Annotated
 
-import typer
-
+from cli.flags import switch
 from cli.output.formats import Column, Format, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED, YELLOW
@@ -17,7 +16,7 @@ from wire.api.what_if_words import counts, delay, extent, hours, moment
 from wire.text import duration
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show which jobs would start sooner or later, and change nothing.")
+    bool, switch("--dry-run", "Show which jobs would start sooner or later, and change nothing.")
 ]
 """The option of commands that change the cluster; it asks what-if."""
 

@@ -21,14 +21,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.exit_codes import CommandError
-from cli.spec import units
-from cli.spec.time_options import AFTER, moment, on_member_failure, on_node_lost
+from cli.spec.time_options import AFTER, dependencies
+from wire import amounts
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.gangs import MemberFailure
 from wire.job.gpu_requirements import Topology, parse_domains, parse_require_or_prefer, parse_topology
 from wire.job.job_affinity import JobTerm, parse_job_term
 from wire.job.licences import parse_licence
 from wire.job.spec import JobSpec, gpus_text
-from wire.job.start_conditions import DEFAULT_RESTART, RELAXABLE, Dependency, Restart, Until
+from wire.job.start_conditions import DEFAULT_RESTART, RELAXABLE, Dependency, OnNodeLost, Restart
 from wire.names import priority_name
 
 Texts = list[str]
@@ -48,11 +49,11 @@ class JobOption:
     """One row. Without a `metavar` it is a switch, whose text is true or false."""
 
     name: str
-    metavar: str
     help: str
-    field: str
+    field: str = ""
+    """The field of JobSpec, or its part as gang.min_nodes; empty: the name of the option."""
+    metavar: str = ""
     read: Callable[[str], Any] = str
-    part: str = ""
     show: Callable[[Any], Texts] = _texts
     title: str = ""
     repeats: bool = False
@@ -60,6 +61,14 @@ class JobOption:
     """True: flags, environment and script add to each other. False: the strongest of them counts."""
     separator: str | None = None
     """What separates the values of a repeated option in its variable; None: white space."""
+
+    part: str = ""
+    """The part of the field, from `field`."""
+
+    def __post_init__(self) -> None:
+        field, _, part = (self.field or self.name).partition(".")
+        object.__setattr__(self, "field", field)
+        object.__setattr__(self, "part", part)
 
     @property
     def flag(self) -> str:
@@ -175,10 +184,6 @@ def _near(kind: str) -> Callable[[tuple[JobTerm, ...]], Texts]:
     return show
 
 
-def _after(until: Until) -> Callable[[tuple[Dependency, ...]], Texts]:
-    return lambda after: [each.path or each.job for each in after if each.until is until]
-
-
 def _restart_policy(restart: Restart) -> Texts:
     if restart == DEFAULT_RESTART:
         return []
@@ -191,594 +196,459 @@ def _restart_delay(restart: Restart) -> Texts:
     return [f"{_time_text(restart.delay_s)}:{_time_text(restart.delay_most_s)}"]
 
 
-_TERM: Mapping[str, Any] = {"repeats": True, "adds_up": True, "separator": ";"}
+_TERM: Mapping[str, Any] = {"metavar": "TERM", "repeats": True, "adds_up": True, "separator": ";"}
 _SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
 _LIST: Mapping[str, Any] = {"repeats": True}
 _SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": _if_true}
-_BYTES: Mapping[str, Any] = {"read": units.memory_mib, "show": _size}
-_SPAN: Mapping[str, Any] = {"read": units.seconds, "show": _time}
-_COUNT: Mapping[str, Any] = {"read": units.count}
-_MILLI: Mapping[str, Any] = {"read": units.cores_milli, "show": _cores}
+_NEGATED: Mapping[str, Any] = {"read": _no, "show": _if_false}
+_SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": _size}
+_TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": _time}
+_WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": _when}
+_COUNT: Mapping[str, Any] = {"metavar": "N", "read": amounts.count}
+_CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": _cores}
+_DIR: Mapping[str, Any] = {"metavar": "DIR", "read": directory}
+_SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
+
+
+def _after(name: str, metavar: str, help_text: str) -> JobOption:
+    """An option for dependencies."""
+    until = AFTER[name]
+
+    def show(after: tuple[Dependency, ...]) -> Texts:
+        return [each.path or each.job for each in after if each.until is until]
+
+    return JobOption(name, help_text, "after", metavar, dependencies(until), show=show, **_LIST)
+
 
 _ROWS = (
-    JobOption("name", "NAME", "Name of the job. Default: the name of the program or script.", "name"),
-    JobOption("project", "NAME", "Project that the job is billed to. Default: default.", "project"),
-    JobOption("queue", "NAME", "Queue that the job waits in. Default: default.", "queue"),
+    JobOption("name", "Name of the job. Default: the name of the program or script.", metavar="NAME"),
+    JobOption("project", "Project that the job is billed to. Default: default.", metavar="NAME"),
+    JobOption("queue", "Queue that the job waits in. Default: default.", metavar="NAME"),
     JobOption(
         "profile",
-        "NAME",
         "Scheduler profile for the job. Default: the first that accepts it.",
-        "profile",
+        metavar="NAME",
         title="profile",
     ),
     JobOption(
         "priority",
-        "CLASS",
         "Priority: CRITICAL, HIGH, NORMAL, LOW, BATCH, SCAVENGER, or 0 to 100. Default: NORMAL.",
-        "priority",
-        units.priority,
+        metavar="CLASS",
+        read=amounts.priority,
         show=lambda value: [priority_name(value)],
     ),
     JobOption(
         "cpus",
-        "CORES",
         "CPU cores per node, such as 4 or 0.5. Default: the share of the job's GPUs, or 1.",
         "cpu_milli",
-        **_MILLI,
+        **_CORES,
     ),
     JobOption(
         "memory",
-        "SIZE",
         "Memory per node, such as 512M or 16G. Default: the share of the job's GPUs or CPUs.",
         "memory_mib",
-        **_BYTES,
+        **_SIZE,
     ),
     JobOption(
         "scratch",
-        "SIZE",
         "Local disk per node in $CORRAL_SCRATCH, such as 100G. Default: none.",
         "scratch_mib",
-        **_BYTES,
+        **_SIZE,
     ),
     JobOption(
         "gpus",
-        "N",
         "GPUs over all nodes, such as 8, or a share of one GPU, such as 0.25. Default: 0.",
-        "gpus",
-        units.gpus,
-        "total",
+        "gpus.total",
+        metavar="N",
+        read=amounts.gpus,
         show=lambda value: [gpus_text(value)] if value else [],
     ),
     JobOption(
         "gpus_per_node",
-        "N",
         "GPUs on each node. Default: --gpus divided by --nodes.",
-        "gpus",
-        units.count,
-        "each",
+        "gpus.each",
+        metavar="N",
+        read=amounts.count,
         show=lambda _: [],
     ),
-    JobOption("nodes", "N", "Number of nodes. Default: as few as the GPUs need.", "nodes", **_COUNT),
-    JobOption(
-        "tasks_per_node",
-        "N",
-        "Start the command N times on each node. Default: 1.",
-        "tasks_per_node",
-        **_COUNT,
-    ),
+    JobOption("nodes", "Number of nodes. Default: as few as the GPUs need.", **_COUNT),
+    JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **_COUNT),
     JobOption(
         "min_nodes",
-        "N",
         "Start on at least N nodes if --nodes are not free. Default: --nodes.",
-        "gang",
-        part="min_nodes",
+        "gang.min_nodes",
         **_COUNT,
     ),
     JobOption(
         "assembly_time",
-        "TIME",
         "Wait this long for all --nodes before starting on --min-nodes. Default: 0s.",
-        "gang",
-        part="assembly_s",
-        **_SPAN,
+        "gang.assembly_s",
+        **_TIME,
     ),
     JobOption(
         "on_member_failure",
-        "POLICY",
         "If the job fails on one node: fail, continue on the others, or restart. Default: fail.",
-        "gang",
-        on_member_failure,
-        "on_failure",
+        "gang.on_failure",
+        metavar="POLICY",
+        read=amounts.member(MemberFailure),
     ),
     JobOption(
         "elastic",
-        "",
         "Let the job lose and gain nodes while it runs, down to --min-nodes.",
-        "gang",
-        part="elastic",
+        "gang.elastic",
         **_SWITCH,
     ),
     JobOption(
         "mixed_models",
-        "",
         "Accept nodes with different GPU models. Default: one model for all nodes.",
-        "gang",
-        part="mixed_models",
+        "gang.mixed_models",
         **_SWITCH,
     ),
-    JobOption("gpu_model", "MODEL", "Use only GPUs of this model. May be repeated.", "gpu_models", **_LIST),
+    JobOption(
+        "gpu_model", "Use only GPUs of this model. May be repeated.", "gpu_models", metavar="MODEL", **_LIST
+    ),
     JobOption(
         "gpu_memory",
-        "SIZE",
         "Request a share of one GPU by its memory, such as 20G. Not together with --gpus.",
-        "gpu",
-        part="memory_mib",
-        **_BYTES,
+        "gpu.memory_mib",
+        **_SIZE,
     ),
     JobOption(
         "min_gpu_memory",
-        "SIZE",
         "Use only GPUs with at least this much memory, such as 40G.",
-        "gpu",
-        part="least_mib",
-        **_BYTES,
+        "gpu.least_mib",
+        **_SIZE,
     ),
     JobOption(
         "compute",
-        "X.Y",
         "Use only GPUs of this compute capability or newer, such as 8.0.",
-        "gpu",
-        part="compute",
+        "gpu.compute",
+        metavar="X.Y",
     ),
     JobOption(
         "mig",
-        "PROFILE",
         "Use MIG instances of this profile instead of whole GPUs, such as 1g.5gb.",
-        "gpu",
-        part="mig",
+        "gpu.mig",
+        metavar="PROFILE",
     ),
     JobOption(
         "numa",
-        "HOW",
         "Place the GPUs of a node on one NUMA node: require or prefer.",
-        "gpu",
-        parse_require_or_prefer,
-        "numa",
+        "gpu.numa",
+        metavar="HOW",
+        read=parse_require_or_prefer,
     ),
     JobOption(
         "nvlink",
-        "HOW",
         "Use GPUs of a node that are all linked by NVLink: require or prefer.",
-        "gpu",
-        parse_require_or_prefer,
-        "nvlink",
+        "gpu.nvlink",
+        metavar="HOW",
+        read=parse_require_or_prefer,
     ),
     JobOption(
         "data",
-        "NAME",
         "Prefer nodes with the label data/NAME. May be repeated.",
         "datasets",
+        metavar="NAME",
         title="reads",
         **_SUM,
     ),
     JobOption(
         "licence",
-        "NAME[:N]",
         "Hold N of this licence while the job runs. Default for N: 1. May be repeated.",
         "licences",
-        parse_licence,
+        metavar="NAME[:N]",
+        read=parse_licence,
         show=lambda licences: [f"{name}:{count}" for name, count in licences.items()],
         **_SUM,
     ),
     JobOption(
         "label",
-        "KEY=VALUE",
         "Label the job, so that --near, --apart and --over of other jobs can name it. May be repeated.",
         "labels",
-        units.pair,
+        metavar="KEY=VALUE",
+        read=amounts.pair,
         title="labels",
         **_SUM,
     ),
     JobOption(
         "near",
-        "TERM",
         "Run where a job with this label runs: 'app=ps on rack', or 'app=ps on rack:prefer'.",
         "company",
-        lambda text: parse_job_term(text, 1),
+        read=lambda text: parse_job_term(text, 1),
         show=_near("near"),
         **_TERM,
     ),
     JobOption(
         "apart",
-        "TERM",
         "Run where no job with this label runs: 'app=db on node'.",
         "company",
-        lambda text: parse_job_term(text, None),
+        read=lambda text: parse_job_term(text, None),
         show=_near("apart"),
         **_TERM,
     ),
     JobOption(
         "over",
-        "TERM",
         "Spread this job and the jobs with this label over exactly N domains: 'app=db on rack=2'.",
         "company",
-        lambda text: parse_job_term(text, 0),
+        read=lambda text: parse_job_term(text, 0),
         show=_near("over"),
         **_TERM,
     ),
     JobOption(
         "same",
-        "LABEL",
         "Use nodes that all have the same value of this node label: rack, or rack:prefer.",
         "topology",
-        lambda text: parse_topology(text, 1),
+        metavar="LABEL",
+        read=lambda text: parse_topology(text, 1),
         show=_topology("same"),
     ),
     JobOption(
         "different",
-        "LABEL",
         "Use nodes that all have different values of this node label: rack, or rack:prefer.",
         "topology",
-        lambda text: parse_topology(text, None),
+        metavar="LABEL",
+        read=lambda text: parse_topology(text, None),
         show=_topology("different"),
     ),
     JobOption(
         "domains",
-        "LABEL=N",
         "Divide the nodes evenly over N values of this node label: rack=2.",
         "topology",
-        parse_domains,
+        metavar="LABEL=N",
+        read=parse_domains,
         show=_topology("domains"),
     ),
     JobOption(
         "select",
-        "KEY=VALUE",
         "Use only nodes with this label. May be repeated.",
         "selector",
-        units.pair,
+        metavar="KEY=VALUE",
+        read=amounts.pair,
         **_SUM,
     ),
     JobOption(
         "affinity",
-        "TERM",
         "Use only nodes whose labels match: 'zone in a,b', 'zone not in a', 'disk exists', 'disk missing', "
         "'cores > 64'. May be repeated.",
-        "affinity",
-        parse_term,
+        read=parse_term,
         **_TERM,
     ),
     JobOption(
         "prefer",
-        "TERM",
         "Prefer nodes whose labels match: 'zone in a', or 'zone in a weight 80'. May be repeated.",
         "preferences",
-        parse_preference,
+        read=parse_preference,
         title="prefers nodes",
         **_TERM,
     ),
     JobOption(
         "tolerate",
-        "TAINT",
         "Tolerate a taint: gpu=big:NoSchedule, gpu=big, gpu, or '*' for all taints. May be repeated.",
         "tolerations",
-        parse_toleration,
+        metavar="TAINT",
+        read=parse_toleration,
         title="tolerates",
         **_SUM,
     ),
     JobOption(
         "env",
-        "KEY[=VALUE]",
         "Set a variable, or pass on one of yours. 'all' passes on all of yours. 'none' drops those of an "
         "activated venv or conda environment, which are passed on by default. May be repeated.",
-        "env",
+        metavar="KEY[=VALUE]",
         **_SUM,
     ),
     JobOption(
         "umask",
-        "MODE",
         "Permissions that new files do not get, such as 027. Default: your umask.",
-        "umask",
-        _octal,
+        metavar="MODE",
+        read=_octal,
         show=lambda value: [f"{value:03o}"],
         title="umask",
     ),
     JobOption(
         "output",
-        "FILE",
         "Write stdout to this file, and stderr too without --error. Relative to --workdir. %j is the job id, "
         "%A and %a the array id and index, %x the job name, %N the node, %u the user.",
-        "output",
+        metavar="FILE",
         title="stdout to",
     ),
     JobOption(
-        "error",
-        "FILE",
-        "Write stderr to this file. Patterns as for --output.",
-        "error",
-        title="stderr to",
+        "error", "Write stderr to this file. Patterns as for --output.", metavar="FILE", title="stderr to"
     ),
     JobOption(
         "open_mode",
-        "MODE",
         "append to --output and --error, or truncate them. Default: truncate in the first attempt, append in "
         "later ones.",
-        "open_mode",
+        metavar="MODE",
         title="open mode",
     ),
     JobOption(
         "separate_output",
-        "",
         "Keep stderr in a log of its own. Default: one log for both, in the order written.",
         "merge_output",
-        _no,
-        show=_if_false,
+        **_NEGATED,
     ),
     JobOption(
         "batch",
-        "",
         "Run the command once, on the first node. The other nodes are reserved for programs that it starts "
         "there.",
-        "batch",
         **_SWITCH,
     ),
-    JobOption("workdir", "DIR", "Directory to run in. Default: the current directory.", "workdir", directory),
+    JobOption("workdir", "Directory to run in. Default: the current directory.", **_DIR),
     JobOption(
         "image",
-        "IMAGE",
         "Run in this container image, such as nvcr.io/nvidia/pytorch:24.01. Default: no container.",
-        "image",
+        metavar="IMAGE",
         title="image",
     ),
     JobOption(
         "mount",
-        "DIR[:DIR][:ro]",
         "Mount this directory of the host in the container, besides --workdir. May be repeated.",
         "mounts",
+        metavar="DIR[:DIR][:ro]",
         title="mounts",
         **_SUM,
     ),
     JobOption(
         "time",
-        "TIME",
         "Time limit: 2h30m, 90s, 01:30:00 or 1-12:00:00. Default: that of the queue, or none.",
         "time_limit_s",
-        **_SPAN,
+        **_TIME,
     ),
-    JobOption("grace", "TIME", "Time between SIGTERM and SIGKILL. Default: 10s.", "grace_s", **_SPAN),
+    JobOption("grace", "Time between SIGTERM and SIGKILL. Default: 10s.", "grace_s", **_TIME),
     JobOption(
         "checkpoint_command",
-        "COMMAND",
         "Run this command to save the job's state before the job is stopped.",
-        "checkpoint_command",
-        units.words,
+        metavar="COMMAND",
+        read=amounts.words,
         show=_words,
     ),
     JobOption(
         "checkpoint_signal",
-        "SIGNAL",
         "Send this signal, such as USR1, to make the job save its state before it is stopped.",
-        "checkpoint_signal",
-        units.signal,
+        **_SIGNAL,
     ),
     JobOption(
         "checkpoint_dir",
-        "DIR",
         "Directory for checkpoints; each job uses DIR/<job>. Default: corral-checkpoints in --workdir.",
-        "checkpoint_dir",
-        directory,
         title="checkpoints in",
+        **_DIR,
     ),
-    JobOption(
-        "checkpoint_time",
-        "TIME",
-        "Longest time that saving may take. Default: 60s.",
-        "checkpoint_s",
-        **_SPAN,
-    ),
+    JobOption("checkpoint_time", "Longest time that saving may take. Default: 60s.", "checkpoint_s", **_TIME),
     JobOption(
         "checkpoint_keep",
-        "N",
         "Keep only the newest N checkpoints. Default: keep all.",
-        "checkpoint_keep",
         title="checkpoints kept",
         **_COUNT,
     ),
-    JobOption(
-        "warn_signal",
-        "SIGNAL",
-        "Send this signal before the time limit, --warn-time earlier.",
-        "warn_signal",
-        units.signal,
-    ),
-    JobOption(
-        "warn_time",
-        "TIME",
-        "Time between --warn-signal and the time limit. Default: 60s.",
-        "warn_s",
-        **_SPAN,
-    ),
-    JobOption(
-        "not_preemptible",
-        "",
-        "Never preempt this job for another job.",
-        "preemptible",
-        _no,
-        show=_if_false,
-    ),
+    JobOption("warn_signal", "Send this signal before the time limit, --warn-time earlier.", **_SIGNAL),
+    JobOption("warn_time", "Time between --warn-signal and the time limit. Default: 60s.", "warn_s", **_TIME),
+    JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **_NEGATED),
     JobOption(
         "min_runtime",
-        "TIME",
         "Do not preempt this job until an attempt has run this long. Default: 0s.",
         "min_runtime_s",
-        **_SPAN,
+        **_TIME,
     ),
     JobOption(
         "array",
-        "INDICES",
         "Submit one job per index: 0-9, 1,3,7 or 0-20:5. 0-99%8 runs at most 8 at a time.",
-        "array",
+        metavar="INDICES",
         title="array",
     ),
     JobOption(
         "begin",
-        "WHEN",
         "Do not start before this time: 18:30, 2030-05-01, 2030-05-01T08:00 or +2h.",
         "begin_at",
-        moment,
-        show=_when,
+        **_WHEN,
     ),
     JobOption(
         "deadline",
-        "WHEN",
         "Cancel the job when it can no longer end by this time. Written as for --begin.",
         "deadline_at",
-        moment,
-        show=_when,
+        **_WHEN,
     ),
     JobOption(
         "timeout",
-        "TIME",
         "Cancel the job if it waits longer than this although nothing but room is missing, such as 2h.",
         "start_within_s",
-        **_SPAN,
+        **_TIME,
     ),
     JobOption(
         "restart",
-        "POLICY[:N]",
         "Run the job again up to N times: on-hardware:3 (a GPU failed; the default), on-failure:3, always or "
         "never.",
-        "restart",
-        part="policy",
+        "restart.policy",
+        metavar="POLICY[:N]",
         show=_restart_policy,
     ),
     JobOption(
         "restart_delay",
-        "TIME[:TIME]",
         "Wait this long before a restart. The wait doubles up to the second time given. Default: 10s:10m.",
-        "restart",
-        part="delay",
+        "restart.delay",
+        metavar="TIME[:TIME]",
         show=_restart_delay,
     ),
     JobOption(
         "restart_codes",
-        "CODES",
         "Restart only after these exit codes, such as 75,130-137. Default: any.",
-        "restart",
-        part="codes",
+        "restart.codes",
+        metavar="CODES",
         show=lambda codes: [",".join(map(str, codes))] if codes else [],
     ),
     JobOption(
         "on_node_lost",
-        "POLICY",
         "If the controller loses contact with the job's node: wait, requeue-after-lease or manual.",
-        "on_node_lost",
-        on_node_lost,
+        metavar="POLICY",
+        read=amounts.member(OnNodeLost),
     ),
+    _after("after", "JOBS", "Start after these jobs have started: 12,12_3. An array id means all its jobs."),
+    _after("after_ok", "JOBS", "Start after these jobs have completed. If one fails, this job is cancelled."),
+    _after("after_not_ok", "JOBS", "Start after these jobs have failed or been cancelled."),
+    _after("after_end", "JOBS", "Start after these jobs have ended, with any result."),
+    _after("after_checkpoint", "JOBS", "Start after these jobs have saved a checkpoint."),
+    _after("after_data", "PATH", "Start after this path exists. May be repeated."),
     JobOption(
-        "after",
-        "JOBS",
-        "Start after these jobs have started: 12,12_3. An array id means all its jobs.",
-        "after",
-        AFTER["after"],
-        show=_after(Until.STARTED),
-        **_LIST,
-    ),
-    JobOption(
-        "after_ok",
-        "JOBS",
-        "Start after these jobs have completed. If one fails, this job is cancelled.",
-        "after",
-        AFTER["after_ok"],
-        show=_after(Until.OK),
-        **_LIST,
-    ),
-    JobOption(
-        "after_not_ok",
-        "JOBS",
-        "Start after these jobs have failed or been cancelled.",
-        "after",
-        AFTER["after_not_ok"],
-        show=_after(Until.NOT_OK),
-        **_LIST,
-    ),
-    JobOption(
-        "after_end",
-        "JOBS",
-        "Start after these jobs have ended, with any result.",
-        "after",
-        AFTER["after_end"],
-        show=_after(Until.ENDED),
-        **_LIST,
-    ),
-    JobOption(
-        "after_checkpoint",
-        "JOBS",
-        "Start after these jobs have saved a checkpoint.",
-        "after",
-        AFTER["after_checkpoint"],
-        show=_after(Until.CHECKPOINT),
-        **_LIST,
-    ),
-    JobOption(
-        "after_data",
-        "PATH",
-        "Start after this path exists. May be repeated.",
-        "after",
-        AFTER["after_data"],
-        show=_after(Until.DATA),
-        **_LIST,
-    ),
-    JobOption(
-        "after_count",
-        "N",
-        "Start after N of the --after conditions are met. Default: all of them.",
-        "after_count",
-        **_COUNT,
+        "after_count", "Start after N of the --after conditions are met. Default: all of them.", **_COUNT
     ),
     JobOption(
         "after_timeout",
-        "TIME",
         "Cancel the job if it waits longer than this for its --after conditions.",
         "after_within_s",
-        **_SPAN,
+        **_TIME,
     ),
     JobOption(
         "relax",
-        "OPTION",
         "Drop this requirement after --relax-after: select, gpu-model, affinity or nodes. May be repeated.",
-        "relax",
-        _relaxable,
+        metavar="OPTION",
+        read=_relaxable,
         **_LIST,
     ),
     JobOption(
         "relax_after",
-        "TIME",
         "Time in the queue after which --relax takes effect. Default: 30m.",
         "relax_after_s",
-        **_SPAN,
+        **_TIME,
     ),
     JobOption(
         "cpu_limit",
-        "CORES",
         "CPU cores per node that the job may use while they are idle. Default: --cpus.",
         "cpu_limit_milli",
-        **_MILLI,
+        **_CORES,
     ),
     JobOption(
         "memory_limit",
-        "SIZE",
         "Memory per node that the job may use while it is free. Default: --memory.",
         "memory_limit_mib",
-        **_BYTES,
+        **_SIZE,
     ),
     JobOption(
         "best_effort",
-        "",
         "Reserve almost no CPU and memory, and use what other jobs leave, without limits.",
-        "best_effort",
         **_SWITCH,
     ),
-    JobOption("hold", "", "Hold the job: it does not start before 'corral job release'.", "hold", **_SWITCH),
+    JobOption("hold", "Hold the job: it does not start before 'corral job release'.", **_SWITCH),
 )
 
 OPTIONS: Mapping[str, JobOption] = {option.name: option for option in _ROWS}

@@ -12,7 +12,7 @@ from cli.spec import job_script
 from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS, JobOption, directory
 from cli.spec.submit_options import Given, Layer, SubmitOptions, from_environment, from_flags, merged
 from cli.spec.submitter_environment import Submitter, variables
-from cli.spec.time_options import AFTER_FLAGS, restart_of
+from cli.spec.time_options import AFTER, restart_of
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
@@ -155,17 +155,6 @@ def _gpus_and_nodes(
 
 def _check(spec: JobSpec) -> None:
     found = [f"{flag_of(where, spec) or where}: {sentence}" for where, sentence in spec_problems(spec)]
-    texts = [
-        *spec.command,
-        *spec.checkpoint_command,
-        spec.checkpoint_dir or "",
-        spec.name,
-        spec.workdir or "",
-        *spec.env,
-        *spec.env.values(),
-    ]
-    if any(not _is_utf8(text) for text in texts):
-        found.append("the command, the name, the directory and the environment must be valid UTF-8")
     longest = max(len(part.encode(errors="replace")) for part in spec.command)
     if longest > job_script.MAX_ARGUMENT_BYTES:
         found.append(f"an argument has {longest:,} bytes; Linux takes {job_script.MAX_ARGUMENT_BYTES:,}")
@@ -180,7 +169,8 @@ def flag_of(where: str, spec: JobSpec | None = None) -> str:
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):
-        return f"--{AFTER_FLAGS[spec.after[int(index[1])].until]}"
+        until = spec.after[int(index[1])].until
+        return next(OPTIONS[name].flag for name, each in AFTER.items() if each is until)
     if spec is not None and spec.topology is not None and where.startswith("topology"):
         return {1: "--same", None: "--different"}.get(spec.topology.domains, "--domains")
     if where in FLAG_OF_FIELD:
@@ -192,11 +182,3 @@ def flag_of(where: str, spec: JobSpec | None = None) -> str:
     if field == "command":
         return "the command"
     return FLAG_OF_FIELD.get(field, "")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

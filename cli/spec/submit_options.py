@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
+from cli.flags import FlagGroup, option, parameter, switch
 from cli.spec.job_options import OPTIONS, JobOption
 
 ENVIRONMENT = "CORRAL_SUBMIT_"
 
 
-class SubmitOptions(dict[str, Any]):
-    """The flags of one command line by option name: a text, True for a switch, a list if repeated."""
+class SubmitOptions(FlagGroup, dict[str, Any]):
+    """The flags of one command line by option name: a text, True for a switch, a list if repeated.
+
+    The flags are the rows of the table of job options.
+    """
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        return [_parameter(each) for each in OPTIONS.values()]
+
+
+def _parameter(row: JobOption) -> inspect.Parameter:
+    if row.is_switch:
+        return parameter(row.name, Annotated[bool, switch(row.flag, row.help)], False)
+    kind: Any = list[str] if row.repeats else str | None
+    flag = option(row.flag, row.metavar, row.help)
+    return parameter(row.name, Annotated[kind, flag], [] if row.repeats else None)
 
 
 @dataclass(frozen=True)
@@ -34,21 +48,21 @@ def from_flags(asked: SubmitOptions) -> Layer:
     """What the command line says."""
     found: dict[str, list[Given]] = {}
     for name, value in asked.items():
-        option = OPTIONS[name]
+        row = OPTIONS[name]
         if value not in (None, False, []):
-            texts = value if option.repeats else ["true" if option.is_switch else value]
-            found[name] = [Given(text, option.flag) for text in texts]
+            texts = value if row.repeats else ["true" if row.is_switch else value]
+            found[name] = [Given(text, row.flag) for text in texts]
     return found
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
     """What CORRAL_SUBMIT_… variables say. Spaces separate repeated values; semicolons separate terms."""
     found: dict[str, list[Given]] = {}
-    for name, option in OPTIONS.items():
+    for name, row in OPTIONS.items():
         variable = ENVIRONMENT + name.upper()
         value = environment.get(variable, "")
         if value:
-            texts = value.split(option.separator) if option.repeats else [value]
+            texts = value.split(row.separator) if row.repeats else [value]
             found[name] = [Given(text, variable) for text in texts]
     return found
 
@@ -63,30 +77,3 @@ def merged(strongest: Layer, *weaker: Layer) -> Layer:
             else:
                 found.setdefault(name, list(given))
     return found
-
-
-def with_submit_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command that takes `asked` a flag for each row of the table of job options."""
-    own = inspect.signature(command, eval_str=True).parameters
-
-    def wrapper(**given: Any) -> int:
-        asked = SubmitOptions((name, given.pop(name)) for name in OPTIONS)
-        return command(asked=asked, **given)
-
-    wrapper.__doc__ = command.__doc__
-    others = [
-        part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, part in own.items() if name != "asked"
-    ]
-    wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*map(_parameter, OPTIONS.values()), *others]
-    )
-    return wrapper
-
-
-def _parameter(option: JobOption) -> inspect.Parameter:
-    kind: Any = bool if option.is_switch else list[str] if option.repeats else str | None
-    default: Any = False if option.is_switch else [] if option.repeats else None
-    flag = typer.Option(option.flag, metavar=option.metavar or None, help=option.help, show_default=False)
-    return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, flag], default=default
-    )

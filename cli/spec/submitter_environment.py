@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cli.exit_codes import CommandError
-from cli.spec import units
 from cli.spec.submit_options import Given
+from wire import amounts
+from wire.job.spec import is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
@@ -65,7 +66,7 @@ def _all(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name not in _OF_THE_SHELL and not name.startswith(_OF_SCHEDULERS) and _is_utf8(name + value)
+        if name not in _OF_THE_SHELL and not name.startswith(_OF_SCHEDULERS) and is_storable(name + value)
     }
 
 
@@ -73,7 +74,7 @@ def _one(given: Given, environment: Mapping[str, str]) -> tuple[str, str]:
     text = given.text
     try:
         if "=" in text:
-            return units.pair(text)
+            return amounts.pair(text)
     except ValueError as error:
         raise CommandError(
             f"{given.source}: {error}", "'corral submit --help' shows how to write it."
@@ -84,11 +85,3 @@ def _one(given: Given, environment: Mapping[str, str]) -> tuple[str, str]:
             "'--env all' passes on everything that is set, '--env none' nothing.",
         )
     return text, environment[text]
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

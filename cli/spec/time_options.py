@@ -1,68 +1,25 @@
-"""Parses when a job may start, until when, and when it restarts."""
+"""Parses dependencies and restart policies."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 
 from cli.exit_codes import CommandError
-from cli.spec import units
-from wire.job.gangs import MemberFailure
+from wire import amounts
 from wire.job.spec import array_indices
 from wire.job.start_conditions import (
     MAX_CODES,
     MAX_RESTARTS,
     Dependency,
-    OnNodeLost,
     Restart,
     RestartWhen,
     Until,
 )
 
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 _RESTART_HELP = "Write --restart on-failure:3, --restart always or --restart never."
-
-
-def moment(text: str, now: float | None = None) -> float:
-    """Seconds since 1970 for 18:30 (the next one), 2030-05-01, 2030-05-01T08:00 or +2h. Raises ValueError."""
-    word, now = text.strip(), time.time() if now is None else now
-    relative = word.removeprefix("now")
-    if relative.startswith("+"):
-        return now + units.seconds(relative[1:])
-    clock = _CLOCK.fullmatch(word)
-    try:
-        if clock is not None:
-            hour, minute, second = (int(part or 0) for part in clock.groups())
-            # Without an offset it is local time, with summer time.
-            today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
-            today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
-            return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
-        return datetime.fromisoformat(word).timestamp()
-    except (ValueError, OverflowError):
-        example = "18:30, 2030-05-01, 2030-05-01T08:00 or +2h"
-        raise ValueError(f"{text!r} is not a time; write {example}") from None
-
-
-def on_node_lost(text: str) -> OnNodeLost:
-    """The policy for a lost node. Raises ValueError."""
-    try:
-        return OnNodeLost(text)
-    except ValueError:
-        words = ", ".join(each.value for each in OnNodeLost)
-        raise ValueError(f"cannot read {text!r}; there are {words}") from None
-
-
-def on_member_failure(text: str) -> MemberFailure:
-    """The policy for a failed member of a gang. Raises ValueError."""
-    try:
-        return MemberFailure(text)
-    except ValueError:
-        words = ", ".join(each.value for each in MemberFailure)
-        raise ValueError(f"cannot read {text!r}; there are {words}") from None
 
 
 def restart_of(
@@ -76,8 +33,8 @@ def restart_of(
     try:
         when, limit = _policy(policy)
         first, _, most = (delay or "10s:10m").partition(":")
-        delay_s = units.seconds(first)
-        delay_most_s = units.seconds(most) if most else max(delay_s, 600.0)
+        delay_s = amounts.seconds(first)
+        delay_most_s = amounts.seconds(most) if most else max(delay_s, 600.0)
         if delay_most_s < delay_s:
             raise ValueError(f"{delay!r} begins with a longer time than it ends with")
         return Restart(when, limit, delay_s, delay_most_s, _codes(codes))
@@ -105,8 +62,14 @@ def _codes(text: str | None) -> tuple[int, ...]:
     return codes
 
 
-def _after(until: Until) -> Callable[[str], list[Dependency]]:
+def dependencies(until: Until) -> Callable[[str], list[Dependency]]:
+    """The parser of an option: of the path for DATA, else of jobs such as 12,12_3. It raises ValueError."""
+
     def read(text: str) -> list[Dependency]:
+        if until is Until.DATA:
+            if not text:
+                raise ValueError("names no path")
+            return [Dependency(until, path=os.path.abspath(text))]
         labels = [part.strip() for part in text.split(",")]
         wrong = next((label for label in labels if not _LABEL.fullmatch(label)), None)
         if wrong is not None:
@@ -116,27 +79,12 @@ def _after(until: Until) -> Callable[[str], list[Dependency]]:
     return read
 
 
-def _data(text: str) -> list[Dependency]:
-    if not text:
-        raise ValueError("names no path")
-    return [Dependency(Until.DATA, path=os.path.abspath(text))]
-
-
-AFTER: Mapping[str, Callable[[str], list[Dependency]]] = {
-    "after": _after(Until.STARTED),
-    "after_ok": _after(Until.OK),
-    "after_not_ok": _after(Until.NOT_OK),
-    "after_end": _after(Until.ENDED),
-    "after_checkpoint": _after(Until.CHECKPOINT),
-    "after_data": _data,
+AFTER = {
+    "after": Until.STARTED,
+    "after_ok": Until.OK,
+    "after_not_ok": Until.NOT_OK,
+    "after_end": Until.ENDED,
+    "after_checkpoint": Until.CHECKPOINT,
+    "after_data": Until.DATA,
 }
-"""The options for dependencies, with the parser of each."""
-
-AFTER_FLAGS = {
-    Until.STARTED: "after",
-    Until.OK: "after-ok",
-    Until.NOT_OK: "after-not-ok",
-    Until.ENDED: "after-end",
-    Until.CHECKPOINT: "after-checkpoint",
-    Until.DATA: "after-data",
-}
+"""The options for dependencies, with the event that each waits for."""

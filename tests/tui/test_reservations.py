@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.commands.policy import reserve
-from cli.spec.time_options import moment as moment_of_the_command_line
+from cli.commands.policy.reserve import ReservationFlags
+from tests.cli.flag_groups import parsed
 from tests.tui.recorded import NOW, Tenants
 from tests.tui.screens import Screen, press, settled, until
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import reservation as form
+from wire.amounts import moment
 from wire.cluster.reservation import ReservationSpec
 
 
@@ -99,27 +100,7 @@ async def test_without_any_it_says_how_to_make_one() -> None:
 
 def spoken(command: str) -> ReservationSpec:
     """What the command line makes of a command."""
-    _, _, _, name, *words = shlex.split(command)
-    given: dict[str, list[str]] = {}
-    for flag, value in zip(words[::2], words[1::2], strict=True):
-        given.setdefault(flag, []).append(value)
-
-    def one(flag: str, default: str = "") -> str:
-        return given.get(flag, [default])[0]
-
-    count, gpus = (int(one(flag)) if flag in given else None for flag in ("--count", "--gpus"))
-    several = (given.get(flag, []) for flag in ("--select", "--user", "--project"))
-    return reserve.asked_of(
-        name,
-        one("--for"),
-        one("--start", "now"),
-        given.get("--node", []),
-        count,
-        gpus,
-        *several,
-        one("--every"),
-        one("--why"),
-    )
+    return parsed(ReservationFlags, *shlex.split(command)[3:]).spec()
 
 
 @pytest.mark.parametrize(
@@ -145,14 +126,8 @@ def test_the_command_shown_makes_the_same_reservation(typed: dict[str, str]) -> 
     assert read.wish == form.ReservationRequest(spoken(shown.command(typed)))
 
 
-@pytest.mark.parametrize("text", ["+2h", "18:30", "00:00", "2030-05-01", "2030-05-01T08:00"])
-def test_moments_mean_what_they_mean_on_the_command_line(text: str) -> None:
-    for now in (NOW, NOW + 40_000):
-        assert form.moment(text, now) == moment_of_the_command_line(text, now)
-
-
 def test_a_clock_is_the_next_time_it_shows_that() -> None:
-    at = datetime.fromtimestamp(form.moment("10:40", NOW), UTC)
+    at = datetime.fromtimestamp(moment("10:40", NOW), UTC)
     assert (at.day, at.hour, at.minute) == (19, 10, 40)  # NOW is the 18th, 10:40
 
 
@@ -169,4 +144,4 @@ def test_every_line_says_what_is_wrong_with_it() -> None:
     }
     assert form.new(lambda: NOW).read(typed).wrong.keys() == typed.keys()
     assert form.new(lambda: NOW).read({"name": "a", "for": "2h"}).wrong.keys() == {"nodes"}
-    assert form.new(lambda: NOW).read({"name": "a", "or nodes": "1"}).wrong == {"for": "how long?"}
+    assert form.new(lambda: NOW).read({"name": "a", "or nodes": "1"}).wrong == {"for": "write the length: 4h"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from wire import amounts
 from wire.api.forecasts import WhatIf
 from wire.http.client import Client
 
@@ -31,6 +31,16 @@ class Field:
     read: Callable[[str], Any]
     default: str = ""
     row: str = ""
+
+    def flags(self, text: str) -> list[str]:
+        """The options of the command for a typed text: one for each word if the field takes several."""
+        if self.read is yes_or_no:
+            return [self.flag] if text.lower() == "yes" else []
+        try:
+            values = amounts.words(text) if self.read in (amounts.words, pairs) else (text,)
+        except ValueError:
+            values = (text,)
+        return [f"{self.flag} {shlex.quote(value)}".strip() for value in values]
 
 
 @dataclass(frozen=True)
@@ -76,69 +86,38 @@ class Form(Generic[Wish, Answer]):
         return ""
 
 
+def filled(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
+    """The fields that are not empty, with their texts."""
+    found = {field: typed.get(field.name, field.default).strip() for field in fields}
+    return {field: text for field, text in found.items() if text}
+
+
 def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
     """The fields whose text differs from the initial text; an emptied field means none."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text or "none" for field, text in found.items() if text != field.default}
 
 
-def number(text: str, hint: str) -> float:
-    """A number; raises ValueError with the hint."""
-    if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text):
-        raise ValueError(hint)
-    return float(text)
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Words, split as by a shell."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise ValueError(str(error).lower()) from None
+def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of fields by API name, and the errors by field name, each as short as its line needs."""
+    values: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for field, text in texts.items():
+        try:
+            values[field.target] = field.read(text)
+        except ValueError as error:
+            # The remedy alone: the text that it is about is in the same line.
+            wrong[field.name] = str(error).rpartition("; ")[2]
+    return values, wrong
 
 
 def pairs(text: str) -> dict[str, str]:
-    """A mapping from NAME=value OTHER=value."""
-    found = {}
-    for word in words(text):
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise ValueError("write name=value, separated by spaces")
-        found[name] = value
-    return found
+    """A mapping from NAME=value OTHER=value. Raises ValueError."""
+    return dict(map(amounts.pair, amounts.words(text)))
 
 
-_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.IGNORECASE)
-
-
-def span(text: str) -> float:
-    """Seconds of 1d2h30m."""
-    match = _SPAN.fullmatch(text)
-    if match is None or not any(match.groups()):
-        raise ValueError("write 90s, 30m or 2h30m")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", re.IGNORECASE)
-_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
-
-
-def memory_mib(text: str) -> int:
-    """MiB of 512M, 16G or 1T."""
-    match = _MEMORY.fullmatch(text)
-    if match is None:
-        raise ValueError("write 512M, 16G or 1T")
-    return int(float(match[1]) * _MIB[match[2].upper()])
-
-
-def cores_milli(text: str) -> int:
-    """CPU-milli of a number of cores such as 4 or 0.5."""
-    return round(number(text, "write 4 or 0.5") * 1000)
-
-
-def count(text: str) -> int:
-    """A whole number."""
-    if not re.fullmatch(r"\d{1,6}", text):
-        raise ValueError("write a whole number")
-    return int(text)
+def yes_or_no(text: str) -> bool:
+    """Whether the text is yes. Raises ValueError."""
+    if text.lower() not in ("yes", "no"):
+        raise ValueError("write yes or no")
+    return text.lower() == "yes"

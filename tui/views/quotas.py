@@ -12,14 +12,14 @@ from tui import actions
 from tui.app_interface import app_of
 from tui.data.filter import exact_filter
 from tui.data.tenant_lists import quota_state
-from tui.forms.quota import AMOUNTS, KINDS, Amount, limit_text
+from tui.forms.quota import KINDS
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.tenants import QuotaList, QuotaView
-from wire.cluster.quota import ANY_NAME, UNLIMITED
+from wire.cluster.quota import AMOUNTS, ANY_NAME, UNLIMITED, Amount
 from wire.http.client import Client
 from wire.text import duration, printable
 
@@ -84,7 +84,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         quota = self.here
         if quota is None:
             return {}
-        gpus = limit_text(AMOUNTS[0], quota.quota.hard) or "none"
+        gpus = AMOUNTS[0].limit_text(quota.quota.hard) or "none"
         return {"scope": quota.scope, "name": shlex.quote(printable(quota.name)), "gpus": gpus}
 
     def act_open(self) -> None:
@@ -103,17 +103,17 @@ def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
         limited = hard not in (None, UNLIMITED)
         if not limited and not used:
             return [("·", "faint")]
-        told = "-" if quota.name == ANY_NAME else amount.told(used)
+        told = "-" if quota.name == ANY_NAME else amount.text(used)
         full = limited and used >= hard and quota.name != ANY_NAME
-        return [(f"{told}/{amount.told(hard)}" if limited else told, "warn" if full else "text")]
+        return [(f"{told}/{amount.text(hard)}" if limited else told, "warn" if full else "text")]
 
     return cell
 
 
 def _line(amount: Amount, quota: QuotaView, kinds: Sequence[str]) -> list[Piece]:
     used = getattr(quota.used, amount.field) or 0
-    mine = "-" if quota.name == ANY_NAME else amount.told(used)
-    limits = (limit_text(amount, getattr(quota.quota, kind)) or "·" for kind in kinds)
+    mine = "-" if quota.name == ANY_NAME else amount.text(used)
+    limits = (amount.limit_text(getattr(quota.quota, kind)) or "·" for kind in kinds)
     return cells.fact(
         amount.word,
         (f"{mine:>10}", "text" if used else "faint"),

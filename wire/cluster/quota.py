@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Optional
+from typing import Any, Callable, Optional
+
+from wire import amounts
+from wire.text import memory
 
 UNLIMITED = -1
 """As a limit: no limit, even if the quota of '*' has one."""
@@ -33,6 +36,35 @@ class Limits:
 
 
 NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A limited resource: its name in commands, its field in `Limits`, its parser and its text."""
+
+    word: str
+    field: str
+    read: Callable[[str], Any]
+    text: Callable[[Any], str]
+
+    def read_limit(self, text: str) -> Any:
+        """The limit of a text; "none" means no limit. Raises ValueError."""
+        return UNLIMITED if text.lower() == "none" else self.read(text)
+
+    def limit_text(self, limits: Limits) -> str:
+        """The limit as `read_limit` reads it; empty if it is not set here."""
+        value = getattr(limits, self.field)
+        return "" if value is None else "none" if value == UNLIMITED else self.text(value)
+
+
+AMOUNTS = (
+    Amount("gpus", "gpus", amounts.gpus, "{:g}".format),
+    Amount("cpus", "cpu_milli", amounts.cores_milli, lambda milli: f"{milli / 1000:g}"),
+    Amount("memory", "memory_mib", amounts.memory_mib, memory),
+    Amount("running", "running", amounts.whole, str),
+    Amount("queued", "queued", amounts.whole, str),
+    Amount("gpu-hours", "gpu_hours", amounts.number, "{:g}".format),
+)
 
 
 @dataclass(frozen=True)

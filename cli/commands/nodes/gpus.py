@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-import typer
-
 from cli import completion
 from cli.exit_codes import NOT_FOUND, CommandError
+from cli.flags import argument, option, switch
 from cli.output.formats import Format, Output
 from cli.output.table_columns import gpu_table, process_table, processes_of
 from cli.registry import application, examples
-from cli.spec import units
+from wire import amounts
 from wire.api.nodes import GpuList, GpuView
 from wire.http.client import Client
 from wire.names import GpuHealth
 
-Names = Annotated[
-    list[str], typer.Argument(metavar="[NODE]...", autocompletion=completion.nodes, show_default=False)
-]
+Names = Annotated[list[str], argument("[NODE]...", autocompletion=completion.nodes)]
 
 app = application()
 
@@ -37,28 +34,29 @@ app = application()
 )
 def gpus(
     names: Names = [],  # noqa: B006 - never changed
-    sick: Annotated[bool, typer.Option("--sick", help="List only GPUs that are not healthy.")] = False,
+    sick: Annotated[bool, switch("--sick", "List only GPUs that are not healthy.")] = False,
     processes: Annotated[
-        bool, typer.Option("--processes", help="List the processes on the GPUs, with their owners.")
+        bool, switch("--processes", "List the processes on the GPUs, with their owners.")
     ] = False,
     off_queue: Annotated[
-        bool, typer.Option("--off-queue", help="List only processes that no job started, with their owners.")
+        bool, switch("--off-queue", "List only processes that no job started, with their owners.")
     ] = False,
     idle: Annotated[
-        str,
-        typer.Option(
+        float | None,
+        option(
             "--idle",
-            metavar="TIME",
-            help="List only allocated GPUs that have been idle for this time, such as 30m.",
+            "TIME",
+            "List only allocated GPUs that have been idle for this time, such as 30m.",
+            parser=amounts.seconds,
         ),
-    ] = "",
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Show the GPUs of all nodes, or of the named nodes: health, load, processes and jobs."""
     body = Client().gpus()
     shown = _chosen(body.gpus, names, sick)
-    if idle:
-        shown = [gpu for gpu in shown if _idle_s(gpu) >= _time(idle)]
+    if idle is not None:
+        shown = [gpu for gpu in shown if _idle_s(gpu) >= idle]
     if output is Format.JSON:
         gpu_table(nodes=True).show(output, shown, GpuList(tuple(shown), body.seq))
     elif processes or off_queue:
@@ -71,13 +69,6 @@ def gpus(
 
 def _idle_s(gpu: GpuView) -> float:
     return -1.0 if gpu.idle_since is None else time.time() - gpu.idle_since
-
-
-def _time(text: str) -> float:
-    try:
-        return units.seconds(text)
-    except ValueError as error:
-        raise CommandError(f"--idle: {error}") from None
 
 
 def _chosen(gpus: tuple[GpuView, ...], names: list[str], sick: bool) -> list[GpuView]:

@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cli import completion
 from cli.commands.nodes.host_list import requests
 from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, look, show
 from cli.exit_codes import FAILED, CommandError
+from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
 from cli.output.formats import Column, Format, Output, Table, write_json
 from cli.output.stderr import print_note
@@ -29,24 +28,20 @@ from wire.text import counted, printable
 
 JOIN_S = 20.0
 
-Names = Annotated[
-    list[str], typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)
-]
-Hosts = Annotated[list[str], typer.Argument(metavar="NAME [ADDRESS]", show_default=False)]
+Names = Annotated[list[str], argument("NODE", autocompletion=completion.nodes)]
+Hosts = Annotated[list[str], argument("NAME [ADDRESS]")]
 HostsFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--hosts-file",
-        metavar="FILE",
-        help="File of hosts, one line each: NAME [ADDRESS] [KEY=VALUE]…; # begins a comment.",
+        "FILE",
+        "File of hosts, one line each: NAME [ADDRESS] [KEY=VALUE]…; # begins a comment.",
     ),
 ]
-Yes = Annotated[
-    bool, typer.Option("-y", "--yes", help="Do not ask: accept the host keys that the hosts show.")
-]
+Yes = Annotated[bool, switch("-y --yes", "Do not ask: accept the host keys that the hosts show.")]
 Fingerprint = Annotated[
     str,
-    typer.Option("--fingerprint", metavar="SHA256:…", help="Accept only this host key, without asking."),
+    option("--fingerprint", "SHA256:…", "Accept only this host key, without asking."),
 ]
 
 
@@ -55,67 +50,41 @@ def add(
     hosts_file: HostsFile = None,
     identity: Annotated[
         str,
-        typer.Option(
-            "--identity", metavar="FILE", help="Private key to log in with, on the controller's machine."
-        ),
+        option("--identity", "FILE", "Private key to log in with, on the controller's machine."),
     ] = "",
     gpus: Annotated[
         str,
-        typer.Option(
-            "--gpus",
-            metavar="WHAT",
-            help="GPUs of the host: auto, none, nvml or simulated:8xH100. Default: auto.",
-        ),
+        option("--gpus", "WHAT", "GPUs of the host: auto, none, nvml or simulated:8xH100. Default: auto."),
     ] = "auto",
-    cpus: Annotated[
-        int | None, typer.Option("--cpus", metavar="N", help="Number of CPUs for jobs. Default: all.")
-    ] = None,
+    cpus: Annotated[int | None, option("--cpus", "N", "Number of CPUs for jobs. Default: all.")] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="512G", help="Memory for jobs, such as 512G. Default: all."),
+        option("--memory", "512G", "Memory for jobs, such as 512G. Default: all."),
     ] = None,
     scratch: Annotated[
         str | None,
-        typer.Option(
-            "--scratch", metavar="2T", help="Local disk for jobs, such as 2T. Default: the free space."
-        ),
+        option("--scratch", "2T", "Local disk for jobs, such as 2T. Default: the free space."),
     ] = None,
     scratch_dir: Annotated[
         str,
-        typer.Option(
-            "--scratch-dir", metavar="DIR", help="Directory of the local disk on the host. Default: /var/tmp."
-        ),
+        option("--scratch-dir", "DIR", "Directory of the local disk on the host. Default: /var/tmp."),
     ] = "",
     label: Annotated[
         list[str],
-        typer.Option(
-            "--label", metavar="KEY=VALUE", help="Label of the node, for --select of jobs. May be repeated."
-        ),
+        option("--label", "KEY=VALUE", "Label of the node, for --select of jobs. May be repeated."),
     ] = [],  # noqa: B006
     python: Annotated[
         str,
-        typer.Option(
-            "--python",
-            metavar="PATH",
-            help="Path of Python 3.9 or newer on the host. Default: the one in PATH.",
-        ),
+        option("--python", "PATH", "Path of Python 3.9 or newer on the host. Default: the one in PATH."),
     ] = "",
-    spool: Annotated[
-        str, typer.Option("--spool", metavar="DIR", help="Directory on the host for attempts and logs.")
-    ] = "",
+    spool: Annotated[str, option("--spool", "DIR", "Directory on the host for attempts and logs.")] = "",
     address: Annotated[
         str,
-        typer.Option(
-            "--address",
-            metavar="IP",
-            help="Address at which other hosts reach this host. Default: its SSH address.",
-        ),
+        option("--address", "IP", "Address at which other hosts reach this host. Default: its SSH address."),
     ] = "",
     run_as_self: Annotated[
         bool,
-        typer.Option(
-            "--run-as-self", help="Run all jobs as the user of the SSH login, even if that is root."
-        ),
+        switch("--run-as-self", "Run all jobs as the user of the SSH login, even if that is root."),
     ] = False,
     yes: Yes = False,
     fingerprint: Fingerprint = "",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-import typer
-
 from cli import completion
 from cli.exit_codes import CommandError
+from cli.flags import argument
 from cli.jobs.for_each import for_each
 from cli.output import what_if_table
 from cli.output.formats import Format, Output
@@ -30,7 +29,7 @@ TAINT_EXAMPLES = examples(
 )
 Words = Annotated[
     list[str],
-    typer.Argument(metavar="NODE... MARK...", autocompletion=completion.nodes, show_default=False),
+    argument("NODE... MARK...", autocompletion=completion.nodes),
 ]
 
 

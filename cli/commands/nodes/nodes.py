@@ -11,6 +11,7 @@ import typer
 from cli import completion
 from cli.commands.nodes import join, labels_and_taints
 from cli.exit_codes import CommandError
+from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
 from cli.output import detail_views
 from cli.output.formats import Format, Output, write, write_facts, write_json
@@ -21,12 +22,10 @@ from wire.api.nodes import NodeView
 from wire.http.client import Client
 from wire.text import counted
 
-Name = Annotated[str, typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)]
-Names = Annotated[
-    list[str], typer.Argument(metavar="NODE", autocompletion=completion.nodes, show_default=False)
-]
+Name = Annotated[str, argument("NODE", autocompletion=completion.nodes)]
+Names = Annotated[list[str], argument("NODE", autocompletion=completion.nodes)]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show which nodes the command would change, and change nothing.")
+    bool, switch("--dry-run", "Show which nodes the command would change, and change nothing.")
 ]
 
 app = application(invoke_without_command=True)
@@ -71,7 +70,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
 def drain(
     names: Names,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, shown to all users.")] = "",
+    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -96,8 +95,8 @@ def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 @app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
 def cordon(
-    names: Annotated[list[str], typer.Argument(metavar="NODE:GPU", show_default=False)],
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, shown to all users.")] = "",
+    names: Annotated[list[str], argument("NODE:GPU")],
+    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:

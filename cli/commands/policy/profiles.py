@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.flags import argument
 from cli.output.formats import Column, Format, Output, Table, write_facts, write_json
 from cli.output.stderr import print_note
 from cli.registry import application, examples
@@ -14,7 +15,7 @@ from wire.api.tenants import ProfileView
 from wire.http.client import Client
 from wire.text import counted
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[str, argument("NAME")]
 
 app = application(invoke_without_command=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any
@@ -10,40 +9,27 @@ from typing import Annotated, Any
 import typer
 
 from cli.exit_codes import CommandError
+from cli.flags import argument
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
-from cli.output.table_columns import cores
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
-from cli.spec import units
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.tenants import QuotaView
-from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED, Limits, Quota
+from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED, Limits, Quota
 from wire.http.client import Client
-from wire.job.spec import gpus_text
-from wire.text import memory, printable
+from wire.text import printable
 
-_READ: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "cpus": ("cpu_milli", units.cores_milli),
-    "memory": ("memory_mib", units.memory_mib),
-    "gpus": ("gpus", units.gpus),
-    "running": ("running", lambda text: _whole(text)),
-    "queued": ("queued", lambda text: _whole(text)),
-    "gpu-hours": ("gpu_hours", units.gpus),
-}
+_AMOUNTS = {each.word: each for each in AMOUNTS}
 _KINDS = tuple(each.name for each in fields(Quota))
 
-Scope = Annotated[str, typer.Argument(metavar="user|project|queue", show_default=False)]
+Scope = Annotated[str, argument("user|project|queue")]
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME",
-        help="Name of the user, project or queue; '*' is each one without a quota of its own.",
-        show_default=False,
-    ),
+    argument("NAME", "Name of the user, project or queue; '*' is each one without a quota of its own."),
 ]
-Words = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)]
+Words = Annotated[list[str], argument("KEY=VALUE...")]
 
 app = application(invoke_without_command=True)
 
@@ -106,22 +92,15 @@ def quota_of(words: list[str]) -> Quota:
         key, equals, text = word.partition("=")
         kind, dot, amount = key.partition(".") if "." in key else ("hard", ".", key)
         amount = amount.replace("_", "-")
-        if not equals or not dot or kind not in given or amount not in _READ:
+        if not equals or not dot or kind not in given or amount not in _AMOUNTS:
             raise CommandError(
-                f"{word!r} is not a limit", f"Write one of {', '.join(_READ)} as in gpus=8 or soft.gpus=4."
+                f"{word!r} is not a limit", f"Write one of {', '.join(_AMOUNTS)} as in gpus=8 or soft.gpus=4."
             )
-        field, read = _READ[amount]
         try:
-            given[kind][field] = UNLIMITED if text.lower() == "none" else read(text)
+            given[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)
         except ValueError as error:
             raise CommandError(f"{key}: {error}", "Or write none for no limit.") from None
     return Quota(*(Limits(**given[kind]) for kind in _KINDS))
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise ValueError(f"{text!r} is not a whole number; write 20")
-    return int(text)
 
 
 def scope_of(word: str) -> str:
@@ -141,34 +120,25 @@ def _told(view: QuotaView, output: Format) -> int:
 
 def limits_text(quota: Quota) -> str:
     """A quota as words, such as gpus=8 soft.gpus=4."""
-    told = []
-    for kind in _KINDS:
-        limits: Limits = getattr(quota, kind)
-        for word, (field, _) in _READ.items():
-            value = getattr(limits, field)
-            if value is not None:
-                shown = "none" if value == UNLIMITED else _amount(field, value)
-                told.append(f"{'' if kind == 'hard' else kind + '.'}{word}={shown}")
-    return " ".join(told)
-
-
-def _amount(field: str, value: float) -> str:
-    if field == "cpu_milli":
-        return cores(int(value))
-    if field == "memory_mib":
-        return memory(int(value))
-    return gpus_text(value) if value != math.inf else "none"
+    return " ".join(
+        f"{'' if kind == 'hard' else kind + '.'}{amount.word}={text}"
+        for kind in _KINDS
+        for amount in AMOUNTS
+        if (text := amount.limit_text(getattr(quota, kind)))
+    )
 
 
 def quota_table() -> Table[QuotaView]:
     """Users, projects and queues with usage, and the hard limit if there is one."""
 
-    def cell(field: str) -> Callable[[QuotaView], str]:
+    def cell(word: str) -> Callable[[QuotaView], str]:
+        amount = _AMOUNTS[word]
+
         def text(view: QuotaView) -> str:
-            used, limit = getattr(view.used, field), getattr(view.quota.hard, field)
-            bound = "" if limit in (None, UNLIMITED) else f"/{_amount(field, limit)}"
-            mine = "-" if view.name == ANY_NAME else _amount(field, used)
-            return f"{mine}{bound}"
+            limit = getattr(view.quota.hard, amount.field)
+            bound = "" if limit in (None, UNLIMITED) else f"/{amount.text(limit)}"
+            used = "-" if view.name == ANY_NAME else amount.text(getattr(view.used, amount.field))
+            return f"{used}{bound}"
 
         return text
 
@@ -177,11 +147,11 @@ def quota_table() -> Table[QuotaView]:
             Column("OF", lambda view: view.scope),
             Column("NAME", lambda view: view.name, least=8),
             Column("GPUS", cell("gpus"), keep=1, right=True),
-            Column("CPUS", cell("cpu_milli"), keep=4, right=True),
-            Column("MEMORY", cell("memory_mib"), keep=5, right=True),
+            Column("CPUS", cell("cpus"), keep=4, right=True),
+            Column("MEMORY", cell("memory"), keep=5, right=True),
             Column("RUNNING", cell("running"), keep=2, right=True),
             Column("QUEUED", cell("queued"), keep=3, right=True),
-            Column("GPU-HOURS", cell("gpu_hours"), keep=6, right=True),
+            Column("GPU-HOURS", cell("gpu-hours"), keep=6, right=True),
             Column(
                 "SOFT, BORROW",
                 lambda view: limits_text(Quota(soft=view.quota.soft, borrow=view.quota.borrow)),

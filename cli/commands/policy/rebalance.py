@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.exit_codes import CommandError
+from cli.flags import argument, switch
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW, clock
@@ -29,13 +30,9 @@ ALL = "all"
 
 Which = Annotated[
     str,
-    typer.Argument(
-        metavar="PROPOSAL|all", help="Id of a proposal from 'corral rebalance', or all.", show_default=False
-    ),
+    argument("PROPOSAL|all", "Id of a proposal from 'corral rebalance', or all."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show which jobs would be moved, and move none.")
-]
+DryRun = Annotated[bool, switch("--dry-run -n", "Show which jobs would be moved, and move none.")]
 
 app = application(invoke_without_command=True)
 

@@ -3,67 +3,100 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
 
 from cli.exit_codes import CommandError
+from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table, write_facts, write_json
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, clock
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
-from cli.spec import units
-from cli.spec.time_options import moment
+from wire import amounts
 from wire.api.forecasts import WhatIf
 from wire.api.tenants import ReservationView
 from wire.cluster.reservation import ReservationSpec, reservation_problems
 from wire.http.client import Client
 from wire.text import counted, duration, printable
 
-T = TypeVar("T")
+Name = Annotated[str, argument("NAME")]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-Nodes = Annotated[
-    list[str], typer.Option("--node", metavar="NODE", help="Reserve this node. May be repeated.")
-]
-Count = Annotated[
-    int | None, typer.Option("--count", metavar="N", min=1, help="Reserve this number of nodes.")
-]
-Gpus = Annotated[
-    int | None,
-    typer.Option(
-        "--gpus", metavar="N", min=1, help="Reserve whole nodes that have this number of GPUs together."
-    ),
-]
-Select = Annotated[
-    list[str],
-    typer.Option(
-        "--select", metavar="KEY=VALUE", help="Reserve only nodes with this label. May be repeated."
-    ),
-]
-Users = Annotated[
-    list[str], typer.Option("--user", metavar="NAME", help="Reserve for this user. May be repeated.")
-]
-Projects = Annotated[
-    list[str], typer.Option("--project", metavar="NAME", help="Reserve for this project. May be repeated.")
-]
-Start = Annotated[
-    str,
-    typer.Option("--start", metavar="WHEN", help="Start: now, 18:30, 2030-05-01T08:00 or +2h. Default: now."),
-]
-For = Annotated[
-    str, typer.Option("--for", metavar="TIME", help="Length, such as 4h or 2d.", show_default=False)
-]
-Every = Annotated[
-    str, typer.Option("--every", metavar="TIME", help="Repeat at this interval, such as 1d or 7d.")
-]
-WhyText = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, shown to all users.")]
-Anyway = Annotated[
-    bool, typer.Option("--anyway", help="Reserve even if running jobs may still be there at the start.")
-]
+
+@dataclass(frozen=True)
+class ReservationFlags(FlagGroup):
+    """The name and the flags of a new reservation."""
+
+    name: Name
+    length: Annotated[
+        float | None, option("--for", "TIME", "Length, such as 4h or 2d.", parser=amounts.seconds)
+    ] = None
+    start: Annotated[
+        float | None,
+        option(
+            "--start",
+            "WHEN",
+            "Start: now, 18:30, 2030-05-01T08:00 or +2h. Default: now.",
+            parser=amounts.moment,
+        ),
+    ] = None
+    nodes: Annotated[list[str], option("--node", "NODE", "Reserve this node. May be repeated.")] = field(
+        default_factory=list
+    )
+    count: Annotated[int | None, option("--count", "N", "Reserve this number of nodes.", min=1)] = None
+    gpus: Annotated[
+        int | None,
+        option("--gpus", "N", "Reserve whole nodes that have this number of GPUs together.", min=1),
+    ] = None
+    select: Annotated[
+        list[Any],
+        option(
+            "--select",
+            "KEY=VALUE",
+            "Reserve only nodes with this label. May be repeated.",
+            parser=amounts.pair,
+        ),
+    ] = field(default_factory=list)
+    users: Annotated[list[str], option("--user", "NAME", "Reserve for this user. May be repeated.")] = field(
+        default_factory=list
+    )
+    projects: Annotated[
+        list[str], option("--project", "NAME", "Reserve for this project. May be repeated.")
+    ] = field(default_factory=list)
+    every: Annotated[
+        float | None,
+        option("--every", "TIME", "Repeat at this interval, such as 1d or 7d.", parser=amounts.seconds),
+    ] = None
+    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = ""
+
+    def spec(self) -> ReservationSpec:
+        """The reservation that these flags describe. Raises CommandError."""
+        if self.length is None:
+            raise CommandError(
+                "--for is missing", "Add the length, such as --for 2h. See 'corral reserve create --help'."
+            )
+        spec = ReservationSpec(
+            self.name,
+            time.time() if self.start is None else self.start,
+            self.length,
+            tuple(self.nodes),
+            self.count,
+            self.gpus,
+            dict(self.select),
+            tuple(self.users),
+            tuple(self.projects),
+            self.every,
+            self.why,
+        )
+        for where, sentence in reservation_problems(spec):
+            raise CommandError(
+                f"{_FLAGS.get(where, '--' + where)}: {sentence}", "'corral reserve create --help' says how."
+            )
+        return spec
+
 
 app = application(invoke_without_command=True)
 
@@ -102,19 +135,12 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
         "corral reserve create updates --gpus 64 --start 03:00 --for 1h --every 7d",
     )
 )
+@with_flag_groups
 def create(
-    name: Name,
-    length: For = "",
-    start: Start = "now",
-    nodes: Nodes = [],  # noqa: B006 - never changed
-    count: Count = None,
-    gpus: Gpus = None,
-    select: Select = [],  # noqa: B006
-    users: Users = [],  # noqa: B006
-    projects: Projects = [],  # noqa: B006
-    every: Every = "",
-    why: WhyText = "",
-    anyway: Anyway = False,
+    flags: ReservationFlags,
+    anyway: Annotated[
+        bool, switch("--anyway", "Reserve even if running jobs may still be there at the start.")
+    ] = False,
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -122,50 +148,10 @@ def create(
 
     Jobs that could still run at its start, such as jobs without a time limit, start on other nodes.
     """
-    spec = asked_of(name, length, start, nodes, count, gpus, select, users, projects, every, why)
+    spec = flags.spec()
     if dry_run:
         return what_if_table.show(Client().what_if(WhatIf(reserve=(spec,))), output)
     return _told(Client().reserve(spec, anyway=anyway), output)
-
-
-def asked_of(
-    name: str,
-    length: str,
-    start: str,
-    nodes: list[str],
-    count: int | None,
-    gpus: int | None,
-    select: list[str],
-    users: list[str],
-    projects: list[str],
-    every: str,
-    why: str,
-) -> ReservationSpec:
-    """The reservation that these options describe. Raises CommandError."""
-    if not length:
-        raise CommandError(
-            "--for is missing", "Add the length, such as --for 2h. See 'corral reserve create --help'."
-        )
-    spec = ReservationSpec(
-        name,
-        time.time() if start == "now" else _understood("--start", moment, start),
-        _understood("--for", units.seconds, length),
-        tuple(nodes),
-        count,
-        gpus,
-        dict(_understood("--select", units.pair, text) for text in select),
-        tuple(users),
-        tuple(projects),
-        _understood("--every", units.seconds, every) if every else None,
-        why,
-    )
-    wrong = reservation_problems(spec)
-    if wrong:
-        where, sentence = wrong[0]
-        raise CommandError(
-            f"{_FLAGS.get(where, '--' + where)}: {sentence}", "'corral reserve create --help' says how."
-        )
-    return spec
 
 
 @app.command(epilog=examples("corral reserve cancel fans"))
@@ -188,15 +174,6 @@ _FLAGS = {
     "every_s": "--every",
     "name": "NAME",
 }
-
-
-def _understood(flag: str, read: Callable[[str], T], text: str) -> T:
-    try:
-        return read(text)
-    except ValueError as error:
-        raise CommandError(
-            f"{flag}: {error}", "'corral reserve create --help' shows how to write it."
-        ) from None
 
 
 def _told(view: ReservationView, output: Format) -> int:

@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from cli.exit_codes import CommandError
+from cli.flags import FlagGroup, argument, option, with_flag_groups
 from cli.output import what_if_table
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import FAINT, RED
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
+from wire import amounts
 from wire.api.forecasts import WhatIf
 from wire.api.tenants import ShareList, ShareView, ShareWeight
-from wire.cluster.quota import UNLIMITED
 from wire.http.client import Client
 from wire.text import duration, printable
 
 app = application(invoke_without_command=True)
-_NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
-Share = Annotated[str, typer.Argument(metavar="SHARE", help="Organisation, project, or project/user.")]
-Weight = Annotated[
-    float | None,
-    typer.Argument(
-        metavar="[WEIGHT]", help="Weight against the other shares of the same parent. Default: 1."
-    ),
-]
-Soft = Annotated[
-    str | None,
-    typer.Option(
-        metavar="UNITS",
-        help="Soft limit of decayed usage; jobs over it start after all others. none: no limit.",
-    ),
-]
-Hard = Annotated[
-    str | None,
-    typer.Option(
-        metavar="UNITS", help="Hard limit of decayed usage; no job starts above it. none: no limit."
-    ),
-]
+
+
+@dataclass(frozen=True)
+class ShareFlags(FlagGroup):
+    """A share, and its new weight and limits."""
+
+    share: Annotated[str, argument("SHARE", "Organisation, project, or project/user.")]
+    weight: Annotated[
+        float | None,
+        argument("[WEIGHT]", "Weight against the other shares of the same parent. Default: 1."),
+    ] = None
+    soft: Annotated[
+        float | None,
+        option(
+            "--soft",
+            "UNITS",
+            "Soft limit of decayed usage; jobs over it start after all others. none: no limit.",
+            parser=amounts.limit,
+        ),
+    ] = None
+    hard: Annotated[
+        float | None,
+        option(
+            "--hard",
+            "UNITS",
+            "Hard limit of decayed usage; no job starts above it. none: no limit.",
+            parser=amounts.limit,
+        ),
+    ] = None
+
+    def change(self) -> ShareWeight:
+        """The change of the share. Raises CommandError if there is none."""
+        if self.weight is None and self.soft is None and self.hard is None:
+            raise CommandError("there is nothing to change", "Name a weight, --soft or --hard.")
+        return ShareWeight(self.share, self.weight, self.soft, self.hard)
 
 
 @app.callback(epilog=examples("corral shares", "corral shares -o json", "corral shares set vision 3"))
@@ -65,36 +80,12 @@ def listing(output: Output = Format.TABLE) -> int:
         "corral shares set vision --hard none",
     ),
 )
-def weigh(
-    share: Share,
-    weight: Weight = None,
-    soft: Soft = None,
-    hard: Hard = None,
-    dry_run: DryRun = False,
-    output: Output = Format.TABLE,
-) -> int:
+@with_flag_groups
+def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Change a weight or limits. --dry-run shows which jobs would start sooner or later."""
     if dry_run:
-        asked = WhatIf(shares=(change_of(share, weight, soft, hard),))
-        return what_if_table.show(Client().what_if(asked), output)
-    return _show(Client().set_share(change_of(share, weight, soft, hard)), output)
-
-
-def change_of(share: str, weight: float | None, soft: str | None, hard: str | None) -> ShareWeight:
-    """The change of a share that these options describe. Raises CommandError."""
-    if weight is None and soft is None and hard is None:
-        raise CommandError("there is nothing to change", "Name a weight, --soft or --hard.")
-    return ShareWeight(share, weight, _units("--soft", soft), _units("--hard", hard))
-
-
-def _units(flag: str, text: str | None) -> float | None:
-    if text is None or text.lower() == "none":
-        return None if text is None else UNLIMITED
-    if not _NUMBER.fullmatch(text):
-        raise CommandError(
-            f"{flag}: {text!r} is not an amount", "Write units as in 500 or 0.5, or none for no limit."
-        )
-    return float(text)
+        return what_if_table.show(Client().what_if(WhatIf(shares=(flags.change(),))), output)
+    return _show(Client().set_share(flags.change()), output)
 
 
 def _show(body: ShareList, output: Format) -> int:

@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-import typer
-
 from cli.completion import jobs as known_jobs
+from cli.flags import option, switch
 from cli.jobs.selection import select_one
 from cli.jobs.wait import PAUSE_S, RetryLimit
 from cli.output.formats import Format, Output, write_json
@@ -31,25 +30,18 @@ app = application()
     )
 )
 def events(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
+    follow: Annotated[bool, switch("--follow -f", "Follow new events.")] = False,
     job: Annotated[
         str,
-        typer.Option("--job", metavar="JOB", help="Show only events of this job.", autocompletion=known_jobs),
+        option("--job", "JOB", "Show only events of this job.", autocompletion=known_jobs),
     ] = "",
     count: Annotated[
         int,
-        typer.Option(
-            "--lines", "-n", metavar="N", min=0, max=100_000, help="Number of newest events. Default: 30."
-        ),
+        option("--lines -n", "N", "Number of newest events. Default: 30.", min=0, max=100_000),
     ] = 30,
     after: Annotated[
         int | None,
-        typer.Option(
-            "--after",
-            metavar="SEQ",
-            min=0,
-            help="Show all events after this position of the journal instead.",
-        ),
+        option("--after", "SEQ", "Show all events after this position of the journal instead.", min=0),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:

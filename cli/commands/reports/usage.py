@@ -6,14 +6,12 @@ import time
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
-from cli.exit_codes import CommandError
+from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
 from cli.registry import application, examples
-from cli.spec import units
+from wire import amounts
 from wire.api.reports import StintView, UsageView
 from wire.http.client import Client
 from wire.text import memory
@@ -40,31 +38,33 @@ app = application()
     )
 )
 def usage(
-    by: Annotated[
-        By, typer.Option("--by", help="Sum usage by user, project, queue or job. Default: user.")
-    ] = By.USER,
+    by: Annotated[By, switch("--by", "Sum usage by user, project, queue or job. Default: user.")] = By.USER,
     since: Annotated[
-        str,
-        typer.Option(
-            "--since", metavar="AGO", help="Start of the window, as a time before now: 7d. Default: 7d."
+        float,
+        option(
+            "--since",
+            "AGO",
+            "Start of the window, as a time before now: 7d. Default: 7d.",
+            parser=amounts.seconds,
         ),
-    ] = "7d",
+    ] = 7 * 86_400.0,
     until: Annotated[
-        str,
-        typer.Option(
-            "--until", metavar="AGO", help="End of the window, as a time before now: 1d. Default: now."
+        float | None,
+        option(
+            "--until",
+            "AGO",
+            "End of the window, as a time before now: 1d. Default: now.",
+            parser=amounts.seconds,
         ),
-    ] = "",
+    ] = None,
     off_queue: Annotated[
-        bool, typer.Option("--off-queue", help="Show GPU use by processes that no job started, instead.")
+        bool, switch("--off-queue", "Show GPU use by processes that no job started, instead.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Show GPU-hours, how well the GPUs were used, peak memory and energy."""
     now = time.time()
-    begin = now - _ago("--since", since)
-    end = now - _ago("--until", until) if until else None
-    window = max(0, int(begin)), None if end is None else int(end)
+    window = max(0, int(now - since)), None if until is None else int(now - until)
     if off_queue:
         found = Client().stints(*window)
         stint_table().show(output, found.stints, found)
@@ -76,13 +76,6 @@ def usage(
             f"{body.total - len(body.usage)} more lines with less usage. A shorter window has fewer lines."
         )
     return 0
-
-
-def _ago(option: str, text: str) -> float:
-    try:
-        return units.seconds(text)
-    except ValueError as error:
-        raise CommandError(f"{option}: {error}") from None
 
 
 def usage_table(by: str) -> Table[UsageView]:

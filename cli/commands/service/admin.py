@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli.exit_codes import FAILED, USAGE, CommandError
+from cli.flags import argument, option, switch
 from cli.output.formats import Format, Output, write, write_facts, write_json
 from cli.output.stderr import print_error, print_note
 from cli.registry import application, examples
@@ -21,12 +20,10 @@ if TYPE_CHECKING:
     from controller.store.errors import StoreFailure
 
 app = application()
-Config = Annotated[
-    str, typer.Option("--config", metavar="FILE", help="The scheduler.toml that names the store.")
-]
+Config = Annotated[str, option("--config", "FILE", "The scheduler.toml that names the store.")]
 StoreUrl = Annotated[
     str,
-    typer.Option("--store", metavar="URL", help="URL of another store, such as sqlite:////backup/corral.db."),
+    option("--store", "URL", "URL of another store, such as sqlite:////backup/corral.db."),
 ]
 COMPACT_S = 3_600.0
 
@@ -85,7 +82,7 @@ def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TA
 
 @app.command(epilog=examples("corral admin backup /backup/corral-$(date +%F).db"))
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create; it must not exist yet.")],
+    file: Annotated[Path, argument("FILE", "File to create; it must not exist yet.")],
     config: Config = "",
     store: StoreUrl = "",
     output: Output = Format.TABLE,
@@ -121,13 +118,13 @@ def backup(
     )
 )
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File written by 'corral admin backup'.")],
+    file: Annotated[Path, argument("FILE", "File written by 'corral admin backup'.")],
     config: Config = "",
     store: StoreUrl = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Replace the existing store without asking.")] = False,
+    yes: Annotated[bool, switch("--yes", "Replace the existing store without asking.")] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Accept a backup that lacks the newest entries; they are lost."),
+        switch("--accept-loss", "Accept a backup that lacks the newest entries; they are lost."),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -180,15 +177,11 @@ class _Restored:
 def compact(
     jobs_days: Annotated[
         float | None,
-        typer.Option(
-            "--jobs-days", min=0.001, help="Delete jobs that ended more than this number of days ago."
-        ),
+        option("--jobs-days", "DAYS", "Delete jobs that ended more than this number of days ago.", min=0.001),
     ] = None,
     journal_days: Annotated[
         float | None,
-        typer.Option(
-            "--journal-days", min=0.001, help="Delete journal entries older than this number of days."
-        ),
+        option("--journal-days", "DAYS", "Delete journal entries older than this number of days.", min=0.001),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:

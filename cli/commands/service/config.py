@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cli.commands.service import contexts
 from cli.exit_codes import FAILED, USAGE, CommandError
+from cli.flags import argument, switch
 from cli.output import what_if_table
 from cli.output.confirmation import confirmed
 from cli.output.formats import Column, Format, Output, Table, write, write_json
@@ -26,17 +25,11 @@ app = application()
 
 File = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[FILE]",
-        help="A scheduler.toml on this machine. Default: the controller's own file, read again.",
-        show_default=False,
-    ),
+    argument("[FILE]", "A scheduler.toml on this machine. Default: the controller's own file, read again."),
 ]
-Previous = Annotated[
-    bool, typer.Option("--previous", help="Use the configuration that was in effect before this one.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Previous = Annotated[bool, switch("--previous", "Use the configuration that was in effect before this one.")]
+Yes = Annotated[bool, switch("--yes -y", "Do not ask for confirmation.")]
+DryRun = Annotated[bool, switch("--dry-run", "Show what would change, and change nothing.")]
 
 
 @app.callback()
@@ -50,15 +43,9 @@ def config() -> None:
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="File to check. Default: the file that the controller would read.",
-            show_default=False,
-        ),
+        argument("[FILE]", "File to check. Default: the file that the controller would read."),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print problems only, not the configuration.")
-    ] = False,
+    quiet: Annotated[bool, switch("--quiet -q", "Print problems only, not the configuration.")] = False,
 ) -> int:
     """List every problem of a configuration file; print the whole configuration if there is none."""
     from controller.config import ConfigRefused, render

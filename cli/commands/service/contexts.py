@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.exit_codes import NOT_FOUND, CommandError
+from cli.flags import argument, option
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.stderr import print_note
 from cli.registry import examples
@@ -15,7 +16,7 @@ from wire.http import contexts, discovery
 from wire.http.contexts import Context, Contexts
 from wire.http.transport import Transport
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a controller.", show_default=False)]
+Name = Annotated[str, argument("NAME", "Name of a controller.")]
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,13 @@ def add(
     name: Name,
     url: Annotated[
         str,
-        typer.Argument(
-            metavar="URL",
-            help="URL: ssh://[user@]host, https://host, http://host:port or unix:///path.",
-            show_default=False,
-        ),
+        argument("URL", "URL: ssh://[user@]host, https://host, http://host:port or unix:///path."),
     ],
     ca: Annotated[
         str,
-        typer.Option(
-            "--ca",
-            metavar="FILE",
-            help="PEM file of the authority that signed the controller's certificate (https).",
-        ),
+        option("--ca", "FILE", "PEM file of the authority that signed the controller's certificate (https)."),
     ] = "",
-    token_file: Annotated[
-        str, typer.Option("--token-file", metavar="FILE", help="File with the token (http and https).")
-    ] = "",
+    token_file: Annotated[str, option("--token-file", "FILE", "File with the token (http and https).")] = "",
 ) -> int:
     """Name a controller, or change its address. The first controller added is used by default."""
     Transport(url, 1.0, "", ca=ca).close()  # because this refuses an invalid address or file of certificates

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from cli.flags import option, switch
 from cli.registry import application, examples
 from wire.http import addresses
 
@@ -16,13 +15,13 @@ app = application()
 def controller(
     config: Annotated[
         str,
-        typer.Option("--config", metavar="FILE", help="The scheduler.toml to use. Default: see below."),
+        option("--config", "FILE", "The scheduler.toml to use. Default: see below."),
     ] = "",
     new_cluster: Annotated[
         bool,
-        typer.Option(
+        switch(
             "--new-cluster",
-            help="Start with an empty store although another cluster has jobs on this host; end those jobs.",
+            "Start with an empty store although another cluster has jobs on this host; end those jobs.",
         ),
     ] = False,
 ) -> int:

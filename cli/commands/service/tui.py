@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from cli.exit_codes import CommandError
+from cli.flags import switch
 from cli.registry import application, examples
 from wire.http import discovery
 
@@ -17,7 +16,7 @@ app = application()
     epilog=examples("corral tui", "corral tui --read-only", "corral --url http://127.0.0.1:7070 tui")
 )
 def tui(
-    read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow any changes.")] = False,
+    read_only: Annotated[bool, switch("--read-only", "Do not allow any changes.")] = False,
 ) -> int:
     """Open the terminal UI."""
     import sys

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from cli.commands.sim.policy_options import MEMORY_MIB
 from cli.exit_codes import CommandError
+from cli.flags import FlagGroup, argument, option, with_flag_groups
 from cli.output.formats import write
 from cli.output.stderr import print_note
 from cli.registry import examples
-from cli.spec import units
+from wire import amounts
+from wire.text import memory
 
 if TYPE_CHECKING:
     from controller.sim.generate import Format, Wish, Workload
@@ -25,67 +27,68 @@ EXAMPLES = examples(
     "corral sim generate --seed 7 --model A100 --model H100    some users insist on one of the two",
     "corral sim generate jobs.csv && corral sim run jobs.csv --nodes 16 --gpus 8",
 )
-DAYS, LOAD = 7.0, 0.8
 
 
-def generate(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="File to write. Default: stdout.", show_default=False),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", metavar="N", min=1, max=1_000_000, help="Number of jobs.", show_default=False),
-    ] = None,
+@dataclass(frozen=True)
+class WorkloadFlags(FlagGroup):
+    """The flags that describe a workload."""
+
+    jobs: Annotated[int | None, option("--jobs", "N", "Number of jobs.", min=1, max=1_000_000)] = None
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days",
-            metavar="D",
-            min=0.01,
-            max=3650,
-            help="Days over which the jobs are submitted.",
-            show_default="7",
-        ),
-    ] = None,
+        option("--days", "D", "Days over which the jobs are submitted. Default: 7.", min=0.01, max=3650),
+    ] = None
     load: Annotated[
         float | None,
-        typer.Option(
-            "--load",
-            metavar="L",
-            min=0.01,
-            max=100,
-            help="Mean load; 1.0 keeps all GPUs busy.",
-            show_default="0.8",
-        ),
-    ] = None,
-    users: Annotated[
-        int, typer.Option("--users", metavar="N", min=1, max=10_000, help="Number of users.")
-    ] = 20,
-    nodes: Annotated[
-        int, typer.Option("--nodes", metavar="N", min=1, max=10_000, help="Nodes of the cluster.")
-    ] = 16,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, max=999, help="Of each node.")] = 8,
-    cpus: Annotated[int, typer.Option("--cpus", metavar="N", min=1, max=10_000, help="Of each node.")] = 64,
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Of each node.")] = "512G",
+        option("--load", "L", "Mean load; 1.0 keeps all GPUs busy. Default: 0.8.", min=0.01, max=100),
+    ] = None
+    users: Annotated[int, option("--users", "N", "Number of users. Default: 20.", min=1, max=10_000)] = 20
+    nodes: Annotated[int, option("--nodes", "N", "Nodes of the cluster. Default: 16.", min=1, max=10_000)] = (
+        16
+    )
+    gpus: Annotated[int, option("--gpus", "N", "GPUs of each node. Default: 8.", min=1, max=999)] = 8
+    cpus: Annotated[int, option("--cpus", "N", "CPUs of each node. Default: 64.", min=1, max=10_000)] = 64
+    memory: Annotated[
+        int, option("--memory", "SIZE", "Memory of each node. Default: 512G.", parser=amounts.memory_mib)
+    ] = MEMORY_MIB
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="GPU model that some jobs request. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 1,
+        list[str], option("--model", "NAME", "GPU model that some jobs request. May be repeated.")
+    ] = field(default_factory=list)
+    seed: Annotated[int, option("--seed", "N", "Seed of the random numbers. Default: 1.")] = 1
+
+    def wish(self) -> Wish:
+        """The workload to generate. Raises CommandError."""
+        from controller.sim.cluster import nodes_of
+        from controller.sim.generate import Wish
+
+        jobs, days, load = self.jobs, self.days, self.load
+        if None not in (jobs, days, load):
+            raise CommandError(
+                "--jobs, --days and --load: two of them decide the third", "Leave one of them out."
+            )
+        if jobs is None:
+            days = 7.0 if days is None else days
+        if days is None or jobs is None:
+            load = 0.8 if load is None else load
+        bad = next((name for name in self.model if not name.strip() or "|" in name), None)
+        if bad is not None:
+            raise CommandError(f"--model: {bad!r} is not the name of a model", "Give --model once for each.")
+        if self.memory < 1024 * self.gpus:
+            raise CommandError(
+                f"--memory: {memory(self.memory)} are less than 1G for each of {self.gpus} GPUs"
+            )
+        model = self.model[0] if self.model else "H100"
+        cluster = nodes_of(self.nodes, self.gpus, self.cpus, self.memory, model)
+        return Wish(cluster, self.seed, self.users, jobs, days, load, self.model)
+
+
+@with_flag_groups
+def generate(
+    workload: WorkloadFlags,
+    file: Annotated[Path | None, argument("FILE", "File to write. Default: stdout.")] = None,
     form: Annotated[
         str,
-        typer.Option(
-            "--format",
-            metavar="FORM",
-            help="Format: csv, jsonl or swf. Default: by the name of the file.",
-            show_default="the ending of FILE, or csv",
-        ),
+        option("--format", "FORM", "Format: csv, jsonl or swf. Default: by the name of the file, or csv."),
     ] = "",
 ) -> int:
     """Write a synthetic workload of GPU jobs.
@@ -98,58 +101,22 @@ def generate(
     """
     from controller.sim.generate import TooMany, generate, lines
 
-    wish = _wish(jobs, days, load, users, nodes, gpus, cpus, memory, model or [], seed)
+    wish = workload.wish()
     chosen = _format(form, file)
     try:
-        workload = generate(wish)
+        made = generate(wish)
     except TooMany as error:
         raise CommandError(str(error), "Use fewer --days, a smaller --load, or a number of --jobs.") from None
-    if not workload.rows:
+    if not made.rows:
         raise CommandError("this load is too small for a single job", "Use more --days or a larger --load.")
-    text = lines(workload, chosen)
+    text = lines(made, chosen)
     if file is None:
         _pour(text)
     else:
         with file.open("w", encoding="utf-8", newline="\n") as out:
             out.writelines(text)
-    print_note(_summary(workload))
+    print_note(_summary(made))
     return 0
-
-
-def _wish(
-    jobs: int | None,
-    days: float | None,
-    load: float | None,
-    users: int,
-    nodes: int,
-    gpus: int,
-    cpus: int,
-    memory: str,
-    models: list[str],
-    seed: int,
-) -> Wish:
-    from controller.sim.cluster import nodes_of
-    from controller.sim.generate import Wish
-
-    if None not in (jobs, days, load):
-        raise CommandError(
-            "--jobs, --days and --load: two of them decide the third", "Leave one of them out."
-        )
-    if jobs is None:
-        days = DAYS if days is None else days
-    if days is None or jobs is None:
-        load = LOAD if load is None else load
-    bad = next((name for name in models if not name.strip() or "|" in name), None)
-    if bad is not None:
-        raise CommandError(f"--model: {bad!r} is not the name of a model", "Give --model once for each.")
-    try:
-        mib = units.memory_mib(memory)
-    except ValueError as error:
-        raise CommandError(f"--memory: {error}") from None
-    if mib < 1024 * gpus:
-        raise CommandError(f"--memory: {memory} are less than 1G for each of {gpus} GPUs")
-    cluster = nodes_of(nodes, gpus, cpus, mib, models[0] if models else "H100")
-    return Wish(cluster, seed, users, jobs, days, load, models)
 
 
 def _format(word: str, file: Path | None) -> Format:

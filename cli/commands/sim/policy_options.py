@@ -1,13 +1,15 @@
-"""The policies and the cluster that the flags of `corral sim run` choose."""
+"""The flags of `corral sim` that describe a cluster and choose policies."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cli.exit_codes import CommandError
+from cli.flags import FlagGroup, option
 from cli.output.stderr import print_note
-from cli.spec import units
+from wire import amounts
 from wire.text import counted
 
 if TYPE_CHECKING:  # because numpy and pydantic are slow to import
@@ -16,7 +18,7 @@ if TYPE_CHECKING:  # because numpy and pydantic are slow to import
     from controller.sim.logs.job_log import JobLog
     from controller.sim.run import Policy
 
-CPUS, MEMORY, MODEL = 64, "512G", "H100"
+MEMORY_MIB = 512 * 1024
 
 
 def one_of(kind: Any, word: str, option: str) -> Any:
@@ -28,74 +30,115 @@ def one_of(kind: Any, word: str, option: str) -> Any:
         raise CommandError(f"{option}: {word!r} is none of {known}") from None
 
 
-def choose_policies(
-    chosen: Config, order: str, backfill: str, compare: str, estimate: str = "", profile: str = ""
-) -> list[Policy]:
-    """The policies to run. Raises CommandError before any of them runs."""
-    from controller.registry import build_pipeline, installed_plugins
-    from controller.sim.run import (
-        Policy,
-        name_of,
-        policy_of,
-        profile_of,
-        with_estimate,
-        with_order_and_backfill,
+@dataclass(frozen=True)
+class ClusterFlags(FlagGroup):
+    """The flags that describe a simulated cluster."""
+
+    pool: Annotated[
+        int | None,
+        option("--pool", "N", "Run on a pool of N interchangeable processors.", min=1, max=10_000_000),
+    ] = None
+    nodes: Annotated[int | None, option("--nodes", "N", "Run on N equal nodes.", min=1, max=10_000)] = None
+    gpus: Annotated[int | None, option("--gpus", "N", "GPUs of each node. Default: 0.", min=0, max=999)] = (
+        None
     )
+    cpus: Annotated[
+        int | None, option("--cpus", "N", "CPUs of each node. Default: 64.", min=1, max=10_000)
+    ] = None
+    memory: Annotated[
+        int | None,
+        option("--memory", "SIZE", "Memory of each node. Default: 512G.", parser=amounts.memory_mib),
+    ] = None
+    model: Annotated[str | None, option("--model", "NAME", "Model of the GPUs. Default: H100.")] = None
 
-    if compare and (order or backfill):
-        raise CommandError("--compare names whole policies", "Leave --order and --backfill out.")
-    if profile and (order or backfill or compare):
-        raise CommandError("--profile names a whole policy", "Leave --order, --backfill and --compare out.")
-    if backfill and backfill not in (kinds := sorted(installed_plugins("backfill"))):
-        raise CommandError(f"--backfill: {backfill!r} is none of {', '.join(kinds)}")
-    if order and order not in (known := sorted(["sjf", *installed_plugins("order")])):
-        raise CommandError(f"--order: {order!r} is none of {', '.join(known)}")
-    if profile:
-        policies = [Policy(profile, profile_of(chosen, profile))]
-    elif compare:
-        policies = [policy_of(name.strip(), chosen) for name in compare.split(",") if name.strip()]
-    else:
-        config = with_order_and_backfill(chosen, order, backfill)
-        policies = [Policy(name_of(config), config)]
-    if estimate not in ("", "limit", "predicted"):
-        raise CommandError(f"--estimate: {estimate!r} is none of limit, predicted")
-    policies = [with_estimate(policy, estimate) for policy in policies]
-    if not policies:
-        raise CommandError("--compare names no policy")
-    (name, count), *_ = Counter(policy.name for policy in policies).most_common()
-    if count > 1:
-        raise CommandError(f"--compare: {name!r} is there {count} times")
-    for policy in policies:
-        build_pipeline(policy.config)
-    return policies
+    def cluster(self) -> Cluster | None:
+        """The cluster that the flags describe; None if they describe none. Raises CommandError."""
+        from controller.sim.cluster import nodes_of, pool_of
 
-
-def choose_cluster(
-    pool: int | None, nodes: int | None, gpus: int | None, cpus: int | None, memory: str, model: str
-) -> Cluster | None:
-    """The cluster that the flags describe; None if they describe none."""
-    from controller.sim.cluster import nodes_of, pool_of
-
-    kind = {"--gpus": gpus, "--cpus": cpus, "--memory": memory or None, "--model": model or None}
-    given = [flag for flag, value in kind.items() if value is not None]
-    if pool is not None and (nodes is not None or given):
-        raise CommandError(
-            f"--pool and {given[0] if given else '--nodes'} exclude each other",
-            "A pool of processors has no nodes.",
+        kind = {"--gpus": self.gpus, "--cpus": self.cpus, "--memory": self.memory, "--model": self.model}
+        given = [flag for flag, value in kind.items() if value is not None]
+        if self.pool is not None and (self.nodes is not None or given):
+            raise CommandError(
+                f"--pool and {given[0] if given else '--nodes'} exclude each other",
+                "A pool of processors has no nodes.",
+            )
+        if self.pool is not None:
+            return pool_of(self.pool)
+        if self.nodes is None and given:
+            raise CommandError(
+                f"{given[0]} says what each node has, but not how many there are", "Add --nodes N."
+            )
+        if self.nodes is None:
+            return None
+        return nodes_of(
+            self.nodes, self.gpus or 0, self.cpus or 64, self.memory or MEMORY_MIB, self.model or "H100"
         )
-    if pool is not None:
-        return pool_of(pool)
-    if nodes is None and given:
-        raise CommandError(
-            f"{given[0]} says what each node has, but not how many there are", "Add --nodes N."
+
+
+@dataclass(frozen=True)
+class PolicyFlags(FlagGroup):
+    """The flags that choose one policy, or several to compare."""
+
+    config: Annotated[
+        str, option("--config", "FILE", "The scheduler.toml to use: its policy and its nodes.")
+    ] = ""
+    order: Annotated[
+        str,
+        option("--order", "NAME", "Queue order: fifo, priority, shortest (or sjf), or the name of a plugin."),
+    ] = ""
+    backfill: Annotated[
+        str,
+        option("--backfill", "NAME", "Backfill: none, easy, easy-sjbf, conservative, aggressive or greedy."),
+    ] = ""
+    compare: Annotated[
+        str,
+        option(
+            "--compare",
+            "A,B,…",
+            "Compare policies: fcfs, sjf, easy, easy-sjbf, conservative, aggressive, greedy, a .toml file.",
+        ),
+    ] = ""
+
+    def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
+        """The policies to run. Raises CommandError before any of them runs."""
+        from controller.registry import build_pipeline, installed_plugins
+        from controller.sim.run import (
+            Policy,
+            name_of,
+            policy_of,
+            profile_of,
+            with_estimate,
+            with_order_and_backfill,
         )
-    if nodes is None:
-        return None
-    try:
-        mib = units.memory_mib(memory or MEMORY)
-    except ValueError as error:
-        raise CommandError(f"--memory: {error}") from None
-    return nodes_of(nodes, gpus or 0, cpus or CPUS, mib, model or MODEL)
+
+        if self.compare and (self.order or self.backfill):
+            raise CommandError("--compare names whole policies", "Leave --order and --backfill out.")
+        if profile and (self.order or self.backfill or self.compare):
+            raise CommandError(
+                "--profile names a whole policy", "Leave --order, --backfill and --compare out."
+            )
+        if self.backfill and self.backfill not in (kinds := sorted(installed_plugins("backfill"))):
+            raise CommandError(f"--backfill: {self.backfill!r} is none of {', '.join(kinds)}")
+        if self.order and self.order not in (known := sorted(["sjf", *installed_plugins("order")])):
+            raise CommandError(f"--order: {self.order!r} is none of {', '.join(known)}")
+        if profile:
+            policies = [Policy(profile, profile_of(chosen, profile))]
+        elif self.compare:
+            policies = [policy_of(name.strip(), chosen) for name in self.compare.split(",") if name.strip()]
+        else:
+            config = with_order_and_backfill(chosen, self.order, self.backfill)
+            policies = [Policy(name_of(config), config)]
+        if estimate not in ("", "limit", "predicted"):
+            raise CommandError(f"--estimate: {estimate!r} is none of limit, predicted")
+        policies = [with_estimate(policy, estimate) for policy in policies]
+        if not policies:
+            raise CommandError("--compare names no policy")
+        (name, count), *_ = Counter(policy.name for policy in policies).most_common()
+        if count > 1:
+            raise CommandError(f"--compare: {name!r} is there {count} times")
+        for policy in policies:
+            build_pipeline(policy.config)
+        return policies
 
 
 def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
-
-from cli.commands.sim import figures_table, policy_options, run
+from cli.commands.sim import figures_table, policy_options
 from cli.commands.sim.progress import Progress, refusals
+from cli.flags import argument, option, with_flag_groups
 from cli.output.formats import Column, Format, Output, Table, write, write_json
 from cli.output.stderr import print_note
 from cli.registry import examples
@@ -36,40 +35,30 @@ EXAMPLES = examples(
 TOP = 5
 
 
+@with_flag_groups
 def replay(
+    flags: policy_options.PolicyFlags,
     journal: Annotated[
         str,
-        typer.Argument(
-            metavar="[JOURNAL]",
-            help="State directory, corral.db or URL of a store. Default: that of the usual scheduler.toml.",
-            show_default=False,
+        argument(
+            "[JOURNAL]",
+            "State directory, corral.db or URL of a store. Default: that of the usual scheduler.toml.",
         ),
     ] = "",
-    config: Annotated[
-        str,
-        typer.Option(
-            "--config", metavar="FILE", help="The scheduler.toml to replay with.", show_default=False
-        ),
-    ] = "",
-    order: run.Order = "",
-    backfill: run.Backfill = "",
-    compare: run.Compare = "",
     top: Annotated[
         int,
-        typer.Option(
+        option(
             "--top",
-            metavar="N",
+            "N",
+            "Number of jobs to list with the largest gain and loss. Default: 5.",
             min=0,
             max=10_000,
-            help="Number of jobs to list with the largest gain and loss.",
         ),
     ] = TOP,
     jobs_csv: Annotated[
         Path | None,
-        typer.Option(
-            "--jobs-csv",
-            metavar="FILE",
-            help="Write the start and end of each job, recorded and replayed, to this file.",
+        option(
+            "--jobs-csv", "FILE", "Write the start and end of each job, recorded and replayed, to this file."
         ),
     ] = None,
     output: Output = Format.TABLE,
@@ -89,8 +78,8 @@ def replay(
         from controller.sim.replay.history import history_of
         from controller.sim.replay.outcome import ReplayTask, recorded, replay
 
-        policies = _policies(config, order, backfill, compare)
-        as_it_was = not (config or order or backfill or compare)
+        policies = _policies(flags)
+        as_it_was = flags == policy_options.PolicyFlags()
         url = journals.url_of(journal) if journal else load(addresses.find_config()).store_url
         events = _read(url)
         history = history_of(events)
@@ -104,14 +93,13 @@ def replay(
     return 0
 
 
-def _policies(config: str, order: str, backfill: str, compare: str) -> list[Policy]:
+def _policies(flags: policy_options.PolicyFlags) -> list[Policy]:
     from controller.config import load
     from controller.sim.run import Policy
 
-    chosen = load(addresses.find_config(config))
-    found = policy_options.choose_policies(chosen, order, backfill, compare)
-    if config and not (order or backfill or compare):
-        return [Policy(Path(config).stem, found[0].config)]
+    found = flags.policies(load(addresses.find_config(flags.config)))
+    if flags.config and not (flags.order or flags.backfill or flags.compare):
+        return [Policy(Path(flags.config).stem, found[0].config)]
     return found
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cli.commands.sim import run
+from cli.flags import option, with_flag_groups
 from cli.registry import examples
 
 EXAMPLES = examples(
@@ -18,27 +17,13 @@ EXAMPLES = examples(
 )
 
 
+@with_flag_groups
 def report(
     log: run.LogPath,
-    file: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")] = Path(
+    flags: run.RunFlags,
+    file: Annotated[Path, option("-o --output", "FILE", "HTML file to write. Default: report.html.")] = Path(
         "report.html"
     ),
-    pool: run.Pool = None,
-    nodes: run.Nodes = None,
-    gpus: run.Gpus = None,
-    cpus: run.Cpus = None,
-    memory: run.Memory = "",
-    model: run.Model = "",
-    config: run.ConfigPath = "",
-    order: run.Order = "",
-    backfill: run.Backfill = "",
-    compare: run.Compare = "",
-    estimate: run.Estimate = "",
-    clairvoyant: run.Clairvoyant = False,
-    same_second: run.SameSecond = "house",
-    swf_filter: run.Filter = "house",
-    zero_runs: run.ZeroRuns = "drop",
-    skip_bad: run.SkipBad = False,
 ) -> int:
     """Run a log as `corral sim run` does, and write the results as one HTML page.
 
@@ -46,23 +31,4 @@ def report(
     --compare, several policies side by side. The page is one file that needs no server, loads
     nothing and sends nothing.
     """
-    return run.run(
-        log,
-        pool,
-        nodes,
-        gpus,
-        cpus,
-        memory,
-        model,
-        config,
-        order,
-        backfill,
-        compare,
-        estimate,
-        clairvoyant,
-        same_second,
-        swf_filter,
-        zero_runs,
-        skip_bad,
-        report=file,
-    )
+    return run.simulate(log, flags, report=file)

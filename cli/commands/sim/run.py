@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
-
 from cli.commands.sim import figures_table, policy_options
 from cli.commands.sim.progress import Progress, refusals
+from cli.flags import argument, option, switch, with_flag_groups
 from cli.output.formats import Format, Output
 from cli.output.stderr import print_note
 from cli.registry import examples
@@ -34,95 +33,53 @@ EXAMPLES = examples(
 )
 
 
-def _option(flag: str, metavar: str, help_text: str, **more: Any) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help_text, show_default=False, **more)
+LogPath = Annotated[Path, argument("LOG", "Job log: SWF, CSV or JSON lines, also with gzip.")]
 
 
-LogPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="LOG", help="Job log: SWF, CSV or JSON lines, also with gzip.", show_default=False
-    ),
-]
-Pool = Annotated[
-    int | None,
-    _option("--pool", "N", "Run on a pool of N interchangeable processors.", min=1, max=10_000_000),
-]
-Nodes = Annotated[int | None, _option("--nodes", "N", "Run on N equal nodes.", min=1, max=10_000)]
-Gpus = Annotated[int | None, _option("--gpus", "N", "GPUs of each node. Default: 0.", min=0, max=999)]
-Cpus = Annotated[int | None, _option("--cpus", "N", "CPUs of each node. Default: 64.", min=1, max=10_000)]
-Memory = Annotated[str, _option("--memory", "SIZE", "Memory of each node. Default: 512G.")]
-Model = Annotated[str, _option("--model", "NAME", "Model of the GPUs. Default: H100.")]
-ConfigPath = Annotated[str, _option("--config", "FILE", "A scheduler.toml with the policy and the nodes.")]
-Order = Annotated[
-    str,
-    _option("--order", "NAME", "Queue order: fifo, priority, shortest (or sjf), or the name of a plugin."),
-]
-Backfill = Annotated[
-    str, _option("--backfill", "NAME", "Backfill: none, easy, easy-sjbf, conservative, aggressive or greedy.")
-]
-Profile = Annotated[str, _option("--profile", "NAME", "Use this profile of --config for all jobs.")]
-Compare = Annotated[
-    str,
-    _option(
-        "--compare",
-        "A,B,…",
-        "Compare policies: fcfs, sjf, easy, easy-sjbf, conservative, aggressive, greedy, or a .toml file.",
-    ),
-]
-Estimate = Annotated[
-    str, _option("--estimate", "WHICH", "Run time for planning: limit, or predicted from earlier runs.")
-]
-Clairvoyant = Annotated[bool, typer.Option("--clairvoyant", help="Use the real run times as estimates.")]
-SameSecond = Annotated[
-    str,
-    _option(
-        "--same-second",
-        "HOW",
-        "Events at one time: house (ends, arrivals, one pass) or sc15 (arrivals first, a pass each).",
-    ),
-]
-Filter = Annotated[
-    str,
-    _option("--swf-filter", "WHICH", "sc15: leave out the jobs that the tables of the SC'15 paper left out."),
-]
-ZeroRuns = Annotated[
-    str,
-    _option(
-        "--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop, keep, or second (run 1 s). Default: drop."
-    ),
-]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip invalid lines of the log, and count them.")]
-JobsCsv = Annotated[
-    Path | None, _option("--jobs-csv", "FILE", "Write job,submit,start,end to this file, one line per job.")
-]
-Report = Annotated[
-    Path | None, _option("--report", "FILE", "Write the results as one HTML page; see corral sim report.")
-]
+@dataclass(frozen=True)
+class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
+    """The flags of a simulated run."""
+
+    estimate: Annotated[
+        str, option("--estimate", "WHICH", "Run time for planning: limit, or predicted from earlier runs.")
+    ] = ""
+    clairvoyant: Annotated[bool, switch("--clairvoyant", "Use the real run times as estimates.")] = False
+    same_second: Annotated[
+        str,
+        option(
+            "--same-second",
+            "HOW",
+            "Events at one time: house (ends, arrivals, one pass) or sc15 (arrivals first, a pass each).",
+        ),
+    ] = "house"
+    swf_filter: Annotated[
+        str,
+        option(
+            "--swf-filter", "WHICH", "sc15: leave out the jobs that the tables of the SC'15 paper left out."
+        ),
+    ] = "house"
+    zero_runs: Annotated[
+        str,
+        option(
+            "--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop, keep, or second (run 1 s). Default: drop."
+        ),
+    ] = "drop"
+    skip_bad: Annotated[bool, switch("--skip-bad", "Skip invalid lines of the log, and count them.")] = False
 
 
+@with_flag_groups
 def run(
     log: LogPath,
-    pool: Pool = None,
-    nodes: Nodes = None,
-    gpus: Gpus = None,
-    cpus: Cpus = None,
-    memory: Memory = "",
-    model: Model = "",
-    config: ConfigPath = "",
-    order: Order = "",
-    backfill: Backfill = "",
-    compare: Compare = "",
-    estimate: Estimate = "",
-    clairvoyant: Clairvoyant = False,
-    same_second: SameSecond = "house",
-    swf_filter: Filter = "house",
-    zero_runs: ZeroRuns = "drop",
-    skip_bad: SkipBad = False,
-    jobs_csv: JobsCsv = None,
-    report: Report = None,
+    flags: RunFlags,
+    jobs_csv: Annotated[
+        Path | None,
+        option("--jobs-csv", "FILE", "Write job,submit,start,end to this file, one line per job."),
+    ] = None,
+    report: Annotated[
+        Path | None, option("--report", "FILE", "Write the results as one HTML page; see corral sim report.")
+    ] = None,
     output: Output = Format.TABLE,
-    profile: Profile = "",
+    profile: Annotated[str, option("--profile", "NAME", "Use this profile of --config for all jobs.")] = "",
 ) -> int:
     """Run a log of jobs through the scheduler in virtual time, under one policy or several.
 
@@ -136,6 +93,18 @@ def run(
     The policy is --order and --backfill; otherwise that of --config or the usual scheduler.toml, with all its
     profiles. --profile uses one of the profiles for all jobs, on all nodes.
     """
+    return simulate(log, flags, output, profile, jobs_csv, report)
+
+
+def simulate(
+    log: Path,
+    flags: RunFlags,
+    output: Format = Format.TABLE,
+    profile: str = "",
+    jobs_csv: Path | None = None,
+    report: Path | None = None,
+) -> int:
+    """Run the log and print the results; write starts and report to the files, if they are given."""
     with refusals():
         from controller.config import load
         from controller.sim.logs.job_log import read_log
@@ -143,16 +112,14 @@ def run(
         from controller.sim.run import RunTask, SameSecond
 
         reading = SwfOptions(
-            policy_options.one_of(ZeroRuns, zero_runs, "--zero-runs"),
-            policy_options.one_of(SwfFilter, swf_filter, "--swf-filter"),
+            policy_options.one_of(ZeroRuns, flags.zero_runs, "--zero-runs"),
+            policy_options.one_of(SwfFilter, flags.swf_filter, "--swf-filter"),
         )
-        together = policy_options.one_of(SameSecond, same_second, "--same-second")
-        chosen = load(addresses.find_config(config))
-        policies = policy_options.choose_policies(chosen, order, backfill, compare, estimate, profile)
-        read = read_log(log, skip_bad=skip_bad)
-        cluster = policy_options.choose_cluster(
-            pool, nodes, gpus, cpus, memory, model
-        ) or policy_options.find_cluster(read, chosen, explicit=bool(config))
+        together = policy_options.one_of(SameSecond, flags.same_second, "--same-second")
+        chosen = load(addresses.find_config(flags.config))
+        policies = flags.policies(chosen, flags.estimate, profile)
+        read = read_log(log, skip_bad=flags.skip_bad)
+        cluster = flags.cluster() or policy_options.find_cluster(read, chosen, explicit=bool(flags.config))
         work, dropped = read.work(cluster, reading)
         _tell(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
@@ -162,7 +129,9 @@ def run(
                 ).close()  # before the run, because a file that cannot be written should be reported at once
             outcomes = _outcomes(
                 [
-                    RunTask(policy, cluster, work, clairvoyant, together, keep_records=report is not None)
+                    RunTask(
+                        policy, cluster, work, flags.clairvoyant, together, keep_records=report is not None
+                    )
                     for policy in policies
                 ]
             )
@@ -172,7 +141,7 @@ def run(
         _write_report(report, log.name, cluster, outcomes, dropped, len(read.bad))
     _tell_refused(outcomes[0], len(work))
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
-    figures_table.show(output, bodies, alone=not compare)
+    figures_table.show(output, bodies, alone=not flags.compare)
     return 0
 
 

@@ -73,7 +73,7 @@ def test_single_gpus_are_cordoned_and_resumed(
     ("words", "code", "told"),
     [
         ("gpus c", 3, "there is no node 'c' with GPUs"),
-        ("gpus --idle soon", 2, "--idle: 'soon' is not a time"),
+        ("gpus --idle soon", 2, "'--idle': 'soon' is not a time"),
         ("nodes cordon a", 2, "Write a:0"),
         ("nodes cordon a:x", 2, "Write NODE:GPU"),
     ],

@@ -362,7 +362,7 @@ def test_the_environment_is_named_when_it_is_to_blame() -> None:
 
 
 def test_what_is_not_utf8_or_too_long_for_linux_does_not_leave() -> None:
-    with pytest.raises(CommandError, match="valid UTF-8"):
+    with pytest.raises(CommandError, match="the command: must be Unicode text without NUL"):
         spec_of(SubmitOptions(), ["echo", "\udcff"], is_command=True, environment={})
     with pytest.raises(CommandError, match="an argument has 131,072 bytes"):
         spec_of(SubmitOptions(), ["echo", "é" * (64 * 1024)], is_command=True, environment={})

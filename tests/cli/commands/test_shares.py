@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import typer
 
-from cli.commands.policy.shares import change_of, table
+from cli.commands.policy.shares import ShareFlags, table
 from cli.exit_codes import CommandError
+from tests.cli.flag_groups import parsed
 from wire.api.tenants import ShareView, ShareWeight
 from wire.cluster.quota import UNLIMITED
 
@@ -15,28 +17,28 @@ from wire.cluster.quota import UNLIMITED
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ((3.0, None, None), ShareWeight("vision", 3.0)),
-        ((None, "500", None), ShareWeight("vision", None, 500.0)),
-        ((None, "0.5", "none"), ShareWeight("vision", None, 0.5, UNLIMITED)),
-        ((0.5, None, "0"), ShareWeight("vision", 0.5, None, 0.0)),
+        (["3.0"], ShareWeight("vision", 3.0)),
+        (["--soft", "500"], ShareWeight("vision", None, 500.0)),
+        (["--soft", "0.5", "--hard", "none"], ShareWeight("vision", None, 0.5, UNLIMITED)),
+        (["0.5", "--hard", "0"], ShareWeight("vision", 0.5, None, 0.0)),
     ],
 )
-def test_words_mean_a_share(given: tuple[float | None, str | None, str | None], meant: ShareWeight) -> None:
-    assert change_of("vision", *given) == meant
+def test_words_mean_a_share(given: list[str], meant: ShareWeight) -> None:
+    assert parsed(ShareFlags, "vision", *given).change() == meant
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((None, None, None), "nothing to change"),
-        ((None, "much", None), "--soft: 'much' is not an amount"),
-        ((1.0, None, "-1"), "--hard: '-1' is not an amount"),
-        ((1.0, None, "1e9"), "--hard: '1e9' is not an amount"),
+        ([], "nothing to change"),
+        (["--soft", "much"], "'much' is not an amount"),
+        (["1.0", "--hard", "-1"], "'-1' is not an amount"),
+        (["1.0", "--hard", "1e9"], "'1e9' is not an amount"),
     ],
 )
-def test_other_words_do_not(given: tuple[float | None, str | None, str | None], told: str) -> None:
-    with pytest.raises(CommandError, match=re.escape(told)):
-        change_of("vision", *given)
+def test_other_words_do_not(given: list[str], told: str) -> None:
+    with pytest.raises((CommandError, typer.BadParameter), match=re.escape(told)):
+        parsed(ShareFlags, "vision", *given).change()
 
 
 def test_the_table_says_who_is_stopped_by_whose_limit_and_until_when() -> None:

@@ -332,7 +332,7 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--pool", "8", "--nodes", "2"], "--pool and --nodes exclude each other"),
         ([SMALL, "--pool", "8", "--cpus", "2"], "--pool and --cpus exclude each other"),
         ([SMALL, "--gpus", "8"], "--gpus says what each node has, but not how many there are"),
-        ([SMALL, "--nodes", "2", "--memory", "much"], "--memory: 'much' is not an amount of memory"),
+        ([SMALL, "--nodes", "2", "--memory", "much"], "'--memory': 'much' is not an amount of memory"),
         ([SMALL, "--pool", "0"], "'0' is not a whole number from 1"),
         ([SMALL, "--config", "none.toml"], "none.toml: there is no such file"),
         ([SMALL, "--jobs-csv", "no/such/place.csv"], "place.csv: No such file or directory"),

@@ -32,7 +32,7 @@ def test_stdout_is_the_file_and_the_ending_chooses_the_form(corral: Corral, tmp_
         (("--jobs", "9", "--days", "2", "--load", "1"), "two of them decide the third"),
         (("jobs.parquet",), "jobs.parquet: .parquet is none of csv, jsonl, swf"),
         (("--format", "xml"), "--format: 'xml' is none of csv, jsonl, swf"),
-        (("--memory", "lots"), "--memory: 'lots' is not an amount of memory"),
+        (("--memory", "lots"), "'--memory': 'lots' is not an amount of memory"),
         (("--memory", "4G"), "--memory: 4G are less than 1G for each of 8 GPUs"),
         (("--model", "A100|H100"), "--model: 'A100|H100' is not the name of a model"),
         (("--days", "3650", "--nodes", "10000"), "more than 1,000,000 jobs"),

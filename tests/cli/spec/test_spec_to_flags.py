@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from cli.spec.edit_fields import changes_of
 from cli.spec.spec_to_flags import flags_of
-from cli.spec.submit_options import SubmitOptions, with_submit_options
+from cli.spec.submit_options import SubmitOptions
+from tests.cli.flag_groups import parsed
 from wire.codec import encode
 from wire.job.affinity import parse_term
 from wire.job.gangs import Gang, MemberFailure
@@ -62,15 +61,6 @@ def test_there_and_back(changes: dict[str, Any], options: str | None) -> None:
 
 def meant(words: list[str]) -> dict[str, Any]:
     """What `corral job set` makes of them."""
-    found: list[dict[str, Any]] = []
-    app = typer.Typer()
-
-    @app.command()
-    @with_submit_options
-    def change(asked: SubmitOptions, clear: str = "") -> int:
-        found.append(changes_of(asked, clear))
-        return 0
-
-    result = CliRunner().invoke(app, words)
-    assert not result.exception, result.output
-    return found[0]
+    flags = [word for word in words if word != "--clear"]
+    clear = words[words.index("--clear") + 1] if "--clear" in words else ""
+    return changes_of(parsed(SubmitOptions, *(word for word in flags if word != clear)), clear)

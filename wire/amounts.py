@@ -1,20 +1,27 @@
-"""Parses amounts such as 16G, 2h30m and 0.5. A ValueError says what would be right."""
+"""Parses amounts and times as users write them: 16G, 2h30m, 18:30. A ValueError says what is right."""
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 import shlex
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Callable, Optional, TypeVar
 
 from wire.job.spec import SIGNALS, signal_name
 from wire.names import PRIORITIES
+
+Kind = TypeVar("Kind", bound=enum.Enum)
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?) *([KMGTP])?(?:i?B)?", re.IGNORECASE)
 _KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
 _SPANS = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
-_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_NUMBER = re.compile(r"\d{1,12}(\.\d{1,9})?")
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def memory_mib(text: str) -> int:
@@ -56,6 +63,29 @@ def _clock(text: str, word: str) -> float:
     return int(days or 0) * 86_400 + int(first) * 3_600 + int(second or 0) * 60 + int(third or 0)
 
 
+def moment(text: str, now: Optional[float] = None) -> float:
+    """Seconds since 1970 for now, +2h, 18:30 (the next one), 2030-05-01 or 2030-05-01T08:00."""
+    word, now = text.strip(), time.time() if now is None else now
+    relative = word.removeprefix("now")
+    if not relative and word:
+        return now
+    if relative.startswith("+"):
+        return now + seconds(relative[1:])
+    clock = _TIME_OF_DAY.fullmatch(word)
+    try:
+        if clock is not None:
+            hour, minute, second = (int(part or 0) for part in clock.groups())
+            # Without an offset it is local time, with summer time.
+            today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
+            today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
+        return datetime.fromisoformat(word).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is not a time; write 18:30, 2030-05-01, 2030-05-01T08:00 or +2h"
+        ) from None
+
+
 def cores_milli(text: str) -> int:
     """Thousandths of a core for 4 or 0.5."""
     return math.ceil(_positive(text, "a number of cores", "write 4 or 0.5") * 1000)
@@ -64,6 +94,23 @@ def cores_milli(text: str) -> int:
 def gpus(text: str) -> float:
     """A number of GPUs: 8, or a share of one, such as 0.25."""
     return _number(text, "a number of GPUs", "write 8, or a share of one GPU such as 0.25")
+
+
+def number(text: str) -> float:
+    """A number that is not negative."""
+    return _number(text, "a number", "write 2 or 0.5")
+
+
+def limit(text: str) -> float:
+    """A number that is not negative; -1 for none, which means no limit."""
+    return -1.0 if text.lower() == "none" else _number(text, "an amount", "write 500 or 0.5, or none")
+
+
+def whole(text: str) -> int:
+    """A whole number that is not negative."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ValueError(f"{text!r} is not a whole number; write 20")
+    return int(text)
 
 
 def count(text: str) -> int:
@@ -82,6 +129,19 @@ def priority(text: str) -> int:
     if re.fullmatch(r"\d{1,3}", word) and int(word) <= 100:
         return int(word)
     raise ValueError(f"{text!r} is not a priority; write {', '.join(PRIORITIES)}, or a number from 0 to 100")
+
+
+def member(kind: type[Kind]) -> Callable[[str], Kind]:
+    """The parser of the members of an enum."""
+
+    def read(text: str) -> Kind:
+        try:
+            return kind(text)
+        except ValueError:
+            words = ", ".join(str(each.value) for each in kind)
+            raise ValueError(f"{text!r} is none of {words}") from None
+
+    return read
 
 
 def pair(text: str) -> tuple[str, str]:
