@@ -83,6 +83,7 @@ STREAM = (
     flag("rows", "1: also send every changed job and node, as it is afterwards.", True),
 )
 EVENTS = (AFTER, LIMIT, integer("job", "Only events of this job.", 1, MOST))
+GPU_READINGS = flag("gpus", "1: also the readings of each GPU.")
 
 BINARY, LINES = "application/octet-stream", "application/x-ndjson"
 
@@ -171,7 +172,7 @@ ROUTES = (
     ),
     Route("GET", "/v1/store/verify", store.VERIFY, store.verify, LINES),
     Route("POST", "/v1/store/compact", store.COMPACT, store.compact, refuses=(507,)),
-    Route("GET", "/metrics", ANYONE, metrics.show, "text/plain"),
+    Route("GET", "/metrics", ANYONE, metrics.show, "text/plain", query=(GPU_READINGS,)),
     Route("GET", "/v1/health", ANYONE, cluster.health),
     Route("GET", "/v1/openapi.json", ANYONE, openapi.show, "application/json"),
 )

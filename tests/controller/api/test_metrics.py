@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from controller.core.model import inputs
 from controller.core.model.start_estimates import LATEST
 from tests.controller.api.running_controller import RunningController, start_controller
+from wire.agent.frames import GpuReport, GpuSample
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
 
 
-async def figures(api: RunningController) -> Mapping[str, float]:
+async def figures(api: RunningController, query: str = "") -> Mapping[str, float]:
     """Every line that is no comment, by name and labels."""
-    async with api.session.get("http://corral/metrics") as answer:
+    async with api.session.get(f"http://corral/metrics{query}") as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = await answer.text()
@@ -56,6 +58,28 @@ async def test_jobs_nodes_and_gpus(api: RunningController) -> None:
         'corral_gpus{state="free"}': 2,
         'corral_gpus{state="cordoned"}': 1,
     }
+
+
+async def test_readings_of_each_gpu_where_asked_for(api: RunningController) -> None:
+    await api.join("gpu01", gpus=2)
+    readings = GpuSample("GPU-gpu01-1", 93, 70_000, 650, 71, ecc_uncorrected=2)
+    api.daemon.agents.on_frame("gpu01", GpuReport((readings,)))
+    await api.post("/v1/nodes/gpu01/gpus/1/cordon", {})
+    assert not [name for name in await figures(api) if name.startswith("corral_gpu_")]
+    told = await figures(api, "?gpus=1")
+    free, cordoned = (f'{{node="gpu01",gpu="{index}",uuid="GPU-gpu01-{index}"}}' for index in (0, 1))
+    assert {name: value for name, value in told.items() if name.startswith("corral_gpu_")} == {
+        f"corral_gpu_healthy{free}": 1,
+        f"corral_gpu_healthy{cordoned}": 0,
+        f"corral_gpu_utilisation_percent{cordoned}": 93,
+        f"corral_gpu_memory_used_bytes{cordoned}": 70_000 << 20,
+        f"corral_gpu_temperature_celsius{cordoned}": 71,
+        f"corral_gpu_power_watts{cordoned}": 650,
+        f"corral_gpu_ecc_uncorrected_total{cordoned}": 2,
+    }
+    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    told = await figures(api, "?gpus=1")
+    assert not [name for name in told if name.startswith(("corral_gpu_power", "corral_gpu_util"))], "unknown"
 
 
 async def test_how_good_estimates_were() -> None:

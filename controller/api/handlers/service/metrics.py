@@ -13,6 +13,7 @@ from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.pipeline.hooks import Sample
 from controller.watchers.counters import BOUNDS, ControllerCounters, Histogram
+from wire.agent.frames import GpuSample
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,11 +21,15 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 
 async def show(call: Call) -> web.Response:
-    """Metrics about jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins."""
+    """Metrics about jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins.
+
+    Readings of each GPU only if asked for: on large clusters they are most of the answer.
+    """
     await call.daemon.settled()
     daemon = call.daemon
     lines = [
         *_families(_cluster(daemon.engine)),
+        *_families(_readings(daemon.engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *_families(_estimates(daemon.engine)),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
@@ -70,6 +75,31 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
             {"state": what},
             "GPUs, by state: free, shared, used, on a node that is away, or out of use for their health.",
         )
+
+
+def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
+    """The latest readings of each GPU of a node that is up, and whether the GPU takes work."""
+    for node in engine.state.nodes:
+        samples = known.get(node.name, {}) if node.up else {}
+        for gpu in node.facts.gpus:
+            labels = {"node": node.name, "gpu": gpu.number, "uuid": gpu.uuid}
+            well = node.health_of(gpu) is GpuHealth.OK
+            yield Sample("corral_gpu_healthy", well, labels, "1 if the GPU takes work.")
+            sample = samples.get(gpu.uuid)
+            if sample is None:
+                continue
+            used, errors = sample.memory_used_mib << 20, sample.ecc_uncorrected
+            yield Sample("corral_gpu_utilisation_percent", sample.utilisation, labels, "Utilisation.")
+            yield Sample("corral_gpu_memory_used_bytes", used, labels, "Memory in use.")
+            yield Sample("corral_gpu_temperature_celsius", sample.temperature_c, labels, "Temperature.")
+            yield Sample("corral_gpu_power_watts", sample.power_w, labels, "Power.")
+            yield Sample(
+                "corral_gpu_ecc_uncorrected_total",
+                errors,
+                labels,
+                "Uncorrected ECC errors since the driver was loaded.",
+                "counter",
+            )
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
