@@ -548,12 +548,16 @@ class Agent:
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """The running attempts that have GPUs, with the mark of their processes in docker's containers."""
-        holders, runtime = self.attempts.gpu_holders(), self.launches.runtime
-        if runtime is None or runtime.kind != "docker":
-            return holders
-        spool, key = str(self.spool.root), self.spool.mark_key
-        return [replace(each, spool=spool, mark_key=key) for each in holders]
+        """The running attempts that have GPUs, those in images with the mark of their processes.
+
+        Whatever engine this agent has found: docker may have been away when it started.
+        """
+        spool, key, found = str(self.spool.root), self.spool.mark_key, []
+        for each in self.attempts.gpu_holders():
+            order = self.attempts.order((each.job, each.attempt))
+            marked = order is not None and order.image
+            found.append(replace(each, spool=spool, mark_key=key) if marked else each)
+        return found
 
     def _add_samples(self, samples: list[GpuSample], processes: Sequence[GpuProcess]) -> None:
         holders, now = self.attempts.gpu_holders(), time.monotonic()

@@ -245,6 +245,12 @@ def test_processes_in_a_container_count_as_the_jobs_on_its_gpu(
             return [each.job for each in lists[-1]] or None if lists else None
 
         assert agent.until(on_gpu) == [1]
+        daemon.kill()
+        agent.kill()
+        agent = run("--gpus", "nvml", *jobs(daemon))
+        assert agent.hello().facts.runtime == ""
+        assert agent.until(on_gpu) == [1], "also while docker is away"
+        daemon.start()
         (tmp_path / "go").touch()
         assert agent.ended(1).code == 5
 
