@@ -40,7 +40,9 @@ also to a process without a handler, which would die of it. A job's process with
 before SIGKILL."""
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""Docker prints this before it has started anything. After a later failure the job may have run."""
+"""Docker prints this before it has asked for anything."""
+_ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
+"""Docker prints the first with the request that was not answered. Only the second starts the program."""
 
 
 class ContainerState:
@@ -124,9 +126,10 @@ def _without_engine(pids: list[int]) -> list[int]:
 
 
 def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
-    """Why the attempt failed if its program is not to blame: no memory, an image that cannot run, no device.
+    """Why the attempt failed if its program is not to blame; empty if the program failed by itself.
 
-    Empty if the program failed by itself.
+    A daemon that died while it was asked to start the program may have started it: the job is not run again
+    without its restart policy. If it died before that, another node may do.
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib
@@ -142,7 +145,10 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
         return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
     if all(container.began for container in found):
         return ""
-    if any(sentence in words for sentence in (*_NO_DEVICE, *_NO_ENGINE)):
+    some_began = any(container.began for container in found)
+    if _ENGINE_LOST in words and (some_began or _START_REQUEST in words):
+        return f"supervisor_lost: the daemon of {engine} ended while it started the container"
+    if not some_began and any(sentence in words for sentence in (*_NO_DEVICE, *_NO_ENGINE, _ENGINE_LOST)):
         return f"node_unfit: {engine} cannot run jobs here: {words}"
     return f"launch_failed: {engine} cannot run the image: {words or 'its stderr says why'}"
 

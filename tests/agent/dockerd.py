@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -84,6 +87,49 @@ class DockerDaemon:
             pid = int((self.place / "exec/containerd/containerd.pid").read_text())
             if "containerd" in Path(f"/proc/{pid}/comm").read_text():
                 os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def dying_at(daemon: DockerDaemon, request: bytes) -> Iterator[tuple[str, ...]]:
+    """A docker command whose daemon is killed when it is first asked for this, before it has answered."""
+    asked = re.compile(rb"POST /v[0-9.]+/containers/" + request)
+    path, died = daemon.place / "dying", threading.Event()
+
+    def pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                if asked.match(data) and not died.is_set():
+                    died.set()
+                    daemon.kill()
+                    break
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+        if died.is_set():
+            source.close()
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                try:
+                    server.connect(f"{daemon.place}/sock")
+                except OSError:
+                    client.close()
+                    continue
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        try:
+            yield daemon.command[0], "--host", f"unix://{path}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            path.unlink()
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.agent.dockerd import DockerDaemon, docker_daemon
+from tests.agent.dockerd import DockerDaemon, docker_daemon, dying_at
 from tests.agent.driving import Driven, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
+from tests.limits import PATIENCE_S
 from wire.agent.frames import Frame, GpuHold, GpuProcesses, Signal, Stop
 
 Run = Callable[..., Driven]
@@ -110,6 +111,31 @@ def test_a_stop_while_the_daemon_is_away_is_over_only_when_the_container_is_gone
     daemon.start()
     assert agent.ended(1).why == "cancelled"
     assert daemon.names() == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (rb"create\?", "node_unfit: docker cannot run jobs here: error during connect: "),
+        (
+            rb"[0-9a-f]+/start",
+            "supervisor_lost: the daemon of docker ended while it started the container",
+        ),
+    ],
+    ids=["create", "start"],
+)
+def test_a_daemon_that_dies_while_it_starts_a_job_costs_another_start_at_most(
+    run: Run, daemon: DockerDaemon, request_: bytes, why: str
+) -> None:
+    with dying_at(daemon, request_) as command:
+        agent = run("--jobs", json.dumps({"containers": {"command": command, "options": ["--pull=never"]}}))
+        agent.start(1, "sh", "-c", "exit 7", image=IMAGE, workdir="/")
+        assert daemon.process is not None
+        daemon.process.wait(PATIENCE_S)
+        assert not settled(agent, 1)
+        daemon.start()
+        assert agent.ended(1).why.startswith(why)
+        assert daemon.names() == []
 
 
 def test_a_lost_client_costs_the_job_nothing(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
