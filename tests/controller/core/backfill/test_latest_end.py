@@ -51,6 +51,28 @@ def test_a_backfilled_job_must_be_gone_with_its_grace(backfill: Backfill, grace:
     assert [start.job for start in harness.tick()] == [passing] * starts
 
 
+@pytest.mark.parametrize("seconds", [20.0, 50.0])
+def test_a_reservation_holds_while_the_members_of_a_gang_end_one_after_the_other(seconds: float) -> None:
+    """Between the two ends a later job that fits on the first node would delay the reserved start."""
+    harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
+    harness.join("n1")
+    harness.join("n2")
+    ending = harness.submit(spec(16, nodes=2, time_limit_s=60.0, grace_s=0.0))
+    harness.tick()
+    harness.start(ending)
+    reserved = harness.submit(spec(16, nodes=2, time_limit_s=HOUR))
+    later = harness.submit(spec(8, time_limit_s=seconds, grace_s=0.0))
+    harness.tick()
+    first, second = harness.nodes_of(ending)
+    harness.now += 60.2
+    harness.exit(ending, node=first)
+    assert harness.tick() == []
+    harness.now += 0.4
+    harness.exit(ending, node=second)
+    assert {start.job for start in harness.tick()} == {reserved}
+    assert not harness.job(later).attempt
+
+
 def test_the_limit_runs_from_the_start_of_the_processes() -> None:
     """A node that pulls an image for five minutes keeps its place for five minutes longer."""
     harness = one_node()
