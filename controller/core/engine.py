@@ -52,7 +52,7 @@ class Engine:
 
     Algorithm of `handle`
     1. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
-       event and `_order` for each effect.
+       event and `_effects.append` for each effect.
     2. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
     3. When the handler is done, act on what the events started: failed plugins are recorded, jobs whose
        dependencies were decided are released.
@@ -83,7 +83,7 @@ class Engine:
         self.state = state
         state.set_profiles(pipeline.profiles)
         state.set_quota_config(pipeline.rules)
-        record, order = self._record, self._order
+        record, order = self._record, self._effects.append
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last
         self.placer = self.cycle.placer
@@ -147,10 +147,10 @@ class Engine:
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already contains the events that are returned."""
         reply = self._handlers[type(given)](given, now) or DONE
-        for fault in self.pipeline.breaker.take_faults():
-            self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
-        if self.timers.unsettled:
-            self.timers.settle(now)
+        if self.pipeline.breaker.faults:
+            for fault in self.pipeline.breaker.take_faults():
+                self._record(events.PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
+        self.timers.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
         self._effects.clear()
@@ -164,9 +164,6 @@ class Engine:
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
-
-    def _order(self, effect: Effect) -> None:
-        self._effects.append(effect)
 
     def _on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
         reply = self._agent_reports.on_agent_hello(given, now)
@@ -197,34 +194,33 @@ class Engine:
         5. End jobs whose deadline or patience is over. If one ended, jobs that depend on it may start: run
            another pass.
         """
-        self.pipeline.breaker.cycle += 1
-        if self.pipeline.breaker.retrying:
+        if self.pipeline.breaker.begin_cycle():
             self.profile_cycles.ask_again()  # 1
-        self._reservations.begin_and_end_due(now)  # 2
+        if self.state.reservations.by_name:
+            self._reservations.begin_and_end_due(now)  # 2
         self.timers.open_due(now)  # 3
         self.timers.settle(now)
-        carry_out = partial(self._carry_out, now=now)
-        self.profile_cycles.run(now, carry_out)  # 4
+        self.profile_cycles.run(now, self._carry_out)  # 4
         if self.timers.end_due(now):  # 5
             self.timers.settle(now)
-            self.profile_cycles.run(now, carry_out)
+            self.profile_cycles.run(now, self._carry_out)
 
-    def _carry_out(self, event: CycleEvent, now: float) -> None:
+    def _carry_out(self, event: CycleEvent) -> None:
         """Record an event of a scheduling pass, and order what follows from it."""
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, events.JobPlaced):
-            self._order(StartAttempt(AttemptStart(job, partial(node_addresses, self.state))))
+            self._effects.append(StartAttempt(AttemptStart(job, partial(node_addresses, self.state))))
         elif isinstance(event, events.JobGrew):
             starts = start_frames(job, node_addresses(self.state, job))
             for allocation in event.allocations:
-                self._order(SendToNode(allocation.node, starts[allocation.node]))
+                self._effects.append(SendToNode(allocation.node, starts[allocation.node]))
         elif isinstance(event, events.PreemptionPlanned):
-            self._stop_victims(job, event, now)
+            self._stop_victims(job, event)
 
-    def _stop_victims(self, job: Job, plan: PreemptionPlanned, now: float) -> None:
+    def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
         """Stop the victims of a preemption; of an elastic victim only the members on the named nodes."""
-        by = f"job {job.label}"
+        by, now = f"job {job.label}", plan.at
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
             if victim.nodes:

@@ -119,13 +119,13 @@ class BackfillCandidates:
         What a placement takes from the reservation is written down there.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
-        if not cycle.limits.silent and self._shut_if_over():
+        if cycle.state.limited and self._shut_if_over():
             return None
         easy = cycle.easy_reservation(self._now)
         wanted = self._lane.ask.licences
         if easy is None or not self._outlasts or cycle.state.licences.insufficient(wanted):
             placement = cycle.find_or_block(
-                self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
+                self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
             )
             if placement is None and cycle.shared is not None and self._only_runtime_matters():
                 self._too_long_s = self._runtime(self._entry)
@@ -147,7 +147,7 @@ class BackfillCandidates:
 
     def _only_runtime_matters(self) -> bool:
         """Whether jobs of the lane differ in nothing but their run time when nodes are looked for."""
-        return not (self._cycle.guards_deadlines or self._cycle.state.reservations)
+        return not (self._cycle.search.guards_deadlines or self._cycle.state.reservations)
 
     def _shut_if_over(self) -> bool:
         """Whether a limit or a lender keeps the current job from starting; as a rule the lane ends here."""

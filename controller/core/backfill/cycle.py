@@ -146,12 +146,13 @@ class Cycle:
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.begin_pass()
-        self._start_preemptors(now, apply)  # 1
+        self.deadline_guard.reserved = None  # because the last pass has changed what is free
+        if self.state.claims:
+            self._start_preemptors(now, apply)  # 1
         due = self._take_due(now) or overran
         fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]  # one may have come twice
         queue.new_jobs.clear()
-        if len(queue):
+        if queue.lanes:
             self._position_of = position_key(self.state, queue, now)
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._run_conservative(now, apply, due=due)
@@ -164,18 +165,22 @@ class Cycle:
                     now,
                     apply,
                 )
-            self._record_guaranteed_start(now, apply)
-        if not len(queue) and (self.shared is None or not len(self.state.queue)):  # 5
+            if self._easy_used:
+                self._record_guaranteed_start(now, apply)
+        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):  # 5
             grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
         """Whether time alone lets a job start that could not start before. Each moment is reported once."""
-        partial = self._partial_start_at <= now
-        if partial:
-            self._partial_start_at = NEVER
-        due = self.preemption.take_retry_due(now) | self.limits.take_due(now) | partial
-        if self.shared is not None:
-            due |= self.shared.due(now)
+        due = False
+        if self._partial_start_at <= now:
+            due, self._partial_start_at = True, NEVER
+        if self.preemption.retry_at <= now:
+            due, self.preemption.retry_at = True, NEVER
+        if self.limits.again_at <= now:
+            due, self.limits.again_at = True, NEVER
+        if self.search.shared is not None and self.search.shared.due(now):
+            due = True
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
@@ -199,7 +204,7 @@ class Cycle:
         """The numbers that stay the same while no waiting job can be better off; see the class."""
         state = self.state
         limits = state.quotas.version, state.shares.version
-        shared = 0 if self.shared is None else self.shared.edition
+        shared = 0 if self.search.shared is None else self.search.shared.edition
         return (
             state.nodes.room_version,
             state.nodes.layout_version,
@@ -239,8 +244,6 @@ class Cycle:
     def _take_touched_claimants(self) -> list[Job]:
         """Jobs of this profile with a claim on nodes where something has happened since the last pass."""
         stirred, claims = self.state.nodes.claims_to_check, self.state.claims
-        if not claims:
-            return []
         if self.state.reservations:
             stirred.update(claims)  # because a reservation bars nodes as time passes, without an event
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
@@ -261,23 +264,26 @@ class Cycle:
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
-        self.queue.clear_pending_reasons()
-        self._start_urgent(now, apply)
+        self.queue.pending_reasons.clear()
+        self.queue.lane_pending_reasons.clear()
+        if self.lifts_deadlines:
+            self._start_urgent(now, apply)
         self._start_in_order(now, apply)  # 2
-        if self.shared is not None:  # 3; where no node is shared, the reservation is made when it is needed
-            self.shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
+        shared = self.search.shared
+        if shared is not None:  # 3; where no node is shared, the reservation is made when it is needed
+            shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None:
             self._start_behind(self._block_full_lanes(now), now, apply)  # 4
-        if self.guards_deadlines:
+        if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
 
     def _start_urgent(self, now: float, apply: Apply) -> None:
         """Start jobs that keep their deadline only if they start now, before all others."""
-        for number in self.deadline_guard.urgent(now) if self.lifts_deadlines else ():
+        for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
-            if lane is None or (not self.limits.silent and self.shut_if_over(lane, number, now) is not None):
+            if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
                 continue
             placement = self.find_or_block(lane, number, now, for_deadlines=True)
             if placement is not None:
@@ -304,15 +310,16 @@ class Cycle:
             if self._position_of is not None and (moved_to := self._position_of(head)) > position:
                 heapq.heapreplace(heads, (moved_to, head, lane))  # other jobs of its tenant have started
                 continue
-            if not self.limits.silent and (over := self.shut_if_over(lane, number, now)) is not None:
+            if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 fewer = self._find_fewer(self.state.jobs[number], now)
                 if fewer is not None:
                     self.queue.lane_pending_reasons.pop(lane, None)
                     self._start(number, fewer, now, apply)
                 self._next_in_lane(heads, head if fewer is not None or over.only_this_job else None)
                 continue
-            first = self._turn_of(number, now)
-            first_lane = self.queue.lane(first) or lane
+            first, first_lane = number, lane
+            if self.lifts_deadlines and (first := self._turn_of(number, now)) != number:
+                first_lane = self.queue.lane(first) or lane
             placement = self.find_or_block(first_lane, first, now, for_deadlines=self.lifts_deadlines)
             job = self.state.jobs[first]
             if placement is None:
@@ -340,17 +347,16 @@ class Cycle:
 
     def _turn_of(self, number: int, now: float) -> int:
         """This job, or the job whose deadline breaks if this one takes the only room for it."""
-        while self.lifts_deadlines:
+        while True:
             job = self.state.jobs[number]
             shape, barred = self.placer.shape(job.ask), self.state.barred_nodes(job, now)
             broken = self.deadline_guard.against(job, now) if shape is not None else []
             if not broken or shape is None or self.placer.find(job.ask, barred) is None:
-                break
+                return number
             kept_from = self.deadline_guard.kept_from(job, shape, barred, now)
             if self.placer.find(job.ask, kept_from) is not None:
-                break
+                return number
             number = broken[0].job
-        return number
 
     def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
         """Block the lanes for which too few nodes have room now. Returns candidates from the other lanes."""
@@ -396,7 +402,7 @@ class Cycle:
 
     def _record_guaranteed_start(self, now: float, apply: Apply) -> None:
         """Record the first start that was ever guaranteed to the first waiting job, as an estimate."""
-        easy = self._easy if self._easy_used else None
+        easy = self._easy
         if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
             return
         if all(each.kind != PROMISE for each in self.state.jobs[easy.job].foreseen):
@@ -457,7 +463,7 @@ class Cycle:
 
         `fewer_nodes`: also lanes in which a job may start on fewer nodes, or only the first is over a limit.
         """
-        if self.limits.silent:
+        if not self.state.limited:
             return self.queue
         found = []
         for lane in self.queue:
@@ -495,12 +501,12 @@ class Cycle:
         job = self.state.jobs[number]
         barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.search.find(job, barred, now)
-        excluded = barred is not None or self.shared is not None
+        excluded = barred is not None or self.search.shared is not None
         if placement is None and excluded and self.placer.fits(lane.ask):
             self.keep_out(number, now)
         elif placement is None:
             lane.fit.block(self.state.nodes.room_version)
-        elif self.state.licences.insufficient(lane.ask.licences):
+        elif lane.ask.licences and self.state.licences.insufficient(lane.ask.licences):
             lane.fit.block(self.state.nodes.room_version, Reason.LICENCE)
             return None
         return placement
@@ -525,10 +531,10 @@ class Cycle:
 
     def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
         """Record the start of a job, and what it takes from reservations. The nodes change with `apply`."""
-        if self.shared is not None:
-            self.shared.reservations.forget(number)
+        if self.search.shared is not None:
+            self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
-        if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
+        if self.search.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
         predicted = self.state.estimates.predict(job, self.estimating)
         planned = predicted if self.estimating.predicted else None
@@ -547,8 +553,6 @@ class Cycle:
 
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
         """Longer predictions for running jobs that outlived theirs, because reservations count on them."""
-        if not self.estimating.predicted:
-            return []
         found = []
         for _, number in takewhile(lambda each: each[0] <= now, self.state.releases):
             job = self.state.jobs[number]

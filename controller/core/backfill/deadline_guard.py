@@ -43,14 +43,10 @@ class DeadlineGuard:
         self._queue = queue
         self._limits = limits
         self._placer = placer
-        self._reserved: list[EasyReservation] | None = None
-        """In order of their latest starts; None until this pass asks."""
+        self.reserved: list[EasyReservation] | None = None
+        """In order of their latest starts; None until this pass asks. Each pass begins with None."""
         self._doubted: dict[int, bool] = {}
         """By job that was looked at: whether its deadline cannot be met as things stand."""
-
-    def begin_pass(self) -> None:
-        """Forget the reservations of the last pass."""
-        self._reserved = None
 
     def urgent(self, now: float) -> list[int]:
         """Jobs whose latest start is less than MARGIN_S away, soonest first."""
@@ -93,7 +89,7 @@ class DeadlineGuard:
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
         """Take the job's room out of the reservations. To be called before its start is applied."""
-        if self._reserved is None:
+        if self.reserved is None:
             return
         for reserved in self.against(job, now):
             reserved.take(self._placer, shape.part, place)
@@ -109,8 +105,8 @@ class DeadlineGuard:
                     yield DeadlineAtRisk(number, now, doubted)
 
     def _reservations(self, now: float) -> list[EasyReservation]:
-        if self._reserved is None:
-            self._reserved = []
+        if self.reserved is None:
+            self.reserved = []
             self._doubted = {}
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
@@ -119,8 +115,8 @@ class DeadlineGuard:
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
-                    self._reserved.append(reserved)
-        return self._reserved
+                    self.reserved.append(reserved)
+        return self.reserved
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:

@@ -29,6 +29,7 @@ class ProfileCycles:
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
         self._state = state
         self._profiles = {each.name: each for each in pipeline.profiles}
+        self._predicts = pipeline.estimating.predicted
         self.guards = pipeline.guards
         self.cycles: dict[str, Cycle] = {
             each.name: self._cycle(replace(each.pipeline, estimating=pipeline.estimating), each.name)
@@ -68,7 +69,7 @@ class ProfileCycles:
 
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes that are due now; `apply` records each event before the next is decided."""
-        outlived = self.last.outlived_predictions(now)  # 1
+        outlived = self.last.outlived_predictions(now) if self._predicts else []  # 1
         for event in outlived:
             apply(event)
         if not self._shared:

@@ -19,7 +19,7 @@ class StartLimits:
 
     A job counts with what it would hold, on top of what running jobs hold and of the claims of jobs whose
     victims are ending. A limit on usage in a window falls with time: the moment is noted in `again_at`.
-    Without any limit an answer costs nothing (`silent`).
+    Without any limit (`State.limited`) it is not asked.
     """
 
     def __init__(self, state: State, placer: Placer) -> None:
@@ -27,11 +27,6 @@ class StartLimits:
         self._placer = placer
         self.again_at = NEVER
         """When a job that was over a limit on past usage may be below it, if only time passes."""
-
-    @property
-    def silent(self) -> bool:
-        """Whether no quota and no share limit applies to any job."""
-        return not self._state.limited
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
         """The hard limit that a start now, on all nodes or on `nodes`, would break; or None."""
@@ -77,7 +72,7 @@ class StartLimits:
 
         With each comes the most nodes it may have, or None for all it asks for.
         """
-        if self.silent:
+        if not self._state.limited:
             yield from ((job, None) for _, job in entries)
             return
         claimed = self._claimed(None)
@@ -106,13 +101,6 @@ class StartLimits:
         """Whether the job would use quota that other projects leave unused."""
         quotas = self._state.quotas
         return not quotas.unlimited and quotas.borrows(job.user, job.spec, self._need(job), now)
-
-    def take_due(self, now: float) -> bool:
-        """Whether `again_at` has come. True once for each moment."""
-        due = self.again_at <= now
-        if due:
-            self.again_at = NEVER
-        return due
 
     def _need(self, job: Job, nodes: int | None = None) -> Amount:
         """What the job counts for once it runs."""

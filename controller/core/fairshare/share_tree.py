@@ -57,10 +57,11 @@ class FairshareConfig:
     off_queue: str = ""
     """The project whose users are charged for GPU use outside the queue; empty: no charge."""
 
-    @property
-    def by_model(self) -> bool:
-        """True if the charge depends on the GPU model."""
-        return any(name.startswith("gpu.") for name in self.billing)
+    by_model: bool = field(init=False)
+    """True if the charge depends on the GPU model."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_model", any(name.startswith("gpu.") for name in self.billing))
 
     def usage(self) -> DecayedUsage | WindowedUsage:
         """The usage of a new share."""

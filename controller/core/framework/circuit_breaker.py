@@ -35,7 +35,7 @@ class CircuitBreaker:
     """
 
     cycle: int = 0
-    """The number of the current cycle. The engine increases it at each Tick."""
+    """The number of the current cycle."""
     faults: list[PluginFault] = field(default_factory=list)
     """Failures that take_faults() has not returned yet."""
     _failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -72,16 +72,14 @@ class CircuitBreaker:
             for (kind, name), (times, _) in sorted(self._failed.items())
         )
 
-    @property
-    def retrying(self) -> bool:
-        """Is a plugin that failed in the last cycle called again in this one?"""
-        return any(
+    def begin_cycle(self) -> bool:
+        """Begin the next cycle. Returns whether a plugin that failed in the last one is called again."""
+        self.cycle += 1
+        return bool(self._failed) and any(
             times < MAX_FAILED_CYCLES and last == self.cycle - 1 for times, last in self._failed.values()
         )
 
     def take_faults(self) -> Sequence[PluginFault]:
         """Return the new failures, and forget them."""
-        if not self.faults:
-            return ()
         found, self.faults = self.faults, []
         return found

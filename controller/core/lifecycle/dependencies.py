@@ -40,23 +40,20 @@ class DependencyIndex:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._edges: dict[Target, dict[Edge, None]] = {}
+        self.by_target: dict[Target, dict[Edge, None]] = {}
         self._pending: dict[Target, set[int]] = {}
         """Undecided elements of an array target, from the first event of one of them on."""
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._edges)
-
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
         """Every target with each job that waits for it, sorted."""
-        return sorted((target, edge) for target, edges in self._edges.items() for edge in edges)
+        return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
     @property
     def data_paths(self) -> list[str]:
         """The paths that jobs wait for."""
-        return [path for path, until in self._edges if until is Until.DATA]
+        return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
         """Add or drop the dependencies of a job, as its gate is closed or open now."""
@@ -72,26 +69,24 @@ class DependencyIndex:
             decided = {*job.wait.met, *job.wait.lost}
             for index, each in enumerate(waits):
                 if index not in decided:
-                    self._edges.setdefault(target_of(each), {})[job.id, index] = None
+                    self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
         """Drop one dependency of a job: it is decided."""
         target = target_of(self._waiting[job][index])
-        edges = self._edges.get(target, {})
+        edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
         if not edges:
-            self._edges.pop(target, None)
+            self.by_target.pop(target, None)
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
         """The targets of other jobs that this job, or its array, can meet."""
-        if not self._edges:
-            return []
-        return [target for target in targets_of_job(job) if target in self._edges]
+        return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
         """The jobs that wait for a target, with the index of the dependency, sorted."""
-        return sorted(self._edges.get(target, ()))
+        return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
         """Whether a target is met after an event of this job; False if never, None if undecided."""

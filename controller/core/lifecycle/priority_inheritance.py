@@ -24,7 +24,7 @@ class PriorityInheritance:
     1. Each job that waits for others lends its priority to its targets. A heap per target has the lent
        priorities; an entry that is no longer true is dropped when it comes to the top.
     2. `update`, after an event about a job, compares what the job lends now with what it lent before. A
-       target whose highest lent priority has changed is noted in `_changed`.
+       target whose highest lent priority has changed is noted in `changed`.
     3. `settle` gives an event for each job of the noted targets that inherits something else. That job may
        lend more now, so the caller applies each event (and calls `update`) before it asks for the next.
 
@@ -42,17 +42,13 @@ class PriorityInheritance:
         """By target: (-priority, job). Outdated entries are dropped at the top."""
         self._best: dict[Target, int] = {}
         """By target: the highest lent priority."""
-        self._changed: dict[Target | int, None] = {}
+        self.changed: dict[Target | int, None] = {}
         """Targets whose jobs may inherit another priority now, and single such jobs."""
-
-    def __bool__(self) -> bool:
-        """True if settle() has something to do."""
-        return bool(self._changed)
 
     def update(self, job: Job) -> None:
         """Note what the job lends and inherits after an event about it."""
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
-            self._changed[job.id] = None
+            self.changed[job.id] = None
         known = self._lent.get(job.id)
         if known is None and not job.spec.after:
             return
@@ -69,15 +65,15 @@ class PriorityInheritance:
         for target in targets if known is None else {**dict.fromkeys(known[1]), **dict.fromkeys(targets)}:
             best = self._first(target)
             if best != self._best.pop(target, 0):
-                self._changed[target] = None
+                self.changed[target] = None
             if best:
                 self._best[target] = best
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
         """The events for jobs that inherit another priority now; apply each before asking for the next."""
-        while self._changed:
-            changed = next(iter(self._changed))
-            del self._changed[changed]
+        while self.changed:
+            changed = next(iter(self.changed))
+            del self.changed[changed]
             for job in [*self._jobs(changed)]:
                 inherited = self._inherited(job)
                 if inherited != job.wait.inherited and not job.state.terminal:

@@ -75,7 +75,7 @@ class Timers:
     @property
     def unsettled(self) -> bool:
         """True if `settle` has something to decide."""
-        return bool(self.changed or self.throttles.unsettled or self.inheritance)
+        return bool(self.changed or self.throttles.unsettled or self.inheritance.changed)
 
     @property
     def due_times(self) -> dict[int, float]:
@@ -92,21 +92,19 @@ class Timers:
 
     def on_event(self, event: Event) -> None:
         """Note an event that the state has taken: the job's next due time, and the jobs that wait for it."""
-        of_member = isinstance(event, _OF_MEMBERS)
-        if not isinstance(event, JobEvent) or (
-            of_member and not self.dependencies and not self.throttles.by_array
-        ):
+        if not isinstance(event, JobEvent):
             return
         job = self._state.jobs[event.job]
-        if not of_member:
+        if not isinstance(event, _OF_MEMBERS):
             self._schedule(job)
         if isinstance(event, events.DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        if not of_member or job.spec.after:
+        # A job that waits for no other, and for which no other waits, has no part in dependencies.
+        if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
-        if self.dependencies.targets(job):
-            self.changed.append(job.id)
+            if self.dependencies.targets(job):
+                self.changed.append(job.id)
         if job.array is not None:
             self.throttles.update(job)
 
@@ -168,7 +166,9 @@ class Timers:
             self.gated.add(job.id)
         elif self.gated:
             self.gated.discard(job.id)
-        at = min(_next_due(job), self._promotes_at(job))
+        at = _next_due(job)
+        if self._rules.promote_after_s is not None:
+            at = min(at, self._promotes_at(job, self._rules.promote_after_s))
         if self._due.get(job.id, NEVER) == at:
             return
         if at == NEVER:
@@ -177,12 +177,11 @@ class Timers:
             self._due[job.id] = at
             heapq.heappush(self._heap, (at, job.id))
 
-    def _promotes_at(self, job: Job) -> float:
+    def _promotes_at(self, job: Job, after_s: float) -> float:
         """The time at which waiting raises the job's priority next; NEVER if it does not."""
-        rules, wait = self._rules, job.wait
-        if rules.promote_after_s is None or not job.ready or job.own_priority >= rules.promote_most:
+        if not job.ready or job.own_priority >= self._rules.promote_most:
             return NEVER
-        return max(job.ready_at, wait.promoted_at or 0.0) + rules.promote_after_s
+        return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
         """Do the first thing that is due for the job. Each branch records an event about it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from wire.names import JobState
+from controller.core.model.job import Job
+from wire.names import JobState, Reason
 
 LEGAL: Final[dict[JobState, frozenset[JobState]]] = {
     JobState.QUEUED: frozenset({JobState.SCHEDULED, JobState.CANCELLED, JobState.FAILED}),
@@ -25,7 +26,8 @@ class IllegalTransition(AssertionError):
     """A bug: an event that the state of the job does not allow."""
 
 
-def require_legal(job: int, old: JobState, new: JobState) -> None:
-    """Raise IllegalTransition if a job cannot change from `old` to `new`."""
-    if new not in LEGAL[old]:
-        raise IllegalTransition(f"job {job}: {old.value} -> {new.value}")
+def change_state(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
+    """Change the state of a job. Raises IllegalTransition if its state does not allow that."""
+    if new not in LEGAL[job.state]:
+        raise IllegalTransition(f"job {job.id}: {job.state.value} -> {new.value}")
+    job.state, job.reason, job.detail = new, reason, detail

@@ -195,11 +195,11 @@ class Placer:
         if shape.topology is not None:
             rows = ranking.best_group(shape.nodes, self._preferred_grouping(shape, shape.topology), barred)
         if not rows and not shape.topology_required:
-            domains = self.required_grouping(shape)
-            if domains is None:
+            models = self._models(shape) if shape.one_model else None
+            if models is None:
                 rows = ranking.best(shape.nodes, barred)
             else:
-                rows = ranking.best_group(shape.nodes, domains, barred)
+                rows = ranking.best_group(shape.nodes, GpuModelGroups(models), barred)
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:

@@ -117,9 +117,8 @@ class NodeRanking:
             self._value_version = -1 if self._part.social else self._value_version
         if rows is not None:
             mask = rows_passing(self._part, nodes.columns, rows, self._filters)
-            if self._static:
-                static = self._static_mask()
-                assert static is not None
+            static = self._static_mask()
+            if static is not None:
                 mask = mask & static[rows]
             if isinstance(rows, slice):
                 self._fits = mask
@@ -182,7 +181,11 @@ class NodeRanking:
         """The scorers that distinguish nodes for this request, asked once per layout."""
         layout, found = self._active_cache
         if layout != self._nodes.layout_version:
-            found = scorers_for(self._part, self._nodes.columns, self._scorers)
+            part, columns, found = self._part, self._nodes.columns, []
+            for each in self._scorers:
+                concerns = getattr(each.scorer, "concerns", None)
+                if concerns is None or concerns(part, columns):
+                    found.append(each)
             self._active_cache = self._nodes.layout_version, found
         return found
 
@@ -240,15 +243,3 @@ def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter
 def is_static(plugin: Filter) -> bool:
     """Does the filter read only labels, taints and hardware?"""
     return bool(getattr(plugin, "static", False))
-
-
-def scorers_for(
-    part: PerNodeRequest, columns: NodeTable, scorers: Sequence[WeightedScorer]
-) -> list[WeightedScorer]:
-    """The scorers that distinguish nodes for this request."""
-    found = []
-    for each in scorers:
-        concerns = getattr(each.scorer, "concerns", None)
-        if concerns is None or concerns(part, columns):
-            found.append(each)
-    return found

@@ -68,13 +68,6 @@ class Preemptor:
         """Note that a running job would lose more or less than before, for example after a checkpoint."""
         self._loss_changed.add(job)
 
-    def take_retry_due(self, now: float) -> bool:
-        """Is `retry_at` reached? True once: `retry_at` is then NEVER."""
-        if self.retry_at > now:
-            return False
-        self.retry_at = NEVER
-        return True
-
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
         """The victims to stop and the placement to keep for the job; None: no victims are enough.
 

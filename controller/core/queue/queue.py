@@ -189,11 +189,6 @@ class Queue:
             if not lane.fit.lanes:
                 del self._fits[lane.ask]
 
-    def clear_pending_reasons(self) -> None:
-        """Forget why jobs were kept waiting, because a whole pass begins."""
-        self.pending_reasons.clear()
-        self.lane_pending_reasons.clear()
-
     def lane(self, job: int) -> Lane | None:
         """The lane of a waiting job."""
         return self._lane_of.get(job)

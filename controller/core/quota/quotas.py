@@ -198,7 +198,8 @@ class Quotas:
         self.version = 0
         """Grows with every change of a limit."""
         self.rules = NO_QUOTAS
-        self._unlimited = True
+        self.unlimited = True
+        """True if no limit is stated anywhere."""
         self.has_queue_priorities = False
         """True if a queue has a priority other than 0."""
         self.has_soft_limits = False
@@ -220,7 +221,7 @@ class Quotas:
         self._forget()
 
     def _forget(self) -> None:
-        self._unlimited = self.rules.unlimited and not self.edits
+        self.unlimited = self.rules.unlimited and not self.edits
         self.has_queue_priorities = any(rule.priority for rule in self.rules.queues.values())
         everything = [*self.edits.values(), *self._stated()]
         self.has_soft_limits = any(each.soft != NO_LIMITS or each.borrow != NO_LIMITS for each in everything)
@@ -236,11 +237,6 @@ class Quotas:
                 found = provider.quota(scope, name)
                 if found is not None:
                     yield found
-
-    @property
-    def unlimited(self) -> bool:
-        """True if no limit is stated anywhere."""
-        return self._unlimited
 
     def quota(self, key: TenantKey) -> Quota:
         """The quota in effect for a tenant."""
@@ -286,7 +282,7 @@ class Quotas:
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
         """The first hard limit that this need exceeds on top of use and `reserved`; None if none."""
-        if self._unlimited:
+        if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
@@ -302,7 +298,7 @@ class Quotas:
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
         """A hard limit that this need would exceed even if the tenant used nothing; None if there is none."""
-        if self._unlimited:
+        if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)

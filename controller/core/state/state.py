@@ -197,7 +197,7 @@ class State:
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
         """Nodes where the job, started within `later_s`, may reach a reservation that bars it."""
-        if not self.reservations:
+        if not self.reservations.by_name:
             return None
         return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, job.span + later_s)
 

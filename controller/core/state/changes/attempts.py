@@ -9,7 +9,7 @@ from typing import Any
 from controller.core.cluster.licences import holds_licences
 from controller.core.model import events
 from controller.core.model.job import Job, Member, newest_checkpoint
-from controller.core.model.state_machine import require_legal
+from controller.core.model.state_machine import change_state
 from controller.core.model.wait_state import with_gate
 from controller.core.state.changes.nominations import unclaim, wait_for_place
 from controller.core.state.changes.queued import admit
@@ -22,11 +22,6 @@ _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
 """The reason of a running job that was told to stop, by the reason of the stop."""
 
 
-def _move(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
-    require_legal(job.id, job.state, new)
-    job.state, job.reason, job.detail = new, reason, detail
-
-
 def _stop_charging(state: State, job: Job, at: float) -> None:
     """Stop charging the tenant, because the whole attempt has ended."""
     if job.placed_at is not None:
@@ -36,17 +31,20 @@ def _stop_charging(state: State, job: Job, at: float) -> None:
 
 def _job_placed(state: State, event: events.JobPlaced) -> None:
     job = state.jobs[event.job]
-    unclaim(state, job)
-    _move(job, JobState.SCHEDULED, Reason.STARTING)
+    if job.claim:
+        unclaim(state, job)
+    change_state(job, JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.profile = event.profile
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
-    state.estimates.score_starts(job, event.at)
+    if job.foreseen:
+        state.estimates.score_starts(job, event.at)
     job.start_members(event.allocations)
     _hold(state, job, event.allocations, event.at)
     state.add_release(job)
-    state.licences.take(job.ask.licences)
+    if job.ask.licences:
+        state.licences.take(job.ask.licences)
     state.accounts.start(job, event.allocations)
 
 
@@ -102,7 +100,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 def _run(state: State, job: Job, at: float) -> None:
     """All members that can start have started: the job runs."""
-    _move(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
+    change_state(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at
     state.add_release(job)
@@ -174,13 +172,13 @@ def _stop_requested(state: State, event: events.StopRequested) -> None:
 
 def _job_preempted(state: State, event: events.JobPreempted) -> None:
     job = state.jobs[event.job]
-    _move(job, JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
+    change_state(job, JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
     job.preemptions = (*job.preemptions, event)
 
 
 def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
-    _move(job, JobState.QUEUED, event.reason, event.detail)
+    change_state(job, JobState.QUEUED, event.reason, event.detail)
     state.note_elastic(job)
     state.remove_release(job)
     state.accounts.finish(job, again=True)
@@ -205,9 +203,10 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
 
 def _job_ended(state: State, event: events.JobEnded) -> None:
     job = state.jobs[event.job]
-    _move(job, event.state, event.reason, event.detail)
+    change_state(job, event.state, event.reason, event.detail)
     state.note_elastic(job)
-    unclaim(state, job)
+    if job.claim:
+        unclaim(state, job)
     state.remove_release(job)
     _stop_charging(state, job, event.at)
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal

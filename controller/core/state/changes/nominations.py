@@ -32,9 +32,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 
 
 def unclaim(state: State, job: Job) -> None:
-    """Drop the nomination of the job, if it has one."""
-    if not job.claim:
-        return
+    """Drop the nomination of the job."""
     if not job.unended:  # else it is being moved and still holds its former allocations
         state.remove_release(job)
         state.licences.release(job.ask.licences)
@@ -50,7 +48,8 @@ def unclaim(state: State, job: Job) -> None:
 
 def _preemption_dropped(state: State, event: events.PreemptionDropped) -> None:
     job = state.jobs[event.job]
-    unclaim(state, job)
+    if job.claim:
+        unclaim(state, job)
     if job.state is JobState.QUEUED:
         job.reason = Reason.NEW
         state.enqueue(job)
@@ -95,7 +94,8 @@ def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ..
 
 def _move_undone(state: State, event: events.MoveUndone) -> None:
     job = state.jobs[event.job]
-    unclaim(state, job)
+    if job.claim:
+        unclaim(state, job)
     job.moves = (*job.moves[:-1], replace(job.moves[-1], undone=event.why))
     if event.allocations:
         state.queue.remove(job.id)
