@@ -49,7 +49,7 @@ from controller.core.quota.quotas import QueueRule, QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugin_files import FilePlugin, PluginFileError, plugins_in
 from controller.plugins.isolation import isolated
-from controller.plugins.preemption.reclaim import QuotaReclaimStrategy
+from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
 from wire.job.start_conditions import OnNodeLost
 
 METHODS = {

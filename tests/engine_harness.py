@@ -21,28 +21,22 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.other_rows import all_notes
 from controller.core.state.state import State
-from controller.plugins.backfill.aggressive import Aggressive
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.backfill.none import NoBackfill
-from controller.plugins.filters.affinity import AffinityFilter as AffinityFilter
-from controller.plugins.filters.available import AvailableFilter
-from controller.plugins.filters.capacity import CapacityFilter
+from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy, NoBackfill
 from controller.plugins.filters.company import JobAffinityFilter as CompanyFilter
-from controller.plugins.filters.gpu import GpuFilter
 from controller.plugins.filters.image import ImageFilter
-from controller.plugins.filters.selector import SelectorFilter
-from controller.plugins.filters.taints import TaintFilter as TaintsFilter
-from controller.plugins.orders.priority import PriorityOrder
-from controller.plugins.pickers.tightest import TightestPicker
-from controller.plugins.scorers.affinity import AffinityScorer
-from controller.plugins.scorers.company import JobAffinityScorer
-from controller.plugins.scorers.fit import FitScorer
-from controller.plugins.scorers.load import LoadScorer
-from controller.plugins.scorers.taints import TaintScorer
-from controller.plugins.scorers.wiring import GpuTopologyScorer
+from controller.plugins.filters.labels_and_taints import AffinityFilter as AffinityFilter
+from controller.plugins.filters.labels_and_taints import SelectorFilter
+from controller.plugins.filters.labels_and_taints import TaintFilter as TaintsFilter
+from controller.plugins.filters.resources import AvailableFilter, CapacityFilter, GpuFilter
+from controller.plugins.orders.fixed import PriorityOrder
+from controller.plugins.pickers.share_pickers import TightestPicker
+from controller.plugins.scorers.preferences import (
+    AffinityScorer,
+    GpuTopologyScorer,
+    JobAffinityScorer,
+    TaintScorer,
+)
+from controller.plugins.scorers.resource_use import FitScorer, LoadScorer
 from wire.agent.frames import AttemptStatus, GpuFacts, Hello, NodeFacts, Start, Stop
 from wire.api.reasons import Why
 from wire.job.spec import JobSpec

@@ -17,8 +17,8 @@ from controller.core.cluster.node_table import Floats, NodeTable, Rows
 from controller.core.framework.interfaces import Picker, Scorer, WeightedScorer
 from controller.core.model.request import PerNodeRequest
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.backfill.none import NoBackfill
-from controller.plugins.pickers.tightest import TightestPicker
+from controller.plugins.backfill.kinds import NoBackfill
+from controller.plugins.pickers.share_pickers import TightestPicker
 from controller.registry import build_pipeline, installed_plugins
 from controller.sim.errors import SimulationRefused
 from wire.names import WHOLE_GPU

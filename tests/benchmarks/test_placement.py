@@ -27,7 +27,7 @@ from benchmarks.placement.openb_traces import Pod, read_nodes, read_pods
 from benchmarks.placement.strategies import PlacementStrategy, strategy_of
 from controller.config import Config
 from controller.core.invariants import find_violations
-from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.backfill.kinds import NoBackfill
 from controller.registry import build_pipeline, installed_plugins
 from controller.sim.cluster import Cluster
 from controller.sim.errors import SimulationRefused

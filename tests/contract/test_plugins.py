@@ -30,7 +30,7 @@ from controller.core.quota.quotas import QuotaProvider
 from controller.core.state.apply import apply
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
-from controller.plugins.orders.fifo import FifoOrder
+from controller.plugins.orders.fixed import FifoOrder
 from controller.registry import METHODS, installed_plugins, make_plugin
 from wire.agent.frames import GpuFacts
 from wire.cluster.quota import ANY_NAME, SCOPES

@@ -9,9 +9,7 @@ import pytest
 from controller.config import Config, ConfigRefused, load, render
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.plugins.backfill.aggressive import Aggressive
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.backfill.kinds import Aggressive, Conservative, NoBackfill
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec
 

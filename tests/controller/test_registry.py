@@ -149,4 +149,4 @@ def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, i
     install(GOOD, "[corral.scorer]\nfit = {module}:Rack\n")
     refused = refusal(tmp_path, "[scheduler.scorers]\nfit = 1\n")
     assert "two plugins provide the scorer 'fit'" in refused
-    assert "controller.plugins.scorers.fit:FitScorer" in refused
+    assert "controller.plugins.scorers.resource_use:FitScorer" in refused

@@ -19,9 +19,9 @@ from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QuotaConfig
-from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.orders.fair import FairShareOrder
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import BACKFILLS, EngineHarness, carry_out, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import settings
 
-from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.kinds import Conservative
 from tests.property.test_limits_machine import RULES, LimitsMachine
 from tests.property.test_preemption_machine import PreemptionMachine
 

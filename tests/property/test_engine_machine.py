@@ -38,7 +38,7 @@ from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.other_rows import all_notes
 from controller.core.state.state import State
-from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fair import FairShareOrder
 from tests.engine_harness import PIPELINE as PLAIN

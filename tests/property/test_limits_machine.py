@@ -12,7 +12,7 @@ from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, JobQueued
 from controller.core.quota.quotas import QueueRule, QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
-from controller.plugins.backfill.conservative import Conservative
+from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.quotas.local import (
     BorrowTable,
     LocalQuotas,

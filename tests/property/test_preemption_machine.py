@@ -18,8 +18,8 @@ from controller.core.model.events import (
     PreemptionDropped,
     PreemptionPlanned,
 )
-from controller.plugins.preemption.fair import FairShareStrategy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.preemption.by_priority import PriorityStrategy
+from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from tests.engine_harness import PIPELINE, spec
 from tests.property.test_engine_machine import NODES, EngineMachine
 from wire.job.gangs import Gang

@@ -15,14 +15,9 @@ from controller.core.model import inputs
 from controller.core.model.events import JobPlaced
 from controller.core.model.inputs import Refusal
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.backfill.aggressive import Aggressive
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.backfill.none import NoBackfill
-from controller.plugins.orders.fifo import FifoOrder
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy, NoBackfill
+from controller.plugins.orders.fixed import FifoOrder
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import EngineHarness, spec
 from tests.property.test_engine_machine import NODES, PIPELINE, EngineMachine
 from wire.job.affinity import parse_term

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.framework.interfaces import Backfill
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
+from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gpu_requirements import Topology
 from wire.job.job_affinity import parse_job_term

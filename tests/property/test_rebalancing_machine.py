@@ -21,7 +21,7 @@ from controller.core.model.events import (
 )
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, RebalanceRules
 from controller.core.rebalance.rebalancer import STRATEGY
-from controller.plugins.scorers.spread import SpreadScorer
+from controller.plugins.scorers.resource_use import SpreadScorer
 from tests.engine_harness import spec
 from tests.property.test_engine_machine import NODES
 from tests.property.test_preemption_machine import GUARDS, PreemptionMachine

@@ -18,8 +18,8 @@ from controller.core.model.events import Event, GateOpened, JobPlaced, JobRequeu
 from controller.core.model.inputs import Input
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.core.state.state import State
-from controller.plugins.preemption.priority import PriorityStrategy
-from controller.plugins.scorers.spread import SpreadScorer
+from controller.plugins.preemption.by_priority import PriorityStrategy
+from controller.plugins.scorers.resource_use import SpreadScorer
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster, nodes_of
 from controller.sim.generate import Wish, generate

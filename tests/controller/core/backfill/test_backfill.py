@@ -13,11 +13,7 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill
 from controller.core.model.inputs import Cancel, Reserve, Resume
 from controller.core.model.request import PerNodeRequest
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf, Greedy, NoBackfill
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
 from wire.job.gangs import Gang

@@ -13,12 +13,8 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill, DeadlinePolicy
 from controller.core.model.events import DeadlineAtRisk
 from controller.core.model.job import NEVER
-from controller.plugins.backfill.aggressive import Aggressive
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.orders.fifo import FifoOrder
+from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy
+from controller.plugins.orders.fixed import FifoOrder
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason

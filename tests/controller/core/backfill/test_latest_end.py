@@ -9,8 +9,7 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
 

@@ -9,8 +9,8 @@ import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.job.job_affinity import parse_job_term
 from wire.job.spec import JobSpec, spec_problems

@@ -18,9 +18,7 @@ from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
 from controller.core.model.events import PredictionOutlived
 from controller.core.model.job import NEVER
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.easy_sjbf import EasySjbf
+from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import JobSpec
 from wire.names import JobState

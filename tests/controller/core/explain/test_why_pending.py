@@ -13,7 +13,7 @@ from controller.core.forecast.start_outlook import why_no_start
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.job.spec import JobSpec

@@ -20,9 +20,8 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Accepted
 from controller.core.state.other_rows import USAGE, all_notes, changed_notes, load_notes
 from controller.core.state.state import State
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative, Easy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gangs import Gang
 from wire.names import Reason

@@ -18,13 +18,9 @@ from controller.core.quota.quotas import QuotaConfig
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row
 from controller.core.state.state import State
-from controller.plugins.backfill.aggressive import Aggressive
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy_sjbf import EasySjbf
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.backfill.none import NoBackfill
-from controller.plugins.orders.fifo import FifoOrder
-from controller.plugins.preemption.priority import PriorityStrategy as ByPriority
+from controller.plugins.backfill.kinds import Aggressive, Conservative, EasySjbf, Greedy, NoBackfill
+from controller.plugins.orders.fixed import FifoOrder
+from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.affinity import parse_term
 from wire.job.gangs import Gang

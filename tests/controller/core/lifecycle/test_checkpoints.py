@@ -8,7 +8,7 @@ from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.start_orders import start_frames
 from controller.core.state.job_and_node_rows import job_row, load_job
-from controller.plugins.preemption.priority import PriorityStrategy as ByPriority
+from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Checkpoint
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until

@@ -14,9 +14,8 @@ from controller.core.model import inputs
 from controller.core.model.effects import SendToNode
 from controller.core.model.events import JobShrunk
 from controller.core.quota.quotas import QuotaConfig
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative, Easy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Go, Stop

@@ -12,8 +12,8 @@ from controller.core.model.events import PriorityInherited
 from controller.core.model.wait_state import WaitRules
 from controller.core.queue.order import Order
 from controller.plugins.orders.aging import AgingOrder
+from controller.plugins.orders.fixed import PriorityOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
-from controller.plugins.orders.priority import PriorityOrder
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
 
@@ -133,7 +133,7 @@ def test_a_job_promoted_for_waiting_rises_from_its_own_priority() -> None:
 
 def test_preemption_uses_the_priority_that_was_asked_for() -> None:
     """Else a user would have others' jobs ended by having a CRITICAL one wait for theirs."""
-    from controller.plugins.preemption.priority import PriorityStrategy as ByPriority
+    from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 
     harness = harness_of()
     low = harness.submit(spec(1, priority=10))

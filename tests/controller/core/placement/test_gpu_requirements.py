@@ -12,8 +12,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill
 from controller.core.model.inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, spec_problems

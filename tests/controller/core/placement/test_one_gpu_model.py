@@ -10,9 +10,8 @@ import pytest
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.request import request_of
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative, Easy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import Topology

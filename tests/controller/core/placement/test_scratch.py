@@ -12,9 +12,8 @@ from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.events import PreemptionPlanned
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative, Easy
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import Start
 from wire.job.spec import JobSpec, spec_problems

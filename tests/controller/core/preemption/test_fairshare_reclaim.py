@@ -16,11 +16,9 @@ from controller.core.framework.interfaces import Backfill, PreemptionGuards, Str
 from controller.core.model import inputs
 from controller.core.model.events import PreemptionPlanned
 from controller.core.quota.quotas import QuotaConfig
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.isolation import isolated
-from controller.plugins.preemption.fair import FairShareStrategy
-from controller.plugins.preemption.reclaim import QuotaReclaimStrategy
+from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
 from controller.plugins.quotas.local import BorrowTable, LocalQuotas, ProjectQuotaTable, QuotaAmounts
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.names import JobState, Reason

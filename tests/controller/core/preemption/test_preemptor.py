@@ -12,9 +12,8 @@ from controller.core.invariants import find_violations
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
 from controller.core.preemption.fairshare_reclaim import pending_transfers
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.preemption.pressure import PressureStrategy
-from controller.plugins.preemption.priority import PriorityStrategy
+from controller.plugins.backfill.kinds import Conservative
+from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Checkpoint, Stop
 from wire.job.affinity import parse_term

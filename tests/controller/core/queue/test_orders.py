@@ -16,16 +16,11 @@ from controller.core.quota.quotas import QueueRule, QuotaConfig
 from controller.core.state.apply import apply
 from controller.core.state.order_view import priority_points
 from controller.core.state.state import State
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
-from controller.plugins.backfill.none import NoBackfill
+from controller.plugins.backfill.kinds import Conservative, Easy, NoBackfill
 from controller.plugins.orders.aging import AgingOrder
-from controller.plugins.orders.deadline import DeadlineOrder
 from controller.plugins.orders.fair import FairShareOrder
-from controller.plugins.orders.fifo import FifoOrder
+from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
-from controller.plugins.orders.priority import PriorityOrder
-from controller.plugins.orders.shortest import ShortestFirstOrder
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 
 HOUR = 3600.0

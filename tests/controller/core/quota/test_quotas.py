@@ -14,8 +14,7 @@ from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QueueRule, QuotaConfig
 from controller.core.quota.usage_counters import HOUR_S
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.quotas.local import (
     BorrowTable,
     LocalQuotas,

@@ -23,9 +23,9 @@ from controller.core.quota.quotas import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.state.job_and_node_rows import job_row
 from controller.core.state.other_rows import all_notes
-from controller.plugins.backfill.greedy import Greedy
-from controller.plugins.pickers.spread import SpreadPicker as Roomiest
-from controller.plugins.scorers.spread import SpreadScorer
+from controller.plugins.backfill.kinds import Greedy
+from controller.plugins.pickers.share_pickers import SpreadPicker as Roomiest
+from controller.plugins.scorers.resource_use import SpreadScorer
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Checkpoint, Stop
 from wire.job.gpu_requirements import GpuWish

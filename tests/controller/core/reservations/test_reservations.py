@@ -12,8 +12,7 @@ from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
 from controller.core.model.job import NEVER
 from controller.core.reservations.reservations import Reservation, clear_from
-from controller.plugins.backfill.conservative import Conservative
-from controller.plugins.backfill.easy import Easy
+from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
 from wire.names import JobState, Reason

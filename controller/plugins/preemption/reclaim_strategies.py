@@ -1,4 +1,4 @@
-"""The `fair` strategy stops jobs of tenants far above their fair share for tenants below theirs."""
+"""Preemption strategies by which tenants get back what others hold: by fair share, and by borrowed quota."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from controller.core.model.job import Job
-from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, fair_share_reclaim
+from controller.core.preemption.fairshare_reclaim import (
+    ReclaimContext,
+    ReclaimPolicy,
+    fair_share_reclaim,
+    quota_reclaim,
+)
 from controller.core.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class FairShareStrategy:
-    """Compares what organisations, projects and users hold now, in billing units (FairShareReclaim)."""
+    """The `fair` strategy stops jobs of tenants far above their fair share for tenants below theirs.
+
+    Compares what organisations, projects and users hold now, in billing units (FairShareReclaim).
+    """
 
     name: ClassVar[str] = "fair"
 
@@ -43,3 +51,29 @@ class FairShareStrategy:
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
         """The policy for this job; None if its tenant would exceed its own fair share with it."""
         return fair_share_reclaim(ground, job, self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaReclaimStrategy:
+    """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that others have borrowed.
+
+    Stops jobs of projects that borrowed, for jobs within their own project's quota (QuotaReclaim).
+    """
+
+    name: ClassVar[str] = "reclaim"
+
+    def standing(self, _job: Job) -> float:
+        """The same for all running jobs, because priority does not matter for borrowed quota."""
+        return 0.0
+
+    def reach(self, _job: Job) -> float | None:
+        """The standing of all jobs."""
+        return 0.0
+
+    def group(self, job: Job, _state: State) -> Hashable:
+        """The project of the job."""
+        return job.spec.project
+
+    def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
+        """The policy for this job; None if its project is not within its own quota with it."""
+        return quota_reclaim(ground, job)

@@ -1,0 +1,104 @@
+"""Filters by the labels and taints of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.affinity import Effect, untolerated_taint
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorFilter:
+    """The `selector` filter keeps nodes with all labels of the job's selector.
+
+    The label `node` is the name of the node.
+    """
+
+    name: ClassVar[str] = "selector"
+    static: ClassVar[bool] = True
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where every label matches."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        wanted = part.selector
+        labels = nodes.labels
+        return np.fromiter(
+            (all(labels[row].get(key) == value for key, value in wanted) for row in chosen),
+            dtype=np.bool_,
+            count=len(chosen),
+        )
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return bool(part.selector)
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        return "no label " + ", ".join(f"{key}={value}" for key, value in part.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityFilter:
+    """The `affinity` filter keeps nodes whose labels match all required terms of the job.
+
+    The operators of terms are In, NotIn, Exists, DoesNotExist, Gt and Lt.
+    """
+
+    name: ClassVar[str] = "affinity"
+    static: ClassVar[bool] = True
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where every term matches."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        terms, labels = part.affinity, nodes.labels
+        return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return bool(part.affinity)
+
+    def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
+        """The request with one term at a time, so that each term's rejections can be counted."""
+        return (replace(part, affinity=(term,)) for term in part.affinity)
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        return "does not meet " + " and ".join(f"'{term}'" for term in part.affinity)
+
+
+_HARD = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class TaintFilter:
+    """The `taints` filter keeps nodes without a taint that the job does not tolerate.
+
+    Checks taints with the effects NoSchedule and NoExecute.
+    """
+
+    name: ClassVar[str] = "taints"
+    static: ClassVar[bool] = True
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where the job tolerates all these taints."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        taints, borne = nodes.taints, part.tolerations
+        return np.array(
+            [not taints[row] or untolerated_taint(taints[row], borne, *_HARD) is None for row in chosen],
+            dtype=np.bool_,
+        )
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return True
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        borne = ", ".join(str(each) for each in part.tolerations)
+        return "tainted" + (f", and {borne} tolerates another taint" if borne else ", and it tolerates none")

@@ -1,0 +1,121 @@
+"""The filters that every configuration needs: nodes that take work, free CPU and memory, free GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Bools, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.gpu_requirements import REQUIRE
+from wire.job.spec import gpus_text
+from wire.names import WHOLE_GPU
+from wire.text import counted, memory
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableFilter:
+    """The `available` filter keeps nodes that take new work. Keeps nodes that are up and not drained."""
+
+    name: ClassVar[str] = "available"
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True for nodes that take new work."""
+        return nodes.open[rows]
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return True
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        return "away or drained"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityFilter:
+    """The `capacity` filter keeps nodes with enough free CPU, memory and scratch.
+
+    Scratch is checked only for jobs that ask for it.
+    """
+
+    name: ClassVar[str] = "capacity"
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where all three fit."""
+        fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
+        return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return True
+
+    def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
+        """Which of the three these nodes lack, now or (`idle`) even without jobs."""
+        short = [
+            f"{amount} {what}"
+            for amount, what, free, asked in (
+                (counted(part.cpu_milli / 1000, "CPU"), "", nodes.cpu_free, part.cpu_milli),
+                (memory(part.memory_mib), "of memory ", nodes.memory_free, part.memory_mib),
+                (memory(part.scratch_mib), "of scratch ", nodes.scratch_free, part.scratch_mib),
+            )
+            if (free[rows] < asked).any()
+        ]
+        return f"less than {' or '.join(each.strip() for each in short)} {'in all' if idle else 'free'}"
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        cpus, mib = counted(part.cpu_milli / 1000, "CPU"), memory(part.memory_mib)
+        if part.scratch_mib:
+            return f"less than {cpus}, {mib} of memory or {memory(part.scratch_mib)} of scratch free"
+        return f"less than {cpus} or {mib} of memory free"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFilter:
+    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type, connected as the job requires.
+
+    Checks whole GPUs, shares of one GPU and MIG instances; unhealthy GPUs do not count.
+    """
+
+    name: ClassVar[str] = "gpu"
+
+    def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
+        """True where enough suitable GPUs are free."""
+        return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
+
+    def concerns(self, part: PerNodeRequest) -> bool:
+        """Does the request ask for anything that this filter checks?"""
+        return part.wants_gpus
+
+    def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
+        """What these nodes lack; with `idle` without the word "free", because jobs are not the reason."""
+        told = self.explain(part)
+        if not idle:
+            return told
+        return told.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
+
+    def explain(self, part: PerNodeRequest) -> str:
+        """The reason shown for a node that this filter rejected."""
+        kind = f"{' or '.join(part.models)} " if part.models else ""
+        kind += f"MIG {part.gpu.mig} " if part.gpu is not None and part.gpu.mig else ""
+        if part.gpu is not None and part.gpu.memory_mib:
+            return f"no {kind}GPU with {memory(part.gpu.memory_mib)} of its memory free{_which(part)}"
+        if part.share:
+            return f"no {kind}GPU with {gpus_text(part.share / WHOLE_GPU)} free{_which(part)}"
+        lacking = f"no free {kind}GPU" if part.gpus == 1 else f"fewer than {part.gpus} free {kind}GPUs"
+        return lacking + _which(part)
+
+
+def _which(part: PerNodeRequest) -> str:
+    """The other requirements of the job on its GPUs, as part of a sentence."""
+    wish = part.gpu
+    if wish is None:
+        return ""
+    said = [f" of {memory(wish.least_mib)} or more"] if wish.least_mib else []
+    said += [f" of compute capability {wish.compute} or newer"] if wish.compute else []
+    if part.gpus > 1:
+        said += [" at one NUMA node"] if wish.numa == REQUIRE else []
+        said += [", all linked by NVLink"] if wish.nvlink == REQUIRE else []
+    return "".join(said)

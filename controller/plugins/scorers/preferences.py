@@ -1,0 +1,136 @@
+"""Scorers by what a job prefers: labels, taints, data sets, other jobs, and how GPUs are connected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.node_table import Floats, NodeTable, Rows
+from controller.core.model.request import PerNodeRequest
+from wire.job.affinity import Effect, untolerated_taint
+from wire.job.gpu_requirements import PREFER
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityScorer:
+    """The `affinity` scorer prefers nodes whose labels meet the preferences of the job.
+
+    Scores by the weights of the preferences that the node's labels meet.
+    """
+
+    name: ClassVar[str] = "affinity"
+
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return bool(part.preferences)
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node that meets all preferences, 0 for one that meets none."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        wanted, labels = part.preferences, nodes.labels
+        total = sum(each.weight for each in wanted) or 1
+        return np.array(
+            [sum(each.weight for each in wanted if each.term.matches(labels[row])) / total for row in chosen],
+            dtype=np.float64,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaintScorer:
+    """The `taints` scorer prefers nodes without a PreferNoSchedule taint that the job does not tolerate.
+
+    The `taints` filter checks the taints with the other effects.
+    """
+
+    name: ClassVar[str] = "taints"
+
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return any(nodes.taints)
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 for a node without such a taint, 0 for a node with one."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        taints, borne = nodes.taints, part.tolerations
+        return np.array(
+            [untolerated_taint(taints[row], borne, Effect.PREFER_NO_SCHEDULE) is None for row in chosen],
+            dtype=np.float64,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DataScorer:
+    """The `data` scorer prefers nodes with the data sets that a job reads.
+
+    A node has the data set `imagenet` if it has the label `data/imagenet`, with any value.
+    """
+
+    name: ClassVar[str] = "data"
+
+    prefix: str = "data/"
+
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return bool(part.datasets)
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """The part of the job's data sets that the node has."""
+        chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
+        wanted = [self.prefix + name for name in part.datasets]
+        found = [sum(key in nodes.labels[row] for key in wanted) for row in chosen]
+        return np.array(found, dtype=np.float64) / max(1, len(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class JobAffinityScorer:
+    """The `company` scorer prefers nodes that meet the job's preferences about other jobs (job affinity).
+
+    Scores by how many of the preferred terms the node meets.
+    """
+
+    name: ClassVar[str] = "company"
+
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return nodes.job_affinity is not None and any(term.prefer for term in part.company)
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 where all preferred terms hold, 0 where none does."""
+        score: Floats = np.zeros(nodes.height)
+        wanted = [term for term in part.company if term.prefer]
+        if nodes.job_affinity is not None:
+            for term in wanted:
+                score += nodes.job_affinity().nodes_meeting(part, term, nodes)
+        return score[rows] / max(1, len(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTopologyScorer:
+    """The `wiring` scorer prefers nodes whose free GPUs meet the job's NUMA and NVLink preferences.
+
+    Scores by how many of the preferences the node can meet together.
+    """
+
+    name: ClassVar[str] = "wiring"
+
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
+        """False if all nodes would get the same score."""
+        return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
+
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
+        """1 where all preferences can be met together, 0 where none can."""
+        fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
+        score: Floats = np.zeros(len(fits))
+        wish = part.gpu
+        if wish is None or part.gpus < 2:
+            return score
+        wanted = [
+            pair for pair in ((wish.numa == PREFER, False), (False, wish.nvlink == PREFER)) if any(pair)
+        ]
+        for numa, linked in wanted:
+            inside = (fits[:, None, :] & nodes.groups(bool(wish.numa) and numa, linked)[rows]).sum(axis=2)
+            score += inside.max(axis=1, initial=0) >= part.gpus
+        return score / max(1, len(wanted))
