@@ -1,7 +1,4 @@
-"""Events:
-
-facts in the past tense. The state changes only by applying them, and the journal has all of them.
-"""
+"""Events are facts in the past tense. The state changes only by applying them, and the journal has all."""
 
 from __future__ import annotations
 
@@ -133,10 +130,7 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """By present plans there will be no free nodes at the latest start of the job;
-
-    with doubted=False there will.
-    """
+    """By present plans no nodes are free at the job's latest start; with doubted=False there are."""
 
     doubted: bool
 
@@ -660,65 +654,8 @@ class PluginFailed(ClusterEvent):
     given_up: bool
 
 
-Event = (
-    JobQueued
-    | JobHeld
-    | JobReleased
-    | JobEdited
-    | JobRelaxed
-    | JobPromoted
-    | PriorityInherited
-    | DeadlineAtRisk
-    | StartEstimated
-    | DependencyDecided
-    | GateClosed
-    | GateOpened
-    | JobPlaced
-    | PredictionOutlived
-    | MemberReady
-    | AttemptStarted
-    | CheckpointSaved
-    | AttemptExited
-    | MembersStarted
-    | MembersExited
-    | GpuFaultNoted
-    | IdleNoted
-    | IdleEnded
-    | StopRequested
-    | PreemptionPlanned
-    | PreemptionDropped
-    | MovePlanned
-    | MoveUndone
-    | JobShrunk
-    | JobGrew
-    | JobPreempted
-    | JobRequeued
-    | JobEnded
-    | NodeAdded
-    | NodeRemoved
-    | NodeMarked
-    | NodeJoined
-    | NodeWentAway
-    | NodeWentDown
-    | NodeDeclaredLost
-    | NodeDrained
-    | NodeResumed
-    | GpuHealthRecorded
-    | OffQueueProcessStarted
-    | OffQueueProcessEnded
-    | HostKeyPinned
-    | QuotaSet
-    | QuotaUnset
-    | ShareSet
-    | RebalancePlanned
-    | ConfigApplied
-    | JournalSealed
-    | PluginFailed
-    | ReservationMade
-    | ReservationBegan
-    | ReservationEnded
-    | ReservationCancelled
-)
+Event = JobEvent | NodeEvent | ClusterEvent
+"""Each class above that has one of these bases is a kind of event."""
 
 JOURNAL_NAMES = {
     "OffQueueProcessStarted": "StrangerCame",
@@ -728,7 +665,9 @@ JOURNAL_NAMES = {
 """Classes that were renamed, with the kind that journals, the API and saved traces have for them."""
 
 _KIND_OF: dict[type[Any], str] = {
-    event: JOURNAL_NAMES.get(event.__name__, event.__name__) for event in Event.__args__
+    event: JOURNAL_NAMES.get(name, name)
+    for name, event in list(globals().items())
+    if isinstance(event, type) and issubclass(event, Event) and event.__bases__ != (object,)
 }
 KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
 """The class of each kind of journal entry."""

@@ -18,6 +18,35 @@ from wire.names import GpuHealth, JobState, TroubleKind
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """Anything that the engine decides about: the classes below that have this base."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand(Input):
+    """A command of the user `by` on one job."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCommand(Input):
+    """A command of the operator `by` on one node."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInput(Input):
+    """A report about one GPU of a node."""
+
+    node: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Requester:
     """The author of a submit or edit, for ceilings (`core/quota/ceilings.py`)."""
 
@@ -26,7 +55,7 @@ class Requester:
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Input):
     """Queue a job or an array. A repeated `key` returns the first jobs again, so a retry is harmless."""
 
     spec: JobSpec
@@ -39,19 +68,14 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(JobCommand):
     """End a job in any state."""
-
-    job: int
-    by: str
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(JobCommand):
     """Change fields of a job's spec, as JSON values; None: back to the default."""
 
-    job: int
-    by: str
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
@@ -59,40 +83,29 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(JobCommand):
     """Keep a queued job from starting."""
 
-    job: int
-    by: str
-
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(JobCommand):
     """Release a held job."""
 
-    job: int
-    by: str
-
 
 @dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(JobCommand):
     """End the attempt of a job and queue the job again."""
 
-    job: int
-    by: str
-
 
 @dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(JobCommand):
     """Preempt a running job: it is queued again at its former position; with `hold` it is held there."""
 
-    job: int
-    by: str
     hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AddNode:
+class AddNode(Input):
     """Add a node of the configuration, or one that an operator names together with its host."""
 
     node: str
@@ -103,7 +116,7 @@ class AddNode:
 
 
 @dataclass(frozen=True, slots=True)
-class PinKey:
+class PinKey(Input):
     """Pin the SSH host key of a node, in the format of OpenSSH."""
 
     node: str
@@ -112,7 +125,7 @@ class PinKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SealJournal:
+class SealJournal(Input):
     """Record that the journal is deleted up to this entry, which has this hash."""
 
     through: int
@@ -120,42 +133,32 @@ class SealJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveNode:
+class RemoveNode(NodeCommand):
     """Remove a node from the cluster."""
-
-    node: str
-    by: str
 
 
 @dataclass(frozen=True, slots=True)
-class MarkNode:
+class MarkNode(NodeCommand):
     """Set labels and taints of a node, or remove them (None). The name of a taint is `key:Effect`."""
 
-    node: str
-    by: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
     taints: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(NodeCommand):
     """Place no more jobs on a node."""
 
-    node: str
-    by: str
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(NodeCommand):
     """Place jobs on a drained node again."""
-
-    node: str
-    by: str
 
 
 @dataclass(frozen=True, slots=True)
-class SetQuota:
+class SetQuota(Input):
     """Set limits of a user, project or queue, on top of those that apply now."""
 
     scope: str
@@ -165,7 +168,7 @@ class SetQuota:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsetQuota:
+class UnsetQuota(Input):
     """Remove the limits that an operator set; the configuration applies again."""
 
     scope: str
@@ -174,7 +177,7 @@ class UnsetQuota:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(Input):
     """Reserve nodes for a time; with `anyway` also if running jobs may run into it."""
 
     spec: ReservationSpec
@@ -183,7 +186,7 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
+class Rebalance(Input):
     """Carry out a proposal if it is still valid; without one, the best proposal of now."""
 
     by: str
@@ -191,7 +194,7 @@ class Rebalance:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelReservation:
+class CancelReservation(Input):
     """Cancel a reservation."""
 
     reservation: str
@@ -199,7 +202,7 @@ class CancelReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSaidHello:
+class AgentSaidHello(Input):
     """A link came up; the agent reported its host and all attempts that it knows."""
 
     node: str
@@ -207,7 +210,7 @@ class AgentSaidHello:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentReported:
+class AgentReported(Input):
     """An agent reported one attempt."""
 
     node: str
@@ -215,7 +218,7 @@ class AgentReported:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersReported:
+class MembersReported(Input):
     """Several members of one attempt were reported: the status by node. Equal to one report each."""
 
     job: int
@@ -224,11 +227,9 @@ class MembersReported:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuReported:
+class GpuReported(GpuInput):
     """The health of a GPU as another controller judged it; used by replays of journals."""
 
-    node: str
-    uuid: str
     health: GpuHealth
     why: str = ""
     needs: str = ""
@@ -239,22 +240,18 @@ class GpuReported:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuTroubled:
+class GpuTroubled(GpuInput):
     """An agent reported a fault of a GPU."""
 
-    node: str
-    uuid: str
     kind: TroubleKind
     why: str = ""
     xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GpuChecked:
+class GpuChecked(GpuInput):
     """An agent has checked an unhealthy GPU."""
 
-    node: str
-    uuid: str
     ok: bool
     why: str = ""
     lasts: bool = False
@@ -262,37 +259,31 @@ class GpuChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuWasReset:
+class GpuWasReset(GpuInput):
     """An agent has reset a GPU, or failed to."""
 
-    node: str
-    uuid: str
     ok: bool
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class OffQueueProcessSeen:
+class OffQueueProcessSeen(GpuInput):
     """An agent found a process on a GPU that no job started: the first one of this user."""
 
-    node: str
-    uuid: str
     user: str
     pid: int
     command: str
 
 
 @dataclass(frozen=True, slots=True)
-class OffQueueProcessGone:
+class OffQueueProcessGone(GpuInput):
     """The user has no off-queue process on this GPU any more."""
 
-    node: str
-    uuid: str
     user: str
 
 
 @dataclass(frozen=True, slots=True)
-class CordonGpu:
+class CordonGpu(Input):
     """Place no more jobs on one GPU, by its index."""
 
     node: str
@@ -302,7 +293,7 @@ class CordonGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeGpu:
+class ResumeGpu(Input):
     """Place jobs on a GPU again after it has passed a check."""
 
     node: str
@@ -311,7 +302,7 @@ class ResumeGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class GpusIdle:
+class GpusIdle(Input):
     """All GPUs of a job have been idle since `since`, longer than `[gpus] idle_after_s`."""
 
     job: int
@@ -320,7 +311,7 @@ class GpusIdle:
 
 
 @dataclass(frozen=True, slots=True)
-class GpusBusy:
+class GpusBusy(Input):
     """A GPU of a job that was reported idle is busy again."""
 
     job: int
@@ -328,14 +319,14 @@ class GpusBusy:
 
 
 @dataclass(frozen=True, slots=True)
-class DataFound:
+class DataFound(Input):
     """A path that jobs wait for exists."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class LinkWentDown:
+class LinkWentDown(Input):
     """The link to an agent is gone."""
 
     node: str
@@ -343,7 +334,7 @@ class LinkWentDown:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteStart:
+class NoteStart(Input):
     """A user was shown an estimated start: record it, unless a similar estimate is recorded already."""
 
     job: int
@@ -352,7 +343,7 @@ class NoteStart:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSilent:
+class NodeSilent(Input):
     """A node has been silent for `for_s` seconds by the monotonic clock."""
 
     node: str
@@ -360,22 +351,19 @@ class NodeSilent:
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareLost:
+class DeclareLost(NodeCommand):
     """An operator declares that nothing runs on the node any more."""
-
-    node: str
-    by: str
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerStarted:
+class ControllerStarted(Input):
     """The state was loaded from rows. These nodes were up before; their agents have not said hello yet."""
 
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SetShare:
+class SetShare(Input):
     """Give an organisation, project or user (`project/user`) a weight or limits; None: unchanged."""
 
     share: str
@@ -386,7 +374,7 @@ class SetShare:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyConfig:
+class ApplyConfig(Input):
     """Use another configuration. Without a pipeline the policy stays unchanged."""
 
     digest: str
@@ -399,53 +387,8 @@ class ApplyConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Input):
     """Do what is due, and run a scheduling pass."""
-
-
-Input = (
-    Submit
-    | Cancel
-    | Edit
-    | Hold
-    | Release
-    | Preempt
-    | Requeue
-    | AddNode
-    | PinKey
-    | SealJournal
-    | RemoveNode
-    | MarkNode
-    | Drain
-    | Resume
-    | SetQuota
-    | UnsetQuota
-    | Reserve
-    | CancelReservation
-    | Rebalance
-    | AgentSaidHello
-    | AgentReported
-    | MembersReported
-    | GpuReported
-    | GpusIdle
-    | GpusBusy
-    | DataFound
-    | GpuTroubled
-    | GpuChecked
-    | GpuWasReset
-    | OffQueueProcessSeen
-    | OffQueueProcessGone
-    | CordonGpu
-    | ResumeGpu
-    | LinkWentDown
-    | NoteStart
-    | NodeSilent
-    | DeclareLost
-    | ControllerStarted
-    | SetShare
-    | ApplyConfig
-    | Tick
-)
 
 
 @dataclass(frozen=True, slots=True)
