@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -92,8 +91,6 @@ class GpuNeeds:
 
 def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     """The GPU needs of the request on these nodes, computed once per layout."""
-    if part.gpu is None and not part.models and not columns.has_mig:
-        return _needs_of_any_gpu(part.gpus, part.share)
     found = columns.gpu_needs_cache.get(part)
     if found is None:
         if len(columns.gpu_needs_cache) >= MAX_CACHED:
@@ -102,14 +99,11 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     return found
 
 
-@lru_cache(maxsize=4_096)
-def _needs_of_any_gpu(gpus: int, share: int) -> GpuNeeds:
-    count, each = (gpus, WHOLE_GPU) if gpus else (int(share > 0), share)
-    return GpuNeeds(count, each, None, None, count * each)
-
-
 def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     wish = part.gpu
+    if wish is None and not part.models and not any(kind.mig for kind in columns.gpu_types):
+        count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
+        return GpuNeeds(count, each, None, None, count * each)  # because any GPU will do
     count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.wants_gpus), part.share or WHOLE_GPU)
     groups = None
     if wish is not None and wish.demands and count > 1:

@@ -95,11 +95,6 @@ class NodeTable:
             self.domain_cache[label] = found
         return found
 
-    @property
-    def has_mig(self) -> bool:
-        """Has any node MIG instances?"""
-        return any(kind.mig for kind in self.gpu_types)
-
     def groups(self, numa: bool, linked: bool) -> Bools:
         """By row, group and slot: GPUs of one NUMA node, GPUs that are all linked by NVLink, or both."""
         if self.gpu_topology is None:

@@ -73,11 +73,6 @@ class Timers:
             self.inheritance.update(job)
 
     @property
-    def unsettled(self) -> bool:
-        """True if `settle` has something to decide."""
-        return bool(self.changed or self.throttles.unsettled or self.inheritance.changed)
-
-    @property
     def due_times(self) -> dict[int, float]:
         """The time at which something is due next, by job."""
         return dict(self._due)
@@ -110,7 +105,7 @@ class Timers:
 
     def settle(self, now: float) -> None:
         """Decide dependencies, array slots and inherited priorities until none is left to decide."""
-        while self.unsettled:
+        while self.changed or self.throttles.unsettled or self.inheritance.changed:
             for number in self.changed:  # grows while it is read, because decisions are events too
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):

@@ -43,25 +43,32 @@ def choose_gpus(
     1. A share of a GPU comes from the slot that the picker chooses.
     2. If the job names NUMA or NVLink, take GPUs from the smallest group that meets its wishes: both first,
        then one of them, then only what it requires.
-    3. Otherwise take GPUs of one NUMA node if one has enough, the one with the fewest free; else fill the
-       NUMA nodes with the most free GPUs first. Within a NUMA node prefer GPUs that are all linked.
+    3. Among these GPUs, take those of one NUMA node if one has enough, the one with the fewest free; else
+       fill the NUMA nodes with the most free GPUs first. Within a NUMA node prefer GPUs that are all linked.
 
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
     for 3 takes 3 of node 1.
     """
     if not part.wants_gpus:
         return NO_GPUS
-    needs = gpu_needs_of(part, columns)
-    fitting = needs.fitting_slots(room.gpus, room.models)
-    if not part.gpus:
-        slot = pick(fitting)
-        return _choice(node, [slot], needs.milli_of(room.models[slot]))
-    gpus = node.facts.gpus
-    for group in _wanted(part, columns, node.row):
-        inside = [slot for slot in fitting if group[slot]]
-        if len(inside) >= part.gpus:
-            return _choice(node, _choose_whole(gpus, inside, part.gpus), WHOLE_GPU)
-    return _choice(node, _choose_whole(gpus, fitting, part.gpus), WHOLE_GPU)
+    needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
+    slots = needs.fitting_slots(room.gpus, room.models)
+    if not part.gpus:  # 1
+        slots = [pick(slots)]
+        milli = needs.milli_of(room.models[slots[0]])
+    else:
+        for group in _wanted(part, columns, node.row):  # 2
+            inside = [slot for slot in slots if group[slot]]
+            if len(inside) >= part.gpus:
+                slots = inside
+                break
+        slots = _choose_whole(gpus, slots, part.gpus)  # 3
+    chosen = [gpus[slot] for slot in slots]
+    return GpuChoice(
+        gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in chosen),
+        numa=tuple(sorted({gpu.numa for gpu in chosen})),
+        linked=all(right.index in left.links for left, right in combinations(chosen, 2)),
+    )
 
 
 def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list[bool]]:
@@ -75,19 +82,6 @@ def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list
         if numa or linked:
             groups = columns.groups(numa, linked)[row].tolist()
             yield from sorted(groups, key=sum)
-
-
-def _choice(node: Node, slots: Sequence[int], milli: int) -> GpuChoice:
-    gpus = [node.facts.gpus[slot] for slot in slots]
-    return GpuChoice(
-        gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in gpus),
-        numa=tuple(sorted({gpu.numa for gpu in gpus})),
-        linked=_linked(gpus),
-    )
-
-
-def _linked(gpus: Sequence[GpuFacts]) -> bool:
-    return all(right.index in left.links for left, right in combinations(gpus, 2))
 
 
 def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list[int]:

@@ -194,7 +194,7 @@ class Placer:
             return None
         if shape.topology is not None:
             rows = ranking.best_group(shape.nodes, self._preferred_grouping(shape, shape.topology), barred)
-        if not rows and not shape.topology_required:
+        if shape.topology is None or (shape.topology.prefer and not rows):
             models = self._models(shape) if shape.one_model else None
             if models is None:
                 rows = ranking.best(shape.nodes, barred)
@@ -282,9 +282,8 @@ class Placer:
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
         chosen = [self.allocate(part, nodes[row], rooms.get(row)) for row in rows]
-        return Placement(
-            tuple(allocation for allocation, _ in chosen), quality_of([choice for _, choice in chosen])
-        )
+        allocations, choices = zip(*chosen, strict=True)
+        return Placement(allocations, quality_of(choices))
 
 
 def quota_need(
