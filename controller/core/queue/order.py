@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import ClassVar, Protocol, runtime_checkable
 
+from controller.core.cluster.node_table import NodeTable
 from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.model.job import Job
 from controller.core.queue.queue import LaneGroup
+from controller.core.quota.quotas import QueueRule
 
 
-class OrderView(Protocol):
-    """The time, the usage of tenants and the size of the cluster, for orders that depend on them."""
+class OrderView:
+    """What an order may look at besides the job: the time, the usage of tenants and the cluster's size."""
 
-    now: float
-    shares: ShareTree
+    def __init__(
+        self,
+        now: float,
+        shares: ShareTree,
+        queues: Mapping[str, QueueRule],
+        columns: NodeTable,
+        capacity: Callable[[], float],
+    ) -> None:
+        self.now = now
+        self.shares = shares
+        self._queues = queues
+        self._columns = columns
+        self._capacity = capacity
 
     def path(self, job: Job) -> SharePath:
-        """The job's tenant in the share tree."""
-        ...
+        """The path of the job's tenant in the share tree."""
+        return self.shares.path(job.spec.project, job.user)
 
     def queue(self, job: Job) -> float:
-        """The priority of the job's queue, from the lowest (0) to the highest (1) of all queues."""
-        ...
+        """The priority of the job's queue, scaled from the lowest (0) to the highest (1) of all queues."""
+        lowest, highest = self._priority_range
+        rule = self._queues.get(job.spec.queue)
+        return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
 
-    @property
+    @cached_property
+    def _priority_range(self) -> tuple[int, int]:
+        # The queue "default" exists even without a table in the configuration.
+        found = [0, *(rule.priority for rule in self._queues.values())]
+        return min(found), max(found)
+
+    @cached_property
     def gpus(self) -> int:
         """GPUs of the whole cluster."""
-        ...
+        return int(self._columns.gpu_count.sum())
 
-    @property
+    @cached_property
     def capacity(self) -> float:
         """Billing units per hour of the whole cluster."""
-        ...
+        return self._capacity()
 
 
 class Order(Protocol):
@@ -49,10 +72,7 @@ class DynamicOrder(Protocol):
     """An order in which positions change while jobs wait, with age or with the usage of tenants."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Jobs with the same class and group never overtake each other:
-
-        they are ordered by rank, then by submit.
-        """
+        """Jobs of one class and group never overtake each other: they are ordered by rank, then submit."""
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:

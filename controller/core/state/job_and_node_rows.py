@@ -35,7 +35,7 @@ from controller.core.model.request import request_of, without_relaxed
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.wait_state import NEVER_WAITED, Wait
-from controller.core.state.nominations import departing_jobs
+from controller.core.state.changes.nominations import departing_jobs
 from controller.core.state.other_rows import load_notes
 from controller.core.state.state import State
 from wire.agent.frames import Checkpoint, NodeFacts

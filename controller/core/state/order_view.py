@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from controller.core.fairshare.share_tree import SharePath
+from controller.core.queue.order import OrderView
 from controller.core.queue.queue import PositionKey, Queue, QueueEntry
 from wire.api.reasons import Points
 
@@ -14,39 +13,9 @@ if TYPE_CHECKING:
     from controller.core.state.state import State
 
 
-class ClusterOrderView:
-    """What an order may look at: the time, the usage of tenants and the size of the cluster."""
-
-    def __init__(self, state: State, now: float) -> None:
-        self.shares = state.shares
-        self.now = now
-        self._state = state
-
-    def path(self, job: Job) -> SharePath:
-        """The path of the job's tenant in the share tree."""
-        return self._state.tenant(job)
-
-    def queue(self, job: Job) -> float:
-        """The priority of the job's queue, scaled from the lowest (0) to the highest (1) of all queues."""
-        lowest, highest = self._queues
-        rule = self._state.quotas.rules.queues.get(job.spec.queue)
-        return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
-
-    @cached_property
-    def _queues(self) -> tuple[int, int]:
-        # The queue "default" exists even without a table in the configuration.
-        found = [0, *(rule.priority for rule in self._state.quotas.rules.queues.values())]
-        return min(found), max(found)
-
-    @cached_property
-    def gpus(self) -> int:
-        """GPUs of the whole cluster."""
-        return int(self._state.nodes.columns.gpu_count.sum())
-
-    @cached_property
-    def capacity(self) -> float:
-        """The capacity of the cluster in billing units per hour."""
-        return self._state.capacity
+def _order_view(state: State, now: float) -> OrderView:
+    nodes, rules = state.nodes, state.quotas.rules
+    return OrderView(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity)
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
@@ -54,7 +23,7 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
     receipt = getattr(state.queue_of(job).order, "receipt", None)
     if receipt is None:
         return ()
-    found: tuple[Points, ...] = receipt(job, ClusterOrderView(state, now))
+    found: tuple[Points, ...] = receipt(job, _order_view(state, now))
     return found
 
 
@@ -63,7 +32,7 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     if moving is None and not quotas.has_soft_limits:
         return None
-    view = ClusterOrderView(state, now)
+    view = _order_view(state, now)
 
     def place(entry: QueueEntry) -> QueueEntry:
         rank, number = entry
