@@ -1,19 +1,22 @@
-"""Every input and event is known to all who must know it, above all to the replay of the past."""
+"""Every input and event is known to the engine and to the replay of the past."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import get_args
 
-from controller.core.model import events
+from controller.core.model import events, inputs
 from controller.core.model.events import KINDS
 from controller.core.model.inputs import Input
 from controller.sim.replay.input_traces import FOLLOW, WAYS, traced
+from tests.engine_harness import EngineHarness
 
 
 def test_every_input_has_a_way_to_come_again() -> None:
-    """Who adds an input says in ways.py how it shows in the journal, and how it is made again of that."""
-    assert {*WAYS} == {*get_args(Input)}
+    """The engine handles each input, and input_traces.py says how the journal shows it."""
+    known = {each for each in vars(inputs).values() if isinstance(each, type) and issubclass(each, Input)}
+    bases = {base for each in known for base in each.__mro__[1:]}
+    assert {*WAYS} == known - bases
+    assert {*EngineHarness().engine._handlers} == known - bases
 
 
 def test_every_event_is_a_trace_or_follows_from_one() -> None:
