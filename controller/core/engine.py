@@ -51,12 +51,13 @@ class Engine:
     """Decides about every input, and keeps the state that it decides on.
 
     Algorithm of `handle`
-    1. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
+    1. Refuse a command on a job or node that does not exist.
+    2. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
        event and `_effects.append` for each effect.
-    2. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
-    3. When the handler is done, act on what the events started: failed plugins are recorded, jobs whose
+    3. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
+    4. When the handler is done, act on what the events started: failed plugins are recorded, jobs whose
        dependencies were decided are released.
-    4. Return the events, the effects and the reply. The caller writes the events to disk before it carries
+    5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
        out effects and sends the reply.
 
     Invariant: state and configuration alone determine every decision. The engine can be built again from them
@@ -125,7 +126,7 @@ class Engine:
             inputs.AgentSaidHello: self._on_agent_hello,
             inputs.AgentReported: agents.on_attempt_report,
             inputs.MembersReported: agents.on_members_report,
-            inputs.DataFound: agents.on_data_found,
+            inputs.DataFound: self.timers.on_data_found,
             inputs.OffQueueProcessSeen: agents.on_off_queue_process_seen,
             inputs.OffQueueProcessGone: agents.on_off_queue_process_gone,
             inputs.LinkWentDown: agents.on_link_down,
@@ -146,6 +147,10 @@ class Engine:
 
     def handle(self, given: Input, now: float) -> Decision:
         """Decide one input. The state already contains the events that are returned."""
+        if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
+            return Decision(reply=inputs.no_such_job(given.job))
+        if isinstance(given, inputs.NodeCommand) and given.node not in self.state.nodes.by_name:
+            return Decision(reply=inputs.no_such_node(given.node))
         reply = self._handlers[type(given)](given, now) or DONE
         if self.pipeline.breaker.faults:
             for fault in self.pipeline.breaker.take_faults():

@@ -127,7 +127,9 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
             )
-            if placement is None and cycle.shared is not None and self._only_runtime_matters():
+            # Without deadlines and operators' reservations, jobs of the lane differ in their run time only.
+            same = not (cycle.search.guards_deadlines or cycle.state.reservations.by_name)
+            if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
             return placement
         if shape is None or not easy.lends(wanted):
@@ -144,10 +146,6 @@ class BackfillCandidates:
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
         return None
-
-    def _only_runtime_matters(self) -> bool:
-        """Whether jobs of the lane differ in nothing but their run time when nodes are looked for."""
-        return not (self._cycle.search.guards_deadlines or self._cycle.state.reservations)
 
     def _shut_if_over(self) -> bool:
         """Whether a limit or a lender keeps the current job from starting; as a rule the lane ends here."""

@@ -109,7 +109,7 @@ class ProfileCycles:
         """Drop the remembered answers of plugins, because a plugin that failed is to be asked again."""
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.retry_placement()
+        self._state.nodes.room_version += 1  # so that jobs that did not fit are tried again
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job that asks for something else now."""

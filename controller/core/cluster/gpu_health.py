@@ -38,7 +38,7 @@ class HealthAction(enum.Enum):
     CORDON = "cordon"
     """No new work until several checks have passed."""
     RESET = "reset"
-    """No new work until the GPU was reset: by its agent, a reboot, or an operator who then resumes it."""
+    """No new work until the GPU was reset: by its agent, a reboot, or an operator, and then resumed."""
     REBOOT = "reboot"
     """Lost until the host has booted again."""
 
@@ -209,8 +209,8 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthP
     """The condition after a failed reset. The reset is tried again, after a longer wait each time."""
     if old.needs != "reset":
         return old
-    told = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
-    return _fallen(old, old.health, told, "reset", now, care)
+    why = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
+    return _fallen(old, old.health, why, "reset", now, care)
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:

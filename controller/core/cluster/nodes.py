@@ -291,10 +291,6 @@ class Nodes:
         self.layout_version += 1
         self.room_version += 1
 
-    def retry_placement(self) -> None:
-        """Let waiting jobs try again although nothing became free, for example after a change of policy."""
-        self.room_version += 1
-
     def gpu_models(self, name: str) -> dict[str, str]:
         """The model of each GPU of a node, by UUID."""
         return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
@@ -408,7 +404,7 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        self._columns.job_affinity = self._get_job_affinity
+        self._columns.job_affinity = lambda: self.job_affinity  # which a copy of the nodes replaces
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
@@ -456,14 +452,6 @@ class Nodes:
                 held_slot = node.slots.get(hold.uuid)
                 if held_slot is not None and columns.gpu_free[row, held_slot] != ABSENT:
                     columns.gpu_free[row, held_slot] -= hold.milli
-
-    def _get_job_affinity(self) -> JobAffinityIndex:
-        return self.job_affinity
-
-    def add_to_job_affinity(self, part: PerNodeRequest, node: str) -> None:
-        """Count a job with labels or job affinity on a node. A job that waits for such a job may fit now."""
-        self.job_affinity.add(part, node)
-        self.room_version += 1
 
     def gpu_topology(self) -> GpuTopology:
         """The NUMA and NVLink groups of the GPUs, computed once per layout."""

@@ -166,7 +166,7 @@ class AgentReports:
         started: dict[str, int | None] = {}
         ended: dict[str, AttemptStatus] = {}
         last, simple = None, False
-        for node, status in given.told.items():
+        for node, status in given.statuses.items():
             if status is not last:  # because members often share one status object
                 last, simple = status, attempt_reports.only_starts_or_ends(status)
             member = members.get(node)
@@ -255,10 +255,6 @@ class AgentReports:
             self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
             self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
 
-    def on_data_found(self, given: inputs.DataFound, now: float) -> None:
-        """A path that jobs wait for exists."""
-        self._context.timers.data_found(given.path, now)
-
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
         """The link to an agent is gone. Jobs on the node go on; nothing new is placed there."""
         node = self._state.nodes.get(given.node)
@@ -279,9 +275,7 @@ class AgentReports:
 
     def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
         """An operator declares that nothing runs on a node any more: all its jobs count as lost."""
-        node = self._state.nodes.get(given.node)
-        if node is None:
-            return no_such_node(given.node)
+        node = self._state.nodes.by_name[given.node]
         if node.up:
             message = f"node {given.node} is {node.state.value}"
             return Refusal("conflict", message, "node", "Drain it, and cancel or requeue its jobs.")

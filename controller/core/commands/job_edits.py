@@ -28,18 +28,18 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 
     null sets a field back to its default. A refusal if a change is impossible.
     """
-    told = encode(job.spec)
+    fields = encode(job.spec)
     if changes.get("queue", job.spec.queue) != job.spec.queue:  # drop the labels that the former queue added
-        told["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
+        fields["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
     for name, value in changes.items():
         if name in FIXED:
             return Refusal("invalid", f"{name} cannot be changed", name, FIXED[name])
         if value is None:
-            told.pop(name, None)
+            fields.pop(name, None)
         else:
-            told[name] = value
+            fields[name] = value
     try:
-        spec = decode(JobSpec, told)
+        spec = decode(JobSpec, fields)
     except Malformed as malformed:
         return Refusal("invalid", malformed.message, malformed.where)
     wrong = spec_problems(spec)

@@ -13,7 +13,7 @@ from controller.core.framework.unfiltered_constraints import (
 )
 from controller.core.lifecycle.stop import jobs_to_evict
 from controller.core.model import events, inputs
-from controller.core.model.inputs import DONE, Refusal, Reply, no_such_node
+from controller.core.model.inputs import DONE, Refusal, Reply
 from wire.cluster.quota import Quota
 from wire.cluster.quota import quota_problems as problems_of_quota
 from wire.names import Reason
@@ -63,9 +63,7 @@ class OperatorCommands:
 
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. Refused while a job holds resources on it."""
-        node = self._state.nodes.get(given.node)
-        if node is None:
-            return no_such_node(given.node)
+        node = self._state.nodes.by_name[given.node]
         # All members count, because a gang holds its nodes until its last member has ended.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
@@ -87,8 +85,6 @@ class OperatorCommands:
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
         """Set or remove labels and taints on top of the configured ones."""
-        if self._state.nodes.get(given.node) is None:
-            return no_such_node(given.node)
         wrong = override_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
@@ -110,16 +106,12 @@ class OperatorCommands:
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
         """Place no more jobs on the node. Running jobs go on."""
-        if self._state.nodes.get(given.node) is None:
-            return no_such_node(given.node)
         self._record(events.NodeDrained(given.node, now, given.why, given.by))
         return DONE
 
     def resume(self, given: inputs.Resume, now: float) -> Reply:
         """Place jobs on a drained node again."""
-        node = self._state.nodes.get(given.node)
-        if node is None:
-            return no_such_node(given.node)
+        node = self._state.nodes.by_name[given.node]
         if not node.drained:
             return Refusal("conflict", f"node {given.node} is not drained", "node")
         self._record(events.NodeResumed(given.node, now, given.by))

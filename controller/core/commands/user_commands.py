@@ -14,7 +14,7 @@ from controller.core.framework import profiles
 from controller.core.lifecycle import gates, node_loss
 from controller.core.lifecycle.gates import AdmittedSpec
 from controller.core.model import events, inputs
-from controller.core.model.inputs import DONE, Accepted, Refusal, Reply, no_such_job
+from controller.core.model.inputs import DONE, Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
 from controller.core.model.start_estimates import should_record
@@ -115,9 +115,7 @@ class UserCommands:
 
     def edit(self, given: inputs.Edit, now: float) -> Reply:
         """Change the spec of a job. The new spec must pass the checks of a submit."""
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
         asked = apply_changes(job, given.changes)
@@ -206,9 +204,7 @@ class UserCommands:
 
     def cancel(self, given: inputs.Cancel, now: float) -> Reply:
         """End a job in any state that is not final."""
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
         if job.state is JobState.QUEUED:
@@ -223,9 +219,7 @@ class UserCommands:
 
     def preempt(self, given: inputs.Preempt, now: float) -> Reply:
         """Preempt a running job: it saves its state if it can, ends, and is queued again."""
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if not job.unended:
             return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
         if job.stopping is not None:
@@ -242,9 +236,7 @@ class UserCommands:
 
         If it succeeds before it ends, it has completed.
         """
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if job.state.terminal:
             message = f"job {job.label} is {job.state.value} already"
             return Refusal(
@@ -259,9 +251,7 @@ class UserCommands:
 
     def hold(self, given: inputs.Hold, now: float) -> Reply:
         """Keep a waiting job from starting until it is released."""
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if job.state is not JobState.QUEUED:
             return Refusal(
                 "conflict", f"job {job.label} is {job.state.value}; only queued jobs can be held", "job"
@@ -273,16 +263,14 @@ class UserCommands:
 
     def release(self, given: inputs.Release, now: float) -> Reply:
         """Put a held job back into the queue."""
-        job = self._state.jobs.get(given.job)
-        if job is None:
-            return no_such_job(given.job)
+        job = self._state.jobs[given.job]
         if not job.held or job.state is not JobState.QUEUED:
             return Refusal("conflict", f"job {job.label} is not held", "job")
         self._record(events.JobReleased(job.id, now, given.by))
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start that a user was told, so that it is scored when the job starts."""
+        """Record the start that a user was shown, so that it is scored when the job starts."""
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED
         if waits and job is not None and should_record(job.foreseen, given.kind, now):

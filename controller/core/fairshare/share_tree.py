@@ -182,8 +182,8 @@ class ShareTree:
     Cost: O(depth), at most 4, for each start, end and question.
 
     Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day. A day
-    of steady use of the whole cluster counts about 277 GPU-hours in the end; a's fair part is 208. A user
-    who is alone in a and has used 208 has 208/208 at the level of a and 208/277 at the level of the user.
+    of steady use of the whole cluster counts about 277 GPU-hours in the end; a's fair part is 208. The
+    only user of a, having used 208, has 208/208 at the level of a and 208/277 at the level of the user.
     The factor is 2 ** -1.75 = 0.30.
     """
 

@@ -17,6 +17,7 @@ from controller.core.lifecycle.gates import opens_at
 from controller.core.lifecycle.priority_inheritance import PriorityInheritance
 from controller.core.model import events
 from controller.core.model.events import Event, JobEvent
+from controller.core.model.inputs import DataFound
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import WaitRules
 from controller.core.state.state import State
@@ -65,7 +66,8 @@ class Timers:
         self.throttles = ArrayThrottles(state.live())
         self.changed: list[int] = []
         """Jobs with a new event that other jobs may wait for."""
-        self._due: dict[int, float] = {}
+        self.due_times: dict[int, float] = {}
+        """The time at which something is due next, by job."""
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)
@@ -73,14 +75,9 @@ class Timers:
             self.inheritance.update(job)
 
     @property
-    def due_times(self) -> dict[int, float]:
-        """The time at which something is due next, by job."""
-        return dict(self._due)
-
-    @property
     def next_at(self) -> float:
         """The earliest due time of all jobs; NEVER if there is none."""
-        heap, due = self._heap, self._due
+        heap, due = self._heap, self.due_times
         while heap and due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else NEVER
@@ -118,9 +115,9 @@ class Timers:
             for inherited in self.inheritance.settle(now):
                 self._record(inherited)
 
-    def data_found(self, path: str, now: float) -> None:
+    def on_data_found(self, given: DataFound, now: float) -> None:
         """Decide the dependencies on a path that exists now."""
-        self._decide((path, Until.DATA), True, now)
+        self._decide((given.path, Until.DATA), True, now)
 
     def _decide(self, target: Target, met: bool, now: float) -> None:
         detail = "" if met else why_impossible(self._state, target, {})
@@ -164,12 +161,12 @@ class Timers:
         at = _next_due(job)
         if self._rules.promote_after_s is not None:
             at = min(at, self._promotes_at(job, self._rules.promote_after_s))
-        if self._due.get(job.id, NEVER) == at:
+        if self.due_times.get(job.id, NEVER) == at:
             return
         if at == NEVER:
-            del self._due[job.id]
+            del self.due_times[job.id]
         else:
-            self._due[job.id] = at
+            self.due_times[job.id] = at
             heapq.heappush(self._heap, (at, job.id))
 
     def _promotes_at(self, job: Job, after_s: float) -> float:
@@ -180,7 +177,7 @@ class Timers:
 
     def _act(self, job: Job, now: float) -> None:
         """Do the first thing that is due for the job. Each branch records an event about it."""
-        del self._due[job.id]
+        del self.due_times[job.id]
         if job.state in PLACED_STATES:
             self._stop(job, Reason.DEADLINE, "its deadline", now)
         elif now >= job.latest_start:

@@ -290,7 +290,7 @@ class IdleEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
-    """The attempt was told to stop. The job ends when its processes have ended.
+    """The attempt was ordered to stop. The job ends when its processes have ended.
 
     `until` is the latest end if the attempt keeps to its grace time; plans use its resources from then on.
     """
@@ -338,7 +338,7 @@ class PreemptionDropped(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
-    """The job was told to save a checkpoint and end; it is nominated for these allocations.
+    """The job was ordered to save a checkpoint and end; it is nominated for these allocations.
 
     `until` is its latest end. The move makes room for `for_job`, or empties `node`.
     """
@@ -365,7 +365,7 @@ class MoveUndone(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """The members of an elastic job on these nodes were told to stop for other jobs; the others go on."""
+    """The members of an elastic job on these nodes were ordered to stop for other jobs; the others go on."""
 
     attempt: int
     nodes: tuple[str, ...]

@@ -58,8 +58,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
         return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
     well = len(job.members) - len(failed)
     if well and job.spec.gang.on_failure is MemberFailure.CONTINUE and well >= required_members(job):
-        told = f"{well} of {len(job.members)} members succeeded"
-        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, told, code=0)
+        detail = f"{well} of {len(job.members)} members succeeded"
+        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, detail, code=0)
     first = min(failed, key=_blame)
     if job.stopping is Reason.USER:
         detail = f"cancelled by {job.stopped_by}"

@@ -223,7 +223,7 @@ class MembersReported(Input):
 
     job: int
     attempt: int
-    told: Mapping[str, AttemptStatus]
+    statuses: Mapping[str, AttemptStatus]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Member:
     """It has reached the barrier of its gang."""
     use: GpuUse | None = None
     leaving: bool = False
-    """It was told to stop while the others go on. Its end is no failure, whatever its exit code."""
+    """It was ordered to stop while the others go on. Its end is no failure, whatever its exit code."""
 
     def gpu_s(self, since: float, until: float) -> float:
         """GPU-seconds held between two moments; half a GPU for one second is 0.5."""
@@ -45,7 +45,7 @@ class Member:
 
     @property
     def failed(self) -> bool:
-        """Has it ended otherwise than with exit code 0, without having been told to leave?"""
+        """Has it ended otherwise than with exit code 0, without an order to leave?"""
         return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
 
@@ -223,7 +223,7 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """Members that have not ended and were not told to leave."""
+        """Members that have not ended and have no order to leave."""
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
     @property

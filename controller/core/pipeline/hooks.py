@@ -58,7 +58,7 @@ class Placed:
 
 
 class Hook(Protocol):
-    """Is told about placements. Any plugin may have this method; a plugin with no other method is a hook."""
+    """Learns of placements. Any plugin may have this method; a plugin with no other method is a hook."""
 
     name: ClassVar[str]
 

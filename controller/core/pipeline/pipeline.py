@@ -39,4 +39,4 @@ class Pipeline(SchedulingPolicy):
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add metrics."""
     hooks: tuple[Hook, ...] = ()
-    """Plugins that are told about placements."""
+    """Plugins that are called after placements."""

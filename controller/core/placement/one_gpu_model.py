@@ -87,8 +87,8 @@ class GpuModelGroups:
     def description(self, rows: Iterable[int]) -> str:
         """How many of these nodes each model has, as part of a sentence."""
         counts = {model: len(these) for model, these in self._by_model(rows)}
-        told = [f"{model} {counted(counts.get(model, 0), 'node')}" for model in self.names]
-        return f"with room now: {', '.join(told)}"
+        counted_models = [f"{model} {counted(counts.get(model, 0), 'node')}" for model in self.names]
+        return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
         """Rows in the order given, by model in the order of names."""

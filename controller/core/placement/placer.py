@@ -175,11 +175,6 @@ class Placer:
             )
         return known[1]
 
-    def _preferred_grouping(self, shape: Shape, topology: Topology) -> TopologyDomains | GpuModelGroups:
-        """The grouping that the nodes should satisfy if there is a choice."""
-        lie, models = self.domains(topology), self._models(shape)
-        return lie if models is None else GpuModelGroups(models, lie)
-
     def possible_nodes(self, part: PerNodeRequest) -> Bools:
         """The nodes that take work now and could hold the request if no job ran on them."""
         return self.ranking(part).possible & self.nodes.columns.open
@@ -193,7 +188,9 @@ class Placer:
         if ranking.count < shape.nodes:
             return None
         if shape.topology is not None:
-            rows = ranking.best_group(shape.nodes, self._preferred_grouping(shape, shape.topology), barred)
+            lie, models = self.domains(shape.topology), self._models(shape)
+            wanted = lie if models is None else GpuModelGroups(models, lie)
+            rows = ranking.best_group(shape.nodes, wanted, barred)
         if shape.topology is None or (shape.topology.prefer and not rows):
             models = self._models(shape) if shape.one_model else None
             if models is None:

@@ -10,8 +10,8 @@
 Inheritance needs no ceiling of its own: a job lends what it was granted, and that has
 passed here.
 
-Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A member of prod who
-submits with HIGH to the default queue is accepted. In queue "scavenge" the same job is refused: at most LOW.
+Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member
+of prod with HIGH is accepted in the default queue. In queue "scavenge" it is refused: at most LOW.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _refusal(asker: Requester, path: str, where: str, key: str, asked: str, allowed: str) -> Refusal:
-    who = "operators" if asker.operator else f"user {printable(asker.user)!r}"
+    requester = "operators" if asker.operator else f"user {printable(asker.user)!r}"
     return Refusal(
         "not_allowed",
-        f"{asked} is more than {who} may ask for here: {allowed}, by [{path}] {key}",
+        f"{asked} is more than {requester} may ask for here: {allowed}, by [{path}] {key}",
         where,
         "Ask for less."
         if asker.operator

@@ -91,10 +91,10 @@ class GpuFilter:
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
         """What these nodes lack; with `idle` without the word "free", because jobs are not the reason."""
-        told = self.explain(part)
+        reason = self.explain(part)
         if not idle:
-            return told
-        return told.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
+            return reason
+        return reason.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
 
     def explain(self, part: PerNodeRequest) -> str:
         """The reason shown for a node that this filter rejected."""

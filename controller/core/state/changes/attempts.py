@@ -19,7 +19,7 @@ from wire.names import JobState, Reason
 _RATED = 100_000
 """The most times of preemptions that are needed for the rate limit."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The reason of a running job that was told to stop, by the reason of the stop."""
+"""The reason of a running job that was ordered to stop, by the reason of the stop."""
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
@@ -61,7 +61,8 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
         for allocation in allocations:
-            state.nodes.add_to_job_affinity(job.ask.part, allocation.node)
+            state.nodes.job_affinity.add(job.ask.part, allocation.node)
+        state.nodes.room_version += 1  # because a job that waits for such a job may fit now
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
     state.shares.change_rate(state.tenant(job), job.charge - before, at)
