@@ -20,6 +20,7 @@ GROUPS = {
     "system": "benchmarks.system",
     "scale": "benchmarks.scale",
     "store": "benchmarks.store",
+    "retention": "benchmarks.retention",
     "questions": "benchmarks.questions",
 }
 

@@ -52,11 +52,11 @@ class System:
 
 
 @contextlib.contextmanager
-def system() -> Iterator[System]:
-    """A controller in a temporary directory, its node up."""
+def system(more: str = "") -> Iterator[System]:
+    """A controller in a temporary directory, its node up; `more` is added to its configuration."""
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as home:
         config = Path(home, "scheduler.toml")
-        config.write_text(CONFIG.format(home=home))
+        config.write_text(CONFIG.format(home=home) + more)
         with (
             open(Path(home, "log"), "wb") as log,
             subprocess.Popen(

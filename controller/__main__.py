@@ -21,8 +21,10 @@ from controller.registry import build_pipeline
 from controller.reload import ConfigReload
 from controller.store.errors import StoreFailure
 from controller.store.store import Store
+from wire import trusted_paths
 from wire.http import addresses
 from wire.text import counted
+from wire.trusted_paths import UntrustedPath
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
@@ -49,12 +51,16 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _allow_connections(chosen.api.max_connections)
         store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
+        os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _look_for_former(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
         gc.freeze()  # what was loaded is not garbage: no collection needs to go through it
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
+        return EXIT_FAILED
+    except UntrustedPath as error:
+        print(f"corral controller: [controller] state_dir: {error}", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
         print(f"corral controller: {error}", file=sys.stderr)

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.store.errors import StoreRefused
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 SHOWN = 5
 PATIENCE_S = 10.0
@@ -91,10 +93,11 @@ def give_up(spools: Iterable[Path], store_id: str) -> list[str]:
 
 def _is_foreign(spool: Path, store_id: str) -> bool:
     try:
+        os.close(trusted_paths.open_directory(str(spool)))
         owner = (spool / "cluster").read_text(encoding="utf-8", errors="replace").partition("@")[0].strip()
         return bool(owner) and owner != store_id and any((spool / "attempts").iterdir())
-    except OSError:
-        return False
+    except (OSError, UntrustedPath):
+        return False  # because the agent refuses a spool that a user can change
 
 
 def _processes(spools: list[Path]) -> Iterator[FormerProcess]:

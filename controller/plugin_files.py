@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 
 class PluginFileError(Exception):
@@ -58,6 +62,11 @@ def _module(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(_name(path), path)
     if spec is None or spec.loader is None or not path.is_file():
         raise PluginFileError("is not a Python file" if path.exists() else "is not there")
+    if os.geteuid() == 0:
+        try:
+            trusted_paths.check_file(str(path))
+        except UntrustedPath as error:
+            raise PluginFileError(f"is not loaded: {error}") from None
     module = importlib.util.module_from_spec(spec)
     sys.modules[_name(path)] = module  # dataclasses look their module up
     try:

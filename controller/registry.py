@@ -313,7 +313,7 @@ def _ceilings(config: Config) -> Ceilings:
         return {name: _ceiling(each) for name, each in found.items()}
 
     return Ceilings(
-        _ceiling(section),
+        _limits_of_all(config),
         _ceiling(section.operators),
         tables(section.users),
         tables(section.projects),
@@ -323,7 +323,15 @@ def _ceilings(config: Config) -> Ceilings:
 
 
 def _ceiling(section: LimitSection) -> Ceiling:
-    return Ceiling(section.priority, section.not_preemptible, section.min_runtime_s)
+    return Ceiling(**section.model_dump(include=set(LimitSection.model_fields)))
+
+
+def _limits_of_all(config: Config) -> Ceiling:
+    """The limits of users. Deadlines that lift a job above all others need a table that allows them."""
+    usual = _ceiling(config.access.limits)
+    return (
+        usual if usual.deadline is not None else replace(usual, deadline=config.backfill.deadlines != "lift")
+    )
 
 
 def _sharing(section: FairShareSection) -> FairshareConfig:
@@ -384,7 +392,7 @@ def _check_unfiltered_settings(config: Config) -> list[ConfigProblem]:
 
 def _check_open_projects(config: Config) -> list[ConfigProblem]:
     """Projects that all users may use and that have a higher limit than users have."""
-    usual, members = config.access.limits, {name for name, each in config.projects.items() if each.members}
+    usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []
     for name, each in config.access.limits.projects.items():
         raised = [

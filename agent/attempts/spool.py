@@ -25,14 +25,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent import trusted_paths
 from agent.attempts import attempt_record, lease
 from agent.attempts.attempt_record import UnreadableRecord
 from agent.host import cluster_ownership
 from agent.supervisor import process_marks
-from agent.trusted_paths import UntrustedPath
+from wire import trusted_paths
 from wire.agent.frames import AttemptStatus, Checkpoint, Start, Stop, Usage, pack, unpack
 from wire.codec import Malformed
+from wire.trusted_paths import UntrustedPath
 
 AttemptKey = tuple[int, int]
 EVICT_AFTER_S = 0.5

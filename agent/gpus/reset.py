@@ -11,6 +11,8 @@ from typing import Callable, Sequence
 
 from agent.attempts.environment import BASE_PATH
 from agent.event_loop import EventLoop
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 TIMEOUT_S = 120.0
 _READ = 4_096
@@ -31,6 +33,8 @@ class ResetCommand:
         self._text = b""
         self._ended = False
         try:
+            if os.geteuid() == 0 and "/" in command[0]:
+                trusted_paths.check_file(command[0])
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -40,9 +44,10 @@ class ResetCommand:
                 env={"PATH": BASE_PATH, "LANG": "C.UTF-8"},
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, UntrustedPath) as error:
             self._ended = True
-            loop.call_later(0.0, partial(then, f"{command[0]}: {error.strerror}"))
+            reason = f"{command[0]}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            loop.call_later(0.0, partial(then, reason))
             return
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()

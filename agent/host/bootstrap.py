@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Sequence
 
-from agent.trusted_paths import UntrustedPath, open_directory, open_file
+from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
 """Zipapps that are kept, so that a return to an earlier version needs no upload."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Iterator
 
 _AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
+MOST_SPOOLS = 100
+"""Spools of one home that are looked at."""
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
@@ -48,7 +51,7 @@ def _name(home: Path, pid: int) -> str:
 def _spools(home: Path) -> list[Path]:
     """Possible spools of an agent: its home, if --spool named it, or a directory below."""
     try:
-        return [home, *(home / "nodes").iterdir()]
+        return [home, *islice((home / "nodes").iterdir(), MOST_SPOOLS)]
     except (FileNotFoundError, NotADirectoryError):
         return [home]
 
@@ -56,7 +59,12 @@ def _spools(home: Path) -> list[Path]:
 def _holder(spool: Path) -> int:
     """The pid of the agent that uses a spool, 0 without one; raises PermissionError if it is not readable."""
     try:
-        return int((spool / "lock").read_text(encoding="ascii") or 0)
+        # Without links or waiting, because any user can start a process with such a command line.
+        lock = os.open(spool / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return int(os.pread(lock, 20, 0) or 0)
+        finally:
+            os.close(lock)
     except PermissionError:
         raise
     except (OSError, ValueError):

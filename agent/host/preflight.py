@@ -21,9 +21,11 @@ from agent.host import cluster_ownership, other_agents
 from agent.host.facts import HostFacts
 from agent.isolation import cgroup_detection, container_runtimes
 from agent.supervisor import process_tree
+from wire import trusted_paths
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.job.mig import counted_models
 from wire.text import counted, memory
+from wire.trusted_paths import UntrustedPath
 
 OK, NOTE, FAILED = "ok", "note", "failed"
 LOW_DISK_MIB, MIN_DISK_MIB = 5 * 1024, 100
@@ -85,7 +87,7 @@ def _user(run_as_self: bool) -> PreflightCheck:
 def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
     held, remedy = False, "Name a writable directory on a local disk with --spool."
     try:
-        spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(trusted_paths.open_directory(str(spool), make=True))
         with open(spool / "lock", "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,6 +96,8 @@ def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
                     raise
                 held = True
         free = shutil.disk_usage(spool).free // (1024 * 1024)
+    except UntrustedPath as error:
+        return [PreflightCheck("spool", FAILED, str(error), remedy)]
     except OSError as error:
         why = f"{error.filename or spool}: {error.strerror}"
         return [PreflightCheck("spool", FAILED, why, remedy)]

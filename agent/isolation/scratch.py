@@ -14,8 +14,8 @@ import time
 from itertools import islice
 from typing import Iterable, Iterator, Optional
 
-from agent import trusted_paths
-from agent.trusted_paths import UntrustedPath
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk and kept across reboots; only the agent can write to its root
 RESERVED_PART = 20

@@ -9,6 +9,9 @@ import os
 import signal
 import time
 
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +36,8 @@ def run_hook(
         return ""
     log = f"{directory}/hooks"
     try:
+        if os.geteuid() == 0:
+            trusted_paths.check_file(argv[0])
         pid = os.posix_spawn(
             argv[0],
             argv,
@@ -45,6 +50,8 @@ def run_hook(
             setsigmask=(),
             setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
+    except UntrustedPath as error:
+        return f"the {name} is not run: {error}"
     except (OSError, ValueError) as error:
         return f"the {name} {argv[0]} cannot run: {getattr(error, 'strerror', error)}"
     why, status = _wait(pid, timeout_s, stop)

@@ -26,7 +26,7 @@ _KEY_BYTES = 32
 
 def load_key(spool: str) -> str:
     """The key of this spool, created if there is none. Only the agent's user can write to the spool."""
-    from agent import trusted_paths  # imported here, as `hmac` below, because supervisors do not need it
+    from wire import trusted_paths  # imported here, as `hmac` below, because supervisors do not need it
 
     try:
         descriptor = trusted_paths.open_file(f"{spool}/{_KEY}")

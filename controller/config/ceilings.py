@@ -30,6 +30,8 @@ class LimitSection(Section):
     priority: Priority | None = None
     not_preemptible: bool | None = None
     min_runtime_s: Seconds | None = None
+    grace_s: Seconds | None = None
+    deadline: bool | None = None
 
 
 class OperatorLimits(LimitSection):
@@ -37,6 +39,7 @@ class OperatorLimits(LimitSection):
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True
+    deadline: bool | None = True
 
 
 class LimitsSection(LimitSection):
@@ -45,6 +48,7 @@ class LimitsSection(LimitSection):
     priority: Priority | None = PRIORITIES["NORMAL"]
     not_preemptible: bool | None = False
     min_runtime_s: Seconds | None = 3_600.0
+    grace_s: Seconds | None = 3_600.0
     operators: OperatorLimits = OperatorLimits()
     users: dict[Name, LimitSection] = {}
     projects: dict[Name, LimitSection] = {}

@@ -19,6 +19,8 @@ from pydantic_core import ErrorDetails
 from controller.config.errors import ConfigProblem, ConfigRefused, nearest
 from controller.config.key_positions import DELIMITER, PREFIX, Key, Source, locate
 from controller.config.sections import Config
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 MAX_SIZE = 1 << 20
 MAX_LINE = 1 << 14
@@ -122,8 +124,12 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
         return ConfigRefused([ConfigProblem(message, origin=name, hint=hint)])
 
     try:
+        if os.geteuid() == 0:  # because the file names programs and plugins that root then runs
+            trusted_paths.check_file(str(path))
         with path.open("rb") as file:
             raw = file.read(MAX_SIZE + 1)
+    except UntrustedPath as error:
+        raise refuse(f"is not used: {error}", "") from None
     except FileNotFoundError:
         raise refuse(
             "there is no such file", "Check the path given with --config or CORRAL_CONFIG."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -11,13 +12,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.isolation import cgroup_detection
 from controller.nodes.agent.zipapp import bundle
 from tests import users
-from tests.agent.driving import Driven, alive, carriers, end_all, eventually
+from tests.agent.driving import HERE, Driven, alive, carriers, end_all, eventually
 from tests.limits import PATIENCE_S
 from wire.agent.frames import Ping, Stop
 
@@ -235,6 +237,66 @@ def test_the_agents_own_file_is_kept_where_nobody_can_change_it(bob: pwd.struct_
     )
     assert f'abcd ["failed", "{home} belongs to {bob.pw_name}' in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_prolog_that_a_user_can_change_is_not_run(bob: pwd.struct_passwd, shared: Path) -> None:
+    prolog, jobs = shared / "prolog", json.dumps({"prolog": [str(shared / "prolog")]})
+    prolog.write_text(f"#!/bin/sh\ntouch {shared}/ran\n")
+    prolog.chmod(0o777)
+    with Agents(shared / "spool", "--jobs", jobs) as begin:
+        agent = begin()
+        agent.start(1, "true", user="nobody")
+        assert f"{prolog} can be written to by others (mode 0777)" in agent.ended(1).why
+        prolog.chmod(0o755)
+        os.chown(prolog, bob.pw_uid, bob.pw_gid)
+        agent.start(2, "true", user="nobody")
+        assert f"{prolog} belongs to {bob.pw_name}" in agent.ended(2).why
+        assert not (shared / "ran").exists()
+        os.chown(prolog, 0, 0)
+        agent.start(3, "true", user="nobody")
+        assert agent.ended(3).code == 0
+        assert (shared / "ran").exists()
+
+
+def test_a_preflight_of_a_spool_that_a_user_prepared_writes_nothing(
+    bob: pwd.struct_passwd, shared: Path
+) -> None:
+    spool, target = shared / "spool", shared / "target"
+    shared.chmod(0o1777)
+    as_user(bob, "mkdir", "-m", "777", str(spool))
+    as_user(bob, "ln", "-s", str(target), str(spool / "lock"))
+    [line] = [each for each in preflight(spool)["checks"] if each["name"] == "spool"]
+    assert line["verdict"] == "failed"
+    assert f"{spool} belongs to {bob.pw_name}" in line["found"]
+    assert not target.exists()
+
+
+def test_a_preflight_does_not_wait_for_a_pipe_that_a_user_made(bob: pwd.struct_passwd, shared: Path) -> None:
+    """A process of the user's looks like an agent, and its lock is read to find the node's name."""
+    home = shared / "home"
+    for node in ("a", "b"):
+        (home / "nodes" / node).mkdir(parents=True)
+    subprocess.run(["chown", "-R", bob.pw_name, str(home)], check=True)
+    as_user(bob, "mkfifo", str(home / "nodes" / "a" / "lock"))
+    as_user(bob, "ln", "-s", "/dev/zero", str(home / "nodes" / "b" / "lock"))
+    named = f"{home}/agents/agent-{'0123456789' * 2}.pyz"
+    likeness = subprocess.Popen(
+        ["sh", "-c", "sleep 600; :", named, "-"], user=bob.pw_uid, group=bob.pw_gid, extra_groups=(), cwd="/"
+    )
+    try:
+        assert [each["name"] for each in preflight(shared / "spool")["checks"]][2] == "spool"
+    finally:
+        likeness.kill()
+        likeness.wait()
+
+
+def preflight(spool: Path) -> Any:
+    """The report of `--check`."""
+    words = ["--name", "gpu01", "--spool", str(spool), "--gpus", "none", "--check"]
+    done = subprocess.run(
+        [sys.executable, "-m", "agent", *words], check=True, capture_output=True, cwd=HERE, timeout=PATIENCE_S
+    )
+    return json.loads(done.stdout)
 
 
 def refusals(spool: Path, *told: str) -> None:

@@ -54,7 +54,7 @@ class SmallDisk:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=755", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("mounting a small disk needs root")
     try:

@@ -19,6 +19,8 @@ from typing import TypeVar
 from controller.api.server.access import Caller, Role, submit_refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.config import Config
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 T = TypeVar("T")
 
@@ -134,8 +136,12 @@ def read_token(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        token = path.read_text().strip()
-        if len(token) < 16 or not token.isascii() or path.stat().st_mode & 0o077:
+        try:
+            with open(trusted_paths.open_file(str(path))) as file:
+                token, mode = file.read().strip(), os.fstat(file.fileno()).st_mode
+        except UntrustedPath as error:
+            raise OSError(f"the token is not used: {error}") from None
+        if len(token) < 16 or not token.isascii() or mode & 0o077:
             raise OSError(
                 f"{path} must hold at least 16 ASCII characters and be readable by its owner alone; "
                 "delete it, and the controller makes a new one"

@@ -9,6 +9,9 @@ import socket
 import stat
 from pathlib import Path
 
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
+
 BACKLOG = 1_024
 LONGEST = 107
 """Bytes the kernel allows for the path of a unix socket."""
@@ -27,6 +30,10 @@ class UnixSocket:
             raise OSError(f"{path}: too long for a socket ({LONGEST} bytes); set [controller] socket")
         with contextlib.suppress(FileExistsError):
             path.parent.mkdir(mode=0o755)
+        try:
+            os.close(trusted_paths.open_parent(str(path.parent)))
+        except UntrustedPath as error:
+            raise OSError(f"the socket {path} is not safe: {error}") from None
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # By umask and not by chmod afterwards: there is no moment with another mode.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from controller.core.model.inputs import Refusal, Requester
 from wire.job.spec import JobSpec
@@ -34,6 +35,10 @@ class Ceiling:
     """True: jobs may be exempt from preemption."""
     min_runtime_s: float | None = None
     """The longest time without preemption that a job may ask for, in seconds."""
+    grace_s: float | None = None
+    """The longest time that a job may take to save its state and end, in seconds."""
+    deadline: bool | None = None
+    """True: jobs may have a deadline."""
 
 
 NO_CEILING = Ceiling()
@@ -65,6 +70,8 @@ class Ceilings:
             ("priority", was is None or spec.priority > was.priority),
             ("not_preemptible", was is None or was.preemptible),
             ("min_runtime_s", was is None or spec.min_runtime_s > was.min_runtime_s),
+            ("grace_s", was is None or _stop_s(spec) > _stop_s(was)),
+            ("deadline", was is None or _latest_start(spec) < _latest_start(was)),
         ):
             if moved or more:
                 stated = ((path, getattr(table, name)) for path, table in tables)
@@ -109,10 +116,25 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
     elif name == "not_preemptible":
         within, where, asked = bool(most) or spec.preemptible, "preemptible", "a job that is not preemptible"
         allowed = "preemptible jobs only"
+    elif name == "grace_s":
+        within, where = _stop_s(spec) <= most, "checkpoint_s" if spec.saves else "grace_s"
+        asked, allowed = f"{duration(_stop_s(spec))} to save and end", f"at most {duration(most)}"
+    elif name == "deadline":
+        within, where = bool(most) or spec.deadline_at is None, "deadline_at"
+        asked, allowed = "a deadline", "none"
     else:
         within, where = spec.min_runtime_s <= most, "min_runtime_s"
         asked, allowed = f"a minimum runtime of {duration(spec.min_runtime_s)}", f"at most {duration(most)}"
     return None if within else (where, name, asked, allowed)
+
+
+def _stop_s(spec: JobSpec) -> float:
+    """The seconds that the job keeps its place after it is preempted."""
+    return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
+
+
+def _latest_start(spec: JobSpec) -> float:
+    return inf if spec.deadline_at is None else spec.deadline_at - (spec.time_limit_s or 0.0)
 
 
 def _refusal(asker: Requester, path: str, where: str, key: str, asked: str, allowed: str) -> Refusal:

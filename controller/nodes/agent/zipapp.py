@@ -40,11 +40,11 @@ def bundle() -> Bundle:
 
 def _arrival() -> str:
     """The source text of the receiving program: two modules, one after the other, without imports of ours."""
-    names = ("trusted_paths.py", "host/bootstrap.py")
-    checks, arrival = ((_HOME / "agent" / name).read_text(encoding="utf-8") for name in names)
+    names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
+    checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = arrival.splitlines(keepends=True)
     # Because the first text has said it for both, and because the names are there already.
-    own = [line for line in lines if not line.startswith(("from __future__ ", "from agent."))]
+    own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 
 

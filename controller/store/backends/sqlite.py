@@ -19,6 +19,8 @@ from controller.store.backends.sidecars import HeadFile, OwnerLock
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreFailure, StoreFull, StoreLocked, StoreRefused
 from controller.store.tables import journal
+from wire import trusted_paths
+from wire.trusted_paths import UntrustedPath
 
 BUSY_S = 10
 WAL_LIMIT = 64 << 20
@@ -48,9 +50,12 @@ class SqliteFile:
     def open(self) -> Connection:
         try:
             _make_directory(self.path.parent)
+            os.close(trusted_paths.open_directory(str(self.path.parent)))
             self._lock.take(self.where)
             self._note.open()
             self._make_file()
+        except UntrustedPath as error:
+            raise StoreRefused(f"The store {self.where} is not used: {error}", "") from None
         except OSError as error:
             raise _unusable(self.path, error) from error
         writer = self.engine.connect()
@@ -191,7 +196,7 @@ class SqliteFile:
                 f"{self.where} is gone, but {noted.seq} entries in it were acknowledged",
                 f"Put it or a backup back. To begin with an empty queue instead, delete {self._note.path}.",
             )
-        os.close(_private(self.where, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC))
+        os.close(trusted_paths.open_file(self.where, os.O_CREAT | os.O_RDWR))
         _sync(self.path.parent)
 
     def _rewound(self, noted: int, last: int) -> StoreFailure:

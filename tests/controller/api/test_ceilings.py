@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tests import users
@@ -56,6 +57,45 @@ async def test_no_user_preempts_another_by_a_priority_of_his_own_making() -> Non
             assert "at most NORMAL" in answers[3][1]["refused"][0]
             assert api.daemon.state.jobs[victim].preemptions == ()
             assert api.daemon.state.jobs[victim].stopping is None
+
+
+async def test_no_user_passes_others_by_a_deadline_of_his_own_making() -> None:
+    due = time.time() + 3_600.0
+    with users.made("ada", "eve", "ops") as [ada, eve, ops]:
+        access = {"operators": [ops.pw_name], "limits": {"users": {ada.pw_name: {"deadline": True}}}}
+        for deadlines, status in (("lift", 403), ("guard", 201)):
+            async with start_controller(backfill={"deadlines": deadlines}, access=access) as api:
+                tries = [
+                    submit(deadline_at=due, time_limit_s=60.0),
+                    submit(deadline_at=due, time_limit_s=60.0, array="0-3"),
+                ]
+                answers = await visit(api, eve.pw_uid, *tries, submit(name="mine", hold=True))
+                assert [each for each, _ in answers] == [status, status, 201]
+                job = answers[-1][1]["ids"][0]
+                changes = ("POST", f"/v1/jobs/{job}/set", {"changes": {"deadline_at": due}})
+                ((edited, _),) = await visit(api, eve.pw_uid, changes)
+                assert edited == (403 if status == 403 else 200)
+                for uid in (ada.pw_uid, ops.pw_uid):
+                    ((allowed, _),) = await visit(api, uid, tries[0])
+                    assert allowed == 201
+                ((given, _),) = await visit(api, ops.pw_uid, changes)
+                assert given == 200
+
+
+async def test_no_user_keeps_his_place_for_a_day_after_he_is_preempted() -> None:
+    saves = {"checkpoint_signal": "USR1", "grace_s": 600.0}
+    with users.made("eve") as [eve]:
+        async with start_controller() as api:
+            answers = await visit(
+                api,
+                eve.pw_uid,
+                submit(checkpoint_s=86_400.0, **saves),
+                submit(checkpoint_s=3_000.0, **saves),
+                submit(checkpoint_s=86_400.0),  # it cannot save, so the time is never given
+                ("POST", "/v1/jobs/1/set", {"changes": {"checkpoint_s": 3_001.0}}),
+            )
+            assert [status for status, _ in answers] == [403, 201, 201, 403]
+            assert answers[0][1]["where"] == "spec.checkpoint_s"
 
 
 async def test_a_dependency_lifts_no_job_above_the_ceiling_of_the_job_that_waits() -> None:

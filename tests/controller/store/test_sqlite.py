@@ -96,7 +96,8 @@ def a_directory_of_another_user(directory: Path) -> Path:
 
 def a_file_of_another_user(directory: Path) -> Path:
     database = directory / "corral.db"
-    Store.open(url(database)).close()
+    with unprivileged():
+        Store.open(url(database)).close()
     for file in directory.iterdir():
         file.chmod(0o400)
     return database
@@ -167,7 +168,7 @@ class SmallDisk:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("mounting a small disk needs root")
     try:

@@ -15,11 +15,11 @@ from controller.core.quota.quotas import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 
 CEILINGS = Ceilings(
-    everyone=Ceiling(50, False, 3_600.0),
+    everyone=Ceiling(50, False, 3_600.0, 600.0, deadline=False),
     operators=Ceiling(75, True, None),
     users={"eve": Ceiling(priority=60)},
     projects={"prod": Ceiling(priority=75, not_preemptible=True)},
-    queues={"scavenge": Ceiling(priority=25), "urgent": Ceiling(priority=100)},
+    queues={"scavenge": Ceiling(priority=25), "urgent": Ceiling(priority=100, deadline=True)},
     members={"prod": frozenset({"ada", "eve"})},
 )
 ADA, EVE, BO = Requester("ada"), Requester("eve"), Requester("bo")
@@ -49,6 +49,14 @@ CASES: list[tuple[Requester | None, dict[str, Any], str]] = [
     (ADA, {"preemptible": False, "project": "prod"}, ""),
     (ADA, {"min_runtime_s": 3_600.0}, ""),
     (ADA, {"min_runtime_s": 3_601.0}, "min_runtime_s"),
+    (ADA, {"grace_s": 600.0}, ""),
+    (ADA, {"grace_s": 601.0}, "grace_s"),
+    (ADA, {"grace_s": 10.0, "checkpoint_s": 591.0}, ""),  # it cannot save its state
+    (ADA, {"grace_s": 10.0, "checkpoint_s": 590.0, "checkpoint_signal": "USR1"}, ""),
+    (ADA, {"grace_s": 10.0, "checkpoint_s": 591.0, "checkpoint_signal": "USR1"}, "checkpoint_s"),
+    (ADA, {"deadline_at": 1e9}, "deadline_at"),
+    (ADA, {"deadline_at": 1e9, "queue": "urgent"}, ""),
+    (OPERATOR, {"deadline_at": 1e9, "grace_s": 3_600.0}, ""),
     (OPERATOR, {"priority": 75, "project": "prod", "preemptible": False, "min_runtime_s": 1e6}, ""),
     (OPERATOR, {"priority": 76}, "priority"),
     (None, {"priority": 100, "preemptible": False, "project": "prod"}, ""),
@@ -102,6 +110,25 @@ def test_an_edit_keeps_what_an_operator_gave_and_adds_nothing() -> None:
     assert edit(ADA, preemptible=False) == "preemptible"
     assert edit(ADA, queue="scavenge", priority=25) == ""
     assert edit(BO, project="prod") == "project"
+
+
+def test_an_edit_brings_no_latest_start_nearer() -> None:
+    there = harness()
+    assert there.tell(inputs.Submit(spec(hold=True, time_limit_s=60.0), "ada", asker=ADA)).reply == Accepted(
+        (1,)
+    )
+
+    def edit(asker: Requester, **changes: Any) -> str:
+        reply = there.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        return reply.where if isinstance(reply, Refusal) else ""
+
+    assert edit(ADA, deadline_at=1e9) == "deadline_at"
+    assert edit(OPERATOR, deadline_at=1e9) == ""
+    assert edit(ADA, time_limit_s=61.0) == "deadline_at"  # it would have to start sooner
+    assert edit(ADA, time_limit_s=59.0, name="other") == ""
+    assert edit(ADA, deadline_at=2e9) == ""
+    assert edit(ADA, deadline_at=1e9) == "deadline_at"  # what was given back is gone
+    assert edit(ADA, deadline_at=None) == ""
 
 
 def test_what_waiting_added_is_not_lent() -> None:

@@ -1,26 +1,28 @@
-"""Directories in which only this process and root can change names.
+"""Directories and files that only this process and root can change.
 
-The agent often runs as root on hosts where users log in. If a user can rename, replace or prepare a directory
-that root then writes to or deletes from, the user decides where root writes and what root deletes. So every
-directory that the agent uses for itself (spool, scratch, the directory of its own program) is opened here.
+Controller and agents often run as root on hosts where users log in. If a user can rename, replace or prepare
+a directory that root then writes to or deletes from, the user decides what root writes and deletes. So every
+directory that they use for themselves (state, socket, spool, scratch, the directory of the agent's file) is
+opened here, and every file that decides what root runs (configuration, plugins, prolog, epilog) is checked.
 
 Algorithm of `open_directory`, after sshd's StrictModes, but by descriptor so that nothing can be exchanged
 between the check and the use:
 1. Start at "/" and open one component after the other, relative to the last one and with O_NOFOLLOW.
-2. A symbolic link is followed only if root or the agent's user made it. It must have one name only,
+2. A symbolic link is followed only if root or the user of this process made it. It must have one name only,
    because every user may make hard links to a link of root's. The components of its target are opened in the
    same way.
-3. Each directory on the way belongs to root, to the agent's user, or to the owner of "/" (which in a user
-   namespace is not called root), and only its owner may write to it. Others may if it is sticky, as /tmp is:
-   then they cannot rename or delete files of the agent.
-4. The last directory belongs to the agent's user, and only that user may write to it. Sticky is not enough.
+3. Each directory on the way belongs to root, to the user of this process, or to the owner of "/" (which in a
+   user namespace is not called root), and only its owner may write to it. Others may if it is sticky, as /tmp
+   is: then they cannot rename or delete our files.
+4. The last directory belongs to root or to the user of this process, and only its owner may write to it.
+   Sticky is not enough.
 
-Invariant: below a directory that `open_directory` returned, names are as the agent and root created them,
-until an administrator changes it. Paths below it may therefore be used as paths.
+Invariant: below a directory that `open_directory` returned, names are as this process and root created
+them, until an administrator changes it. Paths below it may therefore be used as paths.
 Cost: two system calls for each component, some 50 microseconds for a usual path.
 
-Example: `/scratch` has mode 0777 and no sticky bit. `open_directory("/scratch/corral")` raises Untrusted with
-the command `chmod +t /scratch`.
+Example: `/scratch` has mode 0777 and no sticky bit. `open_directory("/scratch/corral")` raises UntrustedPath
+with the command `chmod +t /scratch`.
 
 Imported by the fork server and sent to hosts before the agent: only cheap imports, none of Corral.
 """
@@ -47,7 +49,7 @@ class UntrustedPath(Exception):
 
 
 def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of a directory that only the agent's user can change; raises UntrustedPath or OSError."""
+    """A descriptor of a directory that only our user can change; raises UntrustedPath or OSError."""
     folder, name = os.path.split(os.path.abspath(path))
     if not name:
         raise UntrustedPath("/ cannot be used for this; name a directory below it")
@@ -70,7 +72,7 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
 
 
 def open_parent(path: str, make: bool = False) -> int:
-    """A descriptor of a directory in which others cannot replace the agent's entries. It may be sticky."""
+    """A descriptor of a directory in which others cannot replace our entries. It may be sticky."""
     at = os.open("/", _PATH_FLAGS)
     try:
         left, seen, links = _components(path), "", 0
@@ -109,7 +111,7 @@ def open_parent(path: str, make: bool = False) -> int:
 
 
 def open_child(parent: int, name: str, path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of the agent's directory in an open one, never through a link. `path` is for messages."""
+    """A descriptor of our directory in an open one, never through a link. `path` is for messages."""
     try:
         if make:
             with suppress(FileExistsError):
@@ -126,7 +128,7 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file that belongs to the agent's user and that no other user can write to."""
+    """A descriptor of a regular file that belongs to our user and that no other user can write to."""
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
     what = ""
@@ -142,8 +144,38 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     return descriptor
 
 
+def check_file(path: str) -> None:
+    """Raise UntrustedPath if another user could change or replace this file, OSError if it cannot be found.
+
+    For files that decide what this process runs. Root, this process's user or the owner of "/" owns the file
+    and the links to it, and only the owner may write to it. Its directories are as `open_parent` wants them.
+    """
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(os.path.abspath(path))
+        parent = open_parent(folder)
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISLNK(found.st_mode):
+                break
+            path = os.path.join(os.path.realpath(folder), _target(parent, name, path))
+        finally:
+            os.close(parent)
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    if found.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
+        raise UntrustedPath(
+            f"{path} belongs to {_name(found.st_uid)}, who can change what {_name(os.geteuid())} runs. "
+            f"Read it, then give it to root: chown root {path}"
+        )
+    if _is_writable_by_others(found):
+        raise UntrustedPath(
+            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}), who can change "
+            f"what {_name(os.geteuid())} runs. Read it, then take the right away: chmod go-w {path}"
+        )
+
+
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete an entry of the agent's directory with all below it; whether it is gone.
+    """Delete an entry of our directory with all below it; whether it is gone.
 
     Its content may be a user's and malicious: links are deleted and not followed, and deeply nested
     directories are moved up before descriptors run out.
@@ -237,7 +269,7 @@ def _check_parent(found: os.stat_result, path: str, trusted: set[int]) -> None:
         )
     if _is_writable_by_others(found) and not found.st_mode & stat.S_ISVTX:
         raise UntrustedPath(
-            f"{path} can be written to by others, who can replace the agent's files in it (mode "
+            f"{path} can be written to by others, who can replace Corral's files in it (mode "
             f"{stat.S_IMODE(found.st_mode):04o}). Set its sticky bit (chmod +t {path}) "
             f"or take the right away (chmod go-w {path})."
         )
@@ -245,7 +277,7 @@ def _check_parent(found: os.stat_result, path: str, trusted: set[int]) -> None:
 
 def _check_own(descriptor: int, path: str) -> None:
     found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid():
+    if found.st_uid not in (0, os.geteuid()):
         raise UntrustedPath(
             f"{path} belongs to {_name(found.st_uid)}, not to {_name(os.geteuid())}, so what lies in it may "
             f"have been prepared. Look at it and delete it (rm -r {path}) or choose another directory."
