@@ -26,6 +26,11 @@ def socket_path() -> Path:
     return runtime / "corral" / "corral.sock" if runtime else state_dir() / "corral.sock"
 
 
+def admin_socket(path: str) -> str:
+    """The socket beside `path` for root and the controller's user, whose queue other users cannot fill."""
+    return f"{path}.admin"
+
+
 def config_dir() -> Path:
     """The directory of the user's own configuration: scheduler.toml, and the contexts of clients."""
     return (_from_environment("XDG_CONFIG_HOME") or _home() / ".config") / "corral"

@@ -17,7 +17,7 @@ from typing import Iterator, Optional, Sequence, TypeVar, Union
 from wire import VERSION
 from wire.api.problem import Problem
 from wire.codec import decode
-from wire.http import ssh_tunnel
+from wire.http import addresses, ssh_tunnel
 
 T = TypeVar("T")
 
@@ -238,10 +238,21 @@ class _Connection(http.client.HTTPConnection):
             return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _connect_unix(self.sock, self._path, self.timeout)
+            own = addresses.admin_socket(self._path)
+            if not (os.access(own, os.W_OK) and _connects(self.sock, own, self.timeout)):
+                _connect_unix(self.sock, self._path, self.timeout)
         except BaseException:
             self.close()
             raise
+
+
+def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
+    """Connect if a controller listens there; False if none does."""
+    try:
+        _connect_unix(line, path, timeout_s)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
 
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:

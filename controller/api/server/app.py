@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+from pathlib import Path
 from typing import Any, cast
 
 from aiohttp import web
 from multidict import MultiMapping
 from pydantic import TypeAdapter, ValidationError
 
-from controller.api.server.access import Caller
+from controller.api.server.access import Caller, Role
 from controller.api.server.errors import Rejected, body_problem, error_response, rejected
 from controller.api.server.event_stream import EventStreams
 from controller.api.server.identity import Identity, read_token
-from controller.api.server.listeners import UnixSocket, open_tcp
+from controller.api.server.listeners import LONGEST, Acceptor, UnixSocket, open_tcp
 from controller.api.server.protocol import Connection, ConnectionLimit, Connections, connection_limit
 from controller.api.server.request import Call, Route
+from controller.api.server.request_turns import RequestTurns
 from controller.api.server.routes import find
 from controller.daemon import Daemon
 from controller.reload import ConfigReload
+from wire.http import addresses
 
 BODY_S = 10.0
 """Seconds in which a request's body must arrive."""
@@ -57,28 +61,36 @@ class Server:
             self._answer, ConnectionLimit(self._identity, connection_limit(config.api.max_connections))
         )
         self._max_body = config.api.max_body
-        self._listeners: list[asyncio.Server] = []
-        self._unix: UnixSocket | None = None
+        self._turns = RequestTurns()
+        self._acceptors: list[Acceptor] = []
+        self._sockets: list[UnixSocket] = []
         self.url = f"unix://{config.socket}"
         self.tcp_url = ""
 
     async def open(self) -> None:
         """Start listening."""
-        loop = asyncio.get_running_loop()
         if self._listen:
             line = open_tcp(self._listen)
             host, port = line.getsockname()[:2]
             self.tcp_url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-            self._listeners.append(await loop.create_server(self._connections, sock=line))
-        self._unix = UnixSocket(self._daemon.config.socket)
-        self._listeners.append(await loop.create_unix_server(self._connections, sock=self._unix.line))
+            self._acceptors.append(Acceptor(line, self._connections))
+        path = self._daemon.config.socket
+        self._listen_on(path)
+        private = Path(addresses.admin_socket(str(path)))
+        if len(os.fsencode(private)) <= LONGEST:  # else root connects as all others do
+            self._listen_on(private, private=True)
+
+    def _listen_on(self, path: Path, *, private: bool = False) -> None:
+        made = UnixSocket(path, private=private)
+        self._sockets.append(made)
+        self._acceptors.append(Acceptor(made.line, self._connections))
 
     async def close(self) -> None:
         """Stop listening, wait for open requests, and remove the socket."""
-        if self._unix is not None:
-            self._unix.remove()
-        for listener in self._listeners:
-            listener.close()
+        for each in self._sockets:
+            each.remove()
+        for acceptor in self._acceptors:
+            acceptor.close()
         self._streams.close()
         self._connections.pre_shutdown()
         await self._connections.shutdown(GRACE_S)
@@ -101,6 +113,14 @@ class Server:
         caller = await self._caller(request)
         route, path = find(request.method, request.rel_url.raw_path)
         request[ROUTE] = route.method, route.path
+        if caller.role is Role.ADMIN or route.slow:
+            return await self._handle(request, caller, route, path)
+        async with self._turns.of(caller.user):
+            return await self._handle(request, caller, route, path)
+
+    async def _handle(
+        self, request: web.BaseRequest, caller: Caller, route: Route, path: dict[str, str]
+    ) -> web.StreamResponse:
         call = Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path)
         await call.permit(route.needs)
         if route.needs.of_job:

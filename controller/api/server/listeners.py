@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
 from pathlib import Path
 
+from controller.api.server.identity import peer_uid
+from controller.api.server.protocol import Connections
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath
 
 BACKLOG = 1_024
+AT_ONCE = 4
+"""Connections that are accepted in one turn of the event loop. Requests are read some five turns later."""
+PAUSE_S = 1.0
 LONGEST = 107
 """Bytes the kernel allows for the path of a unix socket."""
+
+log = logging.getLogger("corral.api")
 
 
 class UnixSocket:
@@ -22,9 +31,11 @@ class UnixSocket:
 
     Who may do what is decided by user, so the file is open to all (0666) and its directory is the fence:
     /run/corral is made 0755; a user's own runtime or state directory is 0700, and his controller private.
+    With `private` only root and the controller's user may connect (0600). The kernel has a queue for each
+    socket, so a flood of connections by others does not delay theirs.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, private: bool = False) -> None:
         self.path = path
         if len(os.fsencode(path)) > LONGEST:
             raise OSError(f"{path}: too long for a socket ({LONGEST} bytes); set [controller] socket")
@@ -37,7 +48,7 @@ class UnixSocket:
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # By umask and not by chmod afterwards: there is no moment with another mode.
-        before = os.umask(0o111)
+        before = os.umask(0o177 if private else 0o111)
         try:
             self.line.bind(os.fspath(path))
         except OSError as error:
@@ -95,3 +106,60 @@ def open_tcp(address: str) -> socket.socket:
         return socket.create_server((host, int(port)), family=family, backlog=BACKLOG)
     except OSError as error:
         raise _cannot_listen(error, address) from None
+
+
+class Acceptor:
+    """Accepts the connections of a listening socket, few in each turn of the event loop.
+
+    asyncio's own servers accept up to 100 in a turn and build all that a connection needs for each of them.
+    In a flood of connections that delays all requests.
+
+    1. In a turn in which the socket is readable, accept up to AT_ONCE connections.
+    2. Close those at once that `connections` would close without an answer. That costs a twentieth of what a
+       connection costs.
+    3. Without a free file descriptor stop for PAUSE_S: the socket would stay readable.
+    """
+
+    def __init__(self, line: socket.socket, connections: Connections) -> None:
+        self._line = line
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        line.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        """Stop accepting, and close the socket."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._line)
+        self._line.close()
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._line, self._accept_some)
+
+    def _accept_some(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                line, _ = self._line.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("no connection is accepted for %g s: %s", PAUSE_S, error.strerror)
+                self._loop.remove_reader(self._line)
+                self._pause = self._loop.call_later(PAUSE_S, self._resume)
+                return
+            if self._connections.sheds(peer_uid(line)):
+                line.close()
+                continue
+            line.setblocking(False)
+            task = self._loop.create_task(self._loop.connect_accepted_socket(self._connections, line))
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("a connection was not taken up: %s", task.exception())

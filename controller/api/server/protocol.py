@@ -57,8 +57,7 @@ class ConnectionLimit:
     def enter(self, connection: Connection) -> bool:
         """Count a new connection. Returns False if it is above the limit."""
         uid = connection.uid
-        full = self._inside.total() >= self._room or self._inside[uid] >= max(1, self._room // 2)
-        if full and not self._identity.privileged(uid):
+        if self._is_full(uid):
             oldest = next(iter(self._unproven), None) if uid is None else None
             if oldest is None:
                 self.turned_away += 1
@@ -70,6 +69,14 @@ class ConnectionLimit:
         if uid is None:
             self._unproven[connection] = None
         return True
+
+    def sheds(self, uid: int | None) -> bool:
+        """Whether a new connection of this user would be closed without an answer."""
+        return uid is not None and self.turned_away > PATIENCE and self._is_full(uid)
+
+    def _is_full(self, uid: int | None) -> bool:
+        full = self._inside.total() >= self._room or self._inside[uid] >= max(1, self._room // 2)
+        return full and not self._identity.privileged(uid)
 
     def prove(self, connection: Connection) -> None:
         """The connection has shown the token."""
@@ -162,6 +169,10 @@ class Connections(web.Server):
     ) -> None:
         super().__init__(handle, handler_cancellation=True)
         self._door = door
+
+    def sheds(self, uid: int | None) -> bool:
+        """Whether a new connection of this user would be closed without an answer."""
+        return self._door.sheds(uid)
 
     def __call__(self) -> Connection:
         """A protocol for one new connection."""

@@ -130,6 +130,8 @@ class Route:
     status: int = 200
     refuses: tuple[int, ...] = ()
     """Statuses of refusals, beside those that every route has and those that follow from path and body."""
+    slow: bool = False
+    """Does the answer last, or wait for another host or process? These have limits of their own."""
 
     @property
     def about(self) -> str:
