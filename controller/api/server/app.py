@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -119,7 +120,7 @@ class Server:
             return await self._handle(request, caller, route, path)
 
     async def _handle(
-        self, request: web.BaseRequest, caller: Caller, route: Route, path: dict[str, str]
+        self, request: web.BaseRequest, caller: Caller, route: Route, path: Mapping[str, str]
     ) -> web.StreamResponse:
         call = Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path)
         await call.permit(route.needs)
