@@ -164,7 +164,7 @@ class Agent:
             actions.FailLaunch: self._fail_launch,
             actions.MoveToSettled: self._move_to_settled,
             actions.DeleteLogs: self._delete_logs,
-            actions.SendReport: lambda each: channel.send(Report(self.meter.with_usage(each.report.status))),
+            actions.SendReport: self._send_report,
         }
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: lambda order: self._perform(attempts.start(order, time.time())),
@@ -309,10 +309,7 @@ class Agent:
             key = parse_key(name.decode("ascii", "replace"))
             try:
                 if key is not None:
-                    fact = attempt_record.decode_fact(checked)
-                    self._perform(self.attempts.apply_hint(key, fact))
-                    if fact[0] == "ended":
-                        self._note_unfit(fact[-1])
+                    self._perform(self.attempts.apply_hint(key, attempt_record.decode_fact(checked)))
             except UnreadableRecord:
                 continue
 
@@ -420,7 +417,6 @@ class Agent:
         except OSError as error:
             why = f"the order cannot be written to the spool {self.spool.root}: {error.strerror}"
             self._perform(self.attempts.record_failed(key, time.time(), why))
-            self.unfit_reason = why
 
     def _record_end(self, action: actions.RecordEnd) -> None:
         status = action.status
@@ -461,7 +457,6 @@ class Agent:
             self._read_after_end(key)
 
     def _fail_launch(self, action: actions.FailLaunch) -> None:
-        self._note_unfit(action.why)
         if not self._end_unclaimed(action.key, action.why):
             self._read_after_end(action.key)
 
@@ -470,17 +465,16 @@ class Agent:
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
             return False
-        self._note_unfit(why)
         self._perform(self.attempts.apply_hint(key, attempt_record.decode_fact(end.rstrip(b"\n"))))
         return True
 
-    def _note_unfit(self, why: str) -> None:
-        """Plan the exit of this agent if the reason is `node_unfit`.
-
-        The controller gives no jobs to the node until another agent says hello.
-        """
-        word, _, rest = why.partition(": ")
-        self.unfit_reason = rest if word == NODE_UNFIT else self.unfit_reason
+    def _send_report(self, action: actions.SendReport) -> None:
+        """Send it. After `node_unfit` this agent exits: until the next hello the node gets no jobs."""
+        status = action.report.status
+        self.channel.send(Report(self.meter.with_usage(status)))
+        word, _, why = status.why.partition(": ")
+        if word == NODE_UNFIT and status.ended_at is not None:
+            self.unfit_reason = why
 
     def _request_stop(self, action: actions.RequestStop) -> None:
         key = (action.stop.job, action.stop.attempt)

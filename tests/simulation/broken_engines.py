@@ -53,12 +53,14 @@ class RunsAgain(Engine):
 
 
 class _RepeatsSuccess(AgentReports):
-    def _record_exit(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
+    def _record_exit(
+        self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
+    ) -> None:
         if job.id % 5 == 0 and status.code == 0 and len(job.members) == 1 and not job.stopping:
             self._record(events.AttemptExited(job.id, now, job.attempt, node, why="node_lost"))
             self._record(events.JobRequeued(job.id, now, job.attempt, Reason.NODE_LOST))
         else:
-            super()._record_exit(job, status, node, now)
+            super()._record_exit(job, status, node, now, in_hello=in_hello)
 
 
 class RepeatsSuccess(Engine):
@@ -111,9 +113,11 @@ class TakesMoreThanThereIs(Engine):
 
 
 class _CancelWins(AgentReports):
-    def _record_exit(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
+    def _record_exit(
+        self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
+    ) -> None:
         overruled = replace(status, code=None, why="cancelled") if job.stopping else status
-        super()._record_exit(job, overruled, node, now)
+        super()._record_exit(job, overruled, node, now, in_hello=in_hello)
 
 
 class CancelWins(Engine):

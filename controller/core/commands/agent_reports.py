@@ -81,7 +81,7 @@ class AgentReports:
         reported = set()
         for status in hello.attempts:
             reported.add((status.job, status.attempt))
-            self._handle_status(given.node, status, now)
+            self._handle_status(given.node, status, now, in_hello=True)
         for job_id in list(node.held):
             job = self._state.jobs[job_id]
             known = (job.id, job.attempt) in reported
@@ -110,7 +110,7 @@ class AgentReports:
         """An agent reports one attempt."""
         self._handle_status(given.node, given.status, now)
 
-    def _handle_status(self, node: str, status: AttemptStatus, now: float) -> None:
+    def _handle_status(self, node: str, status: AttemptStatus, now: float, *, in_hello: bool = False) -> None:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
@@ -135,9 +135,11 @@ class AgentReports:
             self._record(saved)
         if status.ended_at is not None:
             self._order(SendToNode(node, Settle(status.job, status.attempt)))
-            self._record_exit(job, status, node, now)
+            self._record_exit(job, status, node, now, in_hello=in_hello)
 
-    def _record_exit(self, job: Job, status: AttemptStatus, node: str, now: float) -> None:
+    def _record_exit(
+        self, job: Job, status: AttemptStatus, node: str, now: float, *, in_hello: bool = False
+    ) -> None:
         usage = status.usage
         self._record(
             events.AttemptExited(
@@ -154,7 +156,7 @@ class AgentReports:
                 usage.gpu if usage else None,
             )
         )
-        self._after_member_exits(job, [node], now)
+        self._after_member_exits(job, [node], now, in_hello=in_hello)
 
     def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
         """Several members of a gang report at once: one event for all starts and one for all ends.
@@ -184,14 +186,18 @@ class AgentReports:
             self._record(events.MembersExited(given.job, now, given.attempt, attempt_reports.exits_of(ended)))
             self._after_member_exits(job, ended, now)
 
-    def _after_member_exits(self, job: Job, nodes: Iterable[str], now: float) -> None:
+    def _after_member_exits(
+        self, job: Job, nodes: Iterable[str], now: float, *, in_hello: bool = False
+    ) -> None:
         """Members on these nodes have ended: decide about their GPUs, the nodes and the other members."""
         for name in nodes:
             node, member = self._state.nodes.by_name[name], job.members[name]
             if member.allocation.gpus:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
-            if word == NODE_UNFIT and node.up:  # because the agent leaves, and checks its host again
+            # Because an agent that reports this leaves, and the next one checks the host again. An agent that
+            # found it in the record of the one before has checked the host already, and stays.
+            if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
             self._finish_attempt(job, now)

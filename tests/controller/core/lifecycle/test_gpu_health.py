@@ -399,6 +399,19 @@ def test_a_job_that_its_host_could_not_start_is_queued_again(nodes: int) -> None
     assert unfit.up
 
 
+def test_an_agent_that_finds_a_failed_start_of_the_agent_before_keeps_its_node_up() -> None:
+    """It has checked its host, and does not leave: the node would stay away for ever."""
+    harness = EngineHarness()
+    harness.join("a")
+    job = harness.submit(spec(1))
+    harness.tick()
+    never = AttemptStatus(job, 1, ended_at=harness.now, why="node_unfit: docker cannot run jobs here")
+    harness.join("a", attempts=(never,))
+    assert (harness.job(job).state, harness.job(job).reason) == (JobState.QUEUED, Reason.NODE_UNFIT)
+    assert harness.state.nodes.by_name["a"].up
+    assert [start.job for start in harness.tick()] == [job]
+
+
 def test_a_cancelled_job_is_not_queued_again() -> None:
     harness = Ward()
     job = harness.submit(spec(gpus=1))
