@@ -65,6 +65,21 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+OTHER_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("sbatch", "create", "apply"), "submit"),
+    **dict.fromkeys(("srun", "salloc"), "run"),
+    **dict.fromkeys(("squeue", "get", "list", "ls", "status", "jobs", "sacct"), "queue"),
+    **dict.fromkeys(("scancel", "kill", "delete", "stop"), "cancel"),
+    **dict.fromkeys(("describe", "show", "scontrol"), "job show"),
+    **{verb: f"job {verb}" for verb in ("hold", "release", "requeue", "preempt", "set", "signal", "wait")},
+    **{verb: f"nodes {verb}" for verb in ("drain", "resume", "cordon", "add", "label", "taint")},
+    **dict.fromkeys(("sinfo", "node"), "nodes"),
+    **dict.fromkeys(("top", "nvidia-smi"), "gpus"),
+    **dict.fromkeys(("backup", "restore", "verify"), "admin"),
+}
+"""Words of Slurm, Kubernetes and shells, and words of our own groups, with the command that is meant."""
+
+
 class RootGroup(TyperGroup):
     """The root group: lists all commands, imports only the one that is called."""
 
@@ -83,7 +98,9 @@ class RootGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{nearest(args[0], COMMANDS)}")
+            meant = OTHER_WORDS.get(args[0])
+            hint = f" Did you mean 'corral {meant}'?" if meant else nearest(args[0], COMMANDS)
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:

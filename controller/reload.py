@@ -26,6 +26,7 @@ from controller.nodes import configured_links
 from controller.registry import build_pipeline, check_config
 from wire.api.config import ConfigChange
 from wire.job.affinity import parse_taint
+from wire.text import counted
 
 SIGNAL = "SIGHUP"
 """Stands for the user where a signal applied a configuration."""
@@ -136,7 +137,9 @@ class ConfigReload:
         except ConfigRefused as refused:
             for problem in refused.problems:
                 log.error("%s", problem)
-            log.error("the configuration has %d problems: nothing was changed", len(refused.problems))
+            log.error(
+                "the configuration has %s: nothing was changed", counted(len(refused.problems), "problem")
+            )
             return
         except Exception as failure:
             log.error("the configuration could not be applied: %s", failure)

@@ -66,10 +66,10 @@ LOOKING: Final = (
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
     ),
-    ScreenAction("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=3),
-    ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log", LOGS, footer=4),
+    ScreenAction("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=8),
+    ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log", LOGS, footer=9),
     ScreenAction(
-        "error", ("e",), "next error", "Jump to the next line that contains an error", LOGS, footer=5
+        "error", ("e",), "next error", "Jump to the next line that contains an error", LOGS, footer=9
     ),
 )
 
@@ -120,7 +120,7 @@ CHANGING: Final = (
         "preempt",
         ("P",),
         "preempt",
-        "End what running jobs do, and queue them again in their places",
+        "Stop running jobs, which save if they can, and queue them again",
         JOBS,
         changes=True,
         confirms=True,
@@ -151,7 +151,7 @@ CHANGING: Final = (
         "edit_share",
         ("E",),
         "edit share",
-        "Change the weight and the limits of a share; who would start when is shown first",
+        "Change the weight and the limits of a share; the effect on start times is shown first",
         TREE,
         changes=True,
         confirms=True,
@@ -173,7 +173,7 @@ CHANGING: Final = (
         "edit_quota",
         ("E",),
         "edit quota",
-        "Change these limits; who would start when is shown first",
+        "Change these limits; the effect on start times is shown first",
         LIMITS,
         changes=True,
         confirms=True,
@@ -206,7 +206,7 @@ CHANGING: Final = (
         "cancel_reservation",
         ("C",),
         "cancel",
-        "Give the nodes back to everybody",
+        "Let all jobs start on the nodes again",
         KEPT,
         changes=True,
         confirms=True,
@@ -265,7 +265,7 @@ MOVING: Final = (
 )
 
 PROGRAM: Final = (
-    ScreenAction("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=9),
+    ScreenAction("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=8),
     ScreenAction("theme", ("t",), "theme", "Other colours: red-green safe, light"),
     ScreenAction(
         "palette", ("colon", "ctrl+p"), "menu", "All that can be done here; a number opens a job", footer=10

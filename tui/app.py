@@ -20,6 +20,7 @@ from textual.containers import Container
 from textual.filter import LineFilter
 
 from tui.actions import BY_NAME, ScreenAction
+from tui.app_interface import CliFunctions
 from tui.changes.job_orders import JobOrders
 from tui.changes.menus import Menus
 from tui.changes.tenant_edits import TenantEdits
@@ -73,6 +74,7 @@ class CorralApp(OrderedKeysApp):
         self,
         feed: ClusterFeed,
         connect: Callable[[], Client],
+        cli: CliFunctions,
         *,
         read_only: bool = False,
         look: str = "dusk",
@@ -86,6 +88,7 @@ class CorralApp(OrderedKeysApp):
         self.theme = look
         self._ascii = AsciiOnly() if ascii_only else None
         self.feed, self.connect, self.read_only = feed, connect, read_only
+        self.cli = cli
         self.model = ClusterModel(clock)
         self.desk = RequestWorkers(connect, self.deliver)
         self.trials = RequestWorkers(connect, self.deliver, threads=1)

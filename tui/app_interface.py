@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from textual.app import App
@@ -14,7 +15,19 @@ if TYPE_CHECKING:
     from tui.data.request_workers import RequestWorkers
     from tui.look.paint import Paint
     from tui.views.view import View
+    from wire.api.forecasts import Easing
     from wire.http.client import Client
+    from wire.job.spec import JobSpec
+
+
+@dataclass(frozen=True)
+class CliFunctions:
+    """Functions of the command line that the terminal UI uses."""
+
+    command_of: Callable[[Easing, str], str]
+    """Writes a suggested change of a job as a shell command, from the table of flags."""
+    inherit: Callable[[JobSpec], JobSpec]
+    """Adds to a new job what `corral submit` takes from the shell."""
 
 
 class AppInterface(App[int]):
@@ -27,6 +40,7 @@ class AppInterface(App[int]):
     """Workers of their own for what-if questions, because these take long and must not delay other
     requests."""
     connect: Callable[[], Client]
+    cli: CliFunctions
     read_only: bool
 
     @property

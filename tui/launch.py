@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from tui.app import CorralApp
+from tui.app_interface import CliFunctions
 from tui.data import saved_settings
 from tui.data.cluster_feed import LiveFeed
 from tui.look.ascii import ascii_only
@@ -21,7 +22,7 @@ FIRST_ANSWER_S: Final = 5.0
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
-def run(url: str = "", read_only: bool = False) -> int:
+def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     """Run the terminal UI until the user quits. Returns 0, or 7 if the controller cannot be reached at the
     start."""
     # Textual reads stdin and writes to stderr; messages after it go to stdout.
@@ -41,13 +42,15 @@ def run(url: str = "", read_only: bool = False) -> int:
     app = CorralApp(
         LiveFeed(lambda: Client(url)),
         lambda: Client(url),
+        cli,
         read_only=read_only,
         look=choose(os.environ, Console().color_system, str(kept.get("theme", ""))),
         ascii_only=ascii_only(os.environ),
     )
     threading.excepthook = app.thread_broke
     saved_settings.apply_settings(app.roots, kept)
-    signal.signal(signal.SIGTERM, lambda *_: app.deliver(lambda: app.exit(128 + signal.SIGTERM)))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: app.deliver(lambda: app.exit(128 + number)))
     code = app.run()
     saved_settings.save_settings(app.roots, app.theme)
     return app.return_code or (code if code is not None else 0)

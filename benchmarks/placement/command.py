@@ -24,7 +24,7 @@ from benchmarks.placement.strategies import PlacementStrategy, strategy_in, stra
 from cli.commands.sim.progress import Progress, refusals
 from cli.exit_codes import CommandError
 from cli.main import main
-from cli.output.formats import Column, Format, Output, Table, write_json
+from cli.output.formats import Column, Format, Output, Table, write_data
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from controller.sim.cluster import Cluster
@@ -127,9 +127,9 @@ def _trials(tasks: list[PlacementTask]) -> list[PlacementRun]:
 
 
 def _show(form: Format, found: Sequence[PlacementSummary], *, alone: bool) -> None:
-    if form is Format.JSON:
+    if form.is_data:
         bodies = [_body(each) for each in found]
-        write_json(bodies[0] if alone else bodies)
+        write_data(form, bodies[0] if alone else bodies)
     elif form is Format.CSV:
         runs = [asdict(run) for each in found for run in each.runs]
         out = csv.DictWriter(sys.stdout, list(runs[0]), lineterminator="\n")

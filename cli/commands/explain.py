@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from typing import Annotated
 
@@ -12,9 +11,9 @@ from cli.output import detail_views
 from cli.output.formats import Format, Output, show_one
 from cli.output.table_columns import clock
 from cli.registry import application, examples
-from cli.spec.spec_to_flags import flags_of
+from cli.spec.spec_to_flags import command_of
 from wire import amounts
-from wire.api.forecasts import Easing, Explanation
+from wire.api.forecasts import Explanation
 from wire.http.client import Client
 from wire.names import JobState
 from wire.text import duration, printable
@@ -66,13 +65,6 @@ def of_easings(answer: Explanation) -> str:
         f"it would start now {printable(each.sentence)}: {command_of(each, answer.job.label)}"
         for each in answer.easings
     )
-
-
-def command_of(easing: Easing, label: str) -> str:
-    """The command that makes this change."""
-    if easing.command:
-        return f"corral {shlex.join(easing.command)}"
-    return f"corral job set {label} {shlex.join(flags_of(easing.changes))}"
 
 
 def starts(answer: Explanation) -> str:

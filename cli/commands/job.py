@@ -14,7 +14,7 @@ from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.jobs.selection import Job, Jobs, Mine, Yes, select, select_one
 from cli.output import detail_views
 from cli.output.confirmation import confirmed
-from cli.output.formats import Format, JobFormat, Output, write_facts, write_json
+from cli.output.formats import Format, JobFormat, Output, write_data, write_facts
 from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
@@ -41,10 +41,10 @@ def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
     """Show a job in full: its request, its nodes, and why it waits."""
     client = Client()
     found = select(client, jobs, mine=False, ended=True)
-    if len(found) == 1 and output in (Format.TABLE, Format.WIDE, Format.JSON):
+    if len(found) == 1 and output in (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML):
         detail = client.job(found[0].id)
-        if output is Format.JSON:
-            write_json(detail)
+        if output.is_data:
+            write_data(output, detail)
         else:
             write_facts(detail_views.of_job(detail))
     else:
@@ -219,9 +219,14 @@ def _meaning(word: str) -> object:
 def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
     """Print each reason once, with the jobs that it concerns."""
     concerned: dict[Problem, list[str]] = {}
+    first: dict[Problem, Problem] = {}
     for each in refused:
-        concerned.setdefault(each.problem, []).append(each.job)
-    for problem, jobs in list(concerned.items())[:SHOWN]:
+        # "may cancel job 17" and "may cancel job 18" are one reason.
+        reason = replace(each.problem, message=each.problem.message.replace(f"job {each.job}", "these jobs"))
+        concerned.setdefault(reason, []).append(each.job)
+        first.setdefault(reason, each.problem)
+    for reason, jobs in list(concerned.items())[:SHOWN]:
+        problem = reason if len(jobs) > 1 else first[reason]
         told = with_flag_names(problem) if options else problem
         if len(jobs) > 1:
             names = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")

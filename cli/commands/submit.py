@@ -12,10 +12,10 @@ from typer.core import TyperCommand
 from cli.flags import option, switch, with_flag_groups
 from cli.jobs.wait import first_failure, wait_until_ended
 from cli.output import detail_views
-from cli.output.formats import Format, JobFormat, write, write_facts, write_json
+from cli.output.formats import Format, JobFormat, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
-from cli.spec.spec_builder import flag_of, spec_of
+from cli.spec.spec_builder import flag_of, submission_of
 from cli.spec.submit_options import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import Submitted
@@ -100,16 +100,16 @@ def submit(
     CORRAL_SUBMIT_GPUS=1. A flag is stronger than the environment, which is stronger than the script.
     '#SBATCH' lines are translated where Corral has a counterpart.
     """
-    spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
+    made = submission_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
     if dry_run:
-        show(previewed(spec, as_user), answer)
+        show(previewed(made.spec, as_user), answer)
         return 0
-    submitted = send(Client(), spec, key, as_user)
-    if answer is Format.JSON:
-        write_json(submitted)
+    submitted = send(Client(), made.spec, key, as_user)
+    if answer.is_data:
+        write_data(answer, submitted)
     else:
         write(f"{submitted.label}\n")
-    if wait:
+    if wait or made.wait:
         sys.stdout.flush()
         return first_failure(wait_until_ended(submitted.ids))
     if sys.stdout.isatty():
@@ -145,7 +145,7 @@ def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
 
 def show(spec: JobSpec, output: Format) -> None:
     """Print the job that would be submitted."""
-    if output is Format.JSON:
-        write_json(spec)
+    if output.is_data:
+        write_data(output, spec)
     else:
         write_facts(detail_views.of_spec(spec))

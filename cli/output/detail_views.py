@@ -182,7 +182,7 @@ def of_node(node: NodeView) -> Facts:
     """A node without its GPUs."""
     return [
         ("node", node.name),
-        ("state", node.state.value + (f" ({node.why})" if node.why else "")),
+        ("state", node.state_word + (f" ({node.why})" if node.why else "")),
         ("since", clock(node.since) if node.since else ""),
         ("cpus", f"{cores(node.cpu_free_milli)} of {cores(node.cpu_milli)} free"),
         ("memory", f"{memory(node.memory_free_mib)} of {memory(node.memory_mib)} free"),
@@ -304,7 +304,7 @@ def of_preemption(answer: Explanation) -> str:
     """The running jobs that will be preempted for a waiting job, or why none is."""
     victims = answer.victims
     if not answer.makes_room or not victims:
-        return f"nobody now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
+        return f"no job now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
     lost = sum(each.gpu_hours for each in victims)
     names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
     more = f" and {len(victims) - SHOWN_VICTIMS} more" if len(victims) > SHOWN_VICTIMS else ""

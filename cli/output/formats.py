@@ -1,4 +1,4 @@
-"""Writes answers to stdout: tables that fit the terminal, JSON of the API, CSV, or names."""
+"""Writes answers to stdout: tables that fit the terminal, JSON or YAML of the API, CSV, or names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from cli.flags import option
 from cli.output import csv_rows
 from cli.output.stderr import coloured
+from cli.output.yaml_lines import yaml_lines
 from wire.codec import encode
 from wire.text import printable
 
@@ -29,18 +30,28 @@ class Format(enum.StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
     CSV = "csv"
     NAME = "name"
+
+    @property
+    def is_data(self) -> bool:
+        """True for JSON and YAML, which have everything that the API answers."""
+        return self in (Format.JSON, Format.YAML)
 
 
 Output = Annotated[
     Format,
-    option("-o --output", "FORMAT", "Format of the answer: table, wide, json, csv or name. Default: table."),
+    option(
+        "-o --output", "FORMAT", "Format of the answer: table, wide, json, yaml, csv or name. Default: table."
+    ),
 ]
 
 JobFormat = Annotated[
     Format,
-    option("-o --format", "FORMAT", "Format of the answer: table, wide, json, csv or name. Default: table."),
+    option(
+        "-o --format", "FORMAT", "Format of the answer: table, wide, json, yaml, csv or name. Default: table."
+    ),
 ]
 """The same option for commands whose --output is a file of the job."""
 
@@ -72,9 +83,9 @@ class Table(Generic[Row]):
     """The class of a row, whose fields are the columns of CSV; if None, CSV has the columns of the table."""
 
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
-        """Write the rows; `body` is the API's answer with all of them, for JSON."""
-        if form is Format.JSON:
-            write_json(list(rows) if body is None else body)
+        """Write the rows; `body` is the API's answer with all of them, for JSON and YAML."""
+        if form.is_data:
+            write_data(form, list(rows) if body is None else body)
         elif form is Format.NAME:
             write("".join(f"{printable(self.name(row))}\n" for row in rows))
         elif form is Format.CSV:
@@ -118,9 +129,12 @@ def write(text: str) -> None:
     sys.stdout.write(text)
 
 
-def write_json(body: Any, *, indented: bool = True) -> None:
-    """Write JSON: one line for programs, indented on a terminal; ASCII, so that it is inert there."""
+def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
+    """Write a YAML document, or JSON: one line for programs, indented on a terminal. Both are inert ASCII."""
     data = _data(body)
+    if form is Format.YAML:
+        write("".join(f"{line}\n" for line in ("---", *yaml_lines(data))))
+        return
     indent = 2 if indented and sys.stdout.isatty() else None
     separators = None if indent else (",", ":")
     write(json.dumps(data, indent=indent, separators=separators) + "\n")
@@ -137,8 +151,8 @@ def _data(body: Any) -> Any:
 
 def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
     """Write one thing: as headings and values for people, as the body of the API for programs."""
-    if form is Format.JSON:
-        write_json(body)
+    if form.is_data:
+        write_data(form, body)
     elif form is Format.NAME:
         write(f"{printable(name)}\n")
     elif form is Format.CSV:

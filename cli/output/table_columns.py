@@ -109,7 +109,7 @@ def node_table() -> Table[NodeView]:
     return Table(
         [
             Column("NODE", lambda node: node.name, least=16),
-            Column("STATE", lambda node: node.state.value, colour=lambda node: _NODE_COLOURS[node.state]),
+            Column("STATE", lambda node: node.state_word, colour=lambda node: _NODE_COLOURS[node.state]),
             Column("GPUS", _gpus_used, keep=1, right=True),
             Column("MODEL", _models, keep=3, least=6),
             Column("CPUS", _cores_used, keep=4, right=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from cli.flags import switch
 from cli.output.formats import Column, Format, Table
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED, YELLOW
-from cli.spec.spec_to_flags import flags_of
+from cli.spec.spec_to_flags import command_of
 from wire.api.forecasts import Shift, WhatIfAnswer
 from wire.api.what_if_words import counts, delay, extent, hours, moment
 from wire.text import duration
@@ -35,12 +34,7 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
         if answer.why is not None:
             print_note(f"It would wait: {answer.why.sentence}.")
         for easing in answer.easings:
-            how = (
-                f"corral {shlex.join(easing.command)}"
-                if easing.command
-                else shlex.join(flags_of(easing.changes))
-            )
-            print_note(f"It would start at once {easing.sentence}: {how}")
+            print_note(f"It would start at once {easing.sentence}: {command_of(easing)}")
         for ousted in answer.preempted[:SHOWN]:
             lost = f"{ousted.gpu_hours:.1f} GPU-hours lost"
             print_note(

@@ -372,6 +372,13 @@ _ROWS = (
         **_SUM,
     ),
     JobOption(
+        "comment",
+        "A note for people, shown by 'corral job show'.",
+        "comment",
+        metavar="TEXT",
+        title="comment",
+    ),
+    JobOption(
         "near",
         "Run where a job with this label runs: 'app=ps on rack', or 'app=ps on rack:prefer'.",
         "company",

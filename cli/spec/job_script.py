@@ -32,6 +32,8 @@ class Script:
     command: tuple[str, ...]
     asked: Layer
     name: str
+    wait: bool = False
+    """True if it has #SBATCH --wait."""
 
 
 def read(path: str, arguments: list[str]) -> Script:
@@ -49,7 +51,8 @@ def read(path: str, arguments: list[str]) -> Script:
             f"{path} line 1: a script for {program!r} cannot be sent as text, only shell and Python can",
             "Put it on a shared file system, and submit the command: corral submit -- /shared/path/script",
         )
-    return Script(command, _directives(text, path), name)
+    asked, wait = _directives(text, path)
+    return Script(command, asked, name, wait)
 
 
 def _text(path: str) -> str:
@@ -100,7 +103,7 @@ def _program(interpreter: list[str]) -> str:
     return names[1] if names[0] == "env" and len(names) > 1 else names[0]
 
 
-def _directives(text: str, path: str) -> Layer:
+def _directives(text: str, path: str) -> tuple[Layer, bool]:
     found: dict[str, list[Given]] = {}
     slurms: list[sbatch_directives.Option] = []
     body = False
@@ -122,8 +125,13 @@ def _directives(text: str, path: str) -> Layer:
     return _with_slurms(found, slurms, path)
 
 
-def _with_slurms(found: dict[str, list[Given]], slurms: list[sbatch_directives.Option], path: str) -> Layer:
-    """The options of both kinds of lines; #CORRAL is stronger. The error has all bad #SBATCH lines."""
+def _with_slurms(
+    found: dict[str, list[Given]], slurms: list[sbatch_directives.Option], path: str
+) -> tuple[Layer, bool]:
+    """The options of both kinds of lines, and whether to wait; #CORRAL is stronger.
+
+    The error has all bad #SBATCH lines.
+    """
     translated = sbatch_directives.translate(slurms)
     if translated.problems:
         several = len(translated.problems) > 1
@@ -138,7 +146,7 @@ def _with_slurms(found: dict[str, list[Given]], slurms: list[sbatch_directives.O
         print_note(f"corral: {warning}")
     weaker: dict[str, list[Given]] = {}
     _add(weaker, translated.pairs)
-    return merged(found, weaker)
+    return merged(found, weaker), translated.wait
 
 
 def _add(found: dict[str, list[Given]], pairs: list[tuple[str, Given]]) -> None:

@@ -67,6 +67,8 @@ class Translation:
     pairs: list[tuple[str, Given]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    wait: bool = False
+    """True if `corral submit` is to wait for the end of the job."""
 
 
 def options(words: list[str], where: str) -> list[Option]:
@@ -100,7 +102,9 @@ def translate(found: list[Option]) -> Translation:
     last = {option.flag: option for option in found}  # in the order of their first lines
     sizes: dict[str, Option] = {}
     for option in last.values():
-        if option.flag in _IGNORED:
+        if option.flag == "--wait":
+            made.wait = True
+        elif option.flag in _IGNORED:
             made.warnings.append(
                 f"{option.where}: {option.flag} makes no difference: {_IGNORED[option.flag]}"
             )
@@ -329,6 +333,15 @@ def _signal(text: str) -> Pairs:
     return [("warn_signal", match[1]), ("warn_time", f"{match[2] or 60}s")]
 
 
+def _kill_on_invalid_dep(text: str) -> Pairs:
+    """A rule of the site here: jobs that can never start are cancelled, or are kept."""
+    if text == "yes":
+        raise _Harmless(
+            'such jobs are cancelled here anyway, unless [scheduler.waiting] hopeless is "hold"', []
+        )
+    raise _Harmless('such jobs are cancelled here, unless [scheduler.waiting] hopeless is "hold"', [])
+
+
 def _partition(text: str) -> Pairs:
     first, comma, _ = text.partition(",")
     if comma:
@@ -381,6 +394,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--array": _as("array"),
     "--begin": _begin,
     "--chdir": _as("workdir"),
+    "--comment": _as("comment"),
     "--constraint": _constraint,
     "--container-image": _image,
     "--container-mounts": lambda text: [("mount", part) for part in text.split(",")],
@@ -392,6 +406,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--export": _export,
     "--hold": _as("hold"),
     "--job-name": _as("name"),
+    "--kill-on-invalid-dep": _kill_on_invalid_dep,
     "--licenses": _licences,
     "--nice": _nice,
     "--no-requeue": lambda _: [("on_node_lost", "wait")],
@@ -408,13 +423,12 @@ _TOGETHER = {
     *("--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres"),
     *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-node"),
 }
-_BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue"))
+_BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
 """Options that mean something without a value; only --nice may have one, behind '='."""
 _BIND = "a job has CPUs of its own near its GPUs ([jobs] bind)"
 _TASKS = "how tasks lie on the CPUs of a node is up to what starts them"
 _IGNORED = {
     "--acctg-freq": "use is measured all the time",
-    "--comment": "Corral keeps no comment; --name and --label do something similar",
     "--cores-per-socket": _TASKS,
     "--cpu-bind": _BIND,
     "--distribution": _TASKS,
@@ -422,7 +436,6 @@ _IGNORED = {
     "--get-user-env": "write --export=ALL to pass on your variables",
     "--gpu-bind": _BIND,
     "--hint": _TASKS,
-    "--kill-on-invalid-dep": "[scheduler.waiting] hopeless decides what becomes of such jobs",
     "--mail-type": "Corral sends no mail; 'corral job wait' waits for the end",
     "--mail-user": "Corral sends no mail; 'corral job wait' waits for the end",
     "--mem-bind": _BIND,
@@ -442,7 +455,6 @@ _IGNORED = {
     "--threads-per-core": _TASKS,
     "--time-min": "the job gets all of its --time",
     "--verbose": "'corral explain' tells why a job waits",
-    "--wait": "write it on the command line: corral submit --wait",
     "--wckey": "--label is kept with the job",
 }
 _REFUSED = {

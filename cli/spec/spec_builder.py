@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cli.exit_codes import CommandError
@@ -21,6 +22,14 @@ NO_SUBMITTER = Submitter()
 """No shell: the job gets no umask and no environment from it."""
 
 
+@dataclass(frozen=True)
+class Submission:
+    """A job, and whether its script asks `corral submit` to wait for its end (#SBATCH --wait)."""
+
+    spec: JobSpec
+    wait: bool = False
+
+
 def spec_of(
     asked: SubmitOptions,
     words: list[str],
@@ -29,6 +38,20 @@ def spec_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
+    """The job of `submission_of` alone."""
+    return submission_of(
+        asked, words, is_command=is_command, environment=environment, submitter=submitter
+    ).spec
+
+
+def submission_of(
+    asked: SubmitOptions,
+    words: list[str],
+    *,
+    is_command: bool,
+    environment: Mapping[str, str] = os.environ,
+    submitter: Submitter = NO_SUBMITTER,
+) -> Submission:
     """The job that a user asks for, checked as far as that needs no cluster. Raises CommandError.
 
     Flags are stronger than the environment, and the environment is stronger than the script. With a
@@ -40,15 +63,16 @@ def spec_of(
             "there is nothing to run",
             "Name a script, or write a command behind '--': corral submit --gpus 1 -- python train.py",
         )
+    wait = False
     if is_command:
         command, name = tuple(words), os.path.basename(words[0])
     else:
         read = job_script.read(words[0], words[1:])
-        command, name = read.command, read.name
+        command, name, wait = read.command, read.name, read.wait
         layers.append(read.asked)
     spec = spec_from(command, name, merged(*layers), environment, submitter)
     _check(spec)
-    return spec
+    return Submission(spec, wait)
 
 
 def spec_from(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from cli.spec.job_options import OPTIONS
+from wire.api.forecasts import Easing
 from wire.codec import decode
 from wire.job.spec import JobSpec
 
@@ -26,3 +28,11 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
         if not said:
             cleared.append(options[0].flag.removeprefix("--"))
     return [*words, *(["--clear", ",".join(cleared)] if cleared else [])]
+
+
+def command_of(easing: Easing, label: str = "") -> str:
+    """The command for a suggested change; without a label only the flags, for a job to be submitted."""
+    if easing.command:
+        return f"corral {shlex.join(easing.command)}"
+    flags = shlex.join(flags_of(easing.changes))
+    return f"corral job set {label} {flags}" if label else flags

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cli.exit_codes import CommandError
 from cli.spec.submit_options import Given
 from wire import amounts
-from wire.job.spec import is_storable
+from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
@@ -42,6 +42,12 @@ def submitter() -> Submitter:
     before = os.umask(0o077)
     os.umask(before)
     return Submitter(before, os.environ)
+
+
+def inherited(spec: JobSpec) -> JobSpec:
+    """A job with the umask, the activated environment and the one log that `corral submit` gives it."""
+    shell = submitter()
+    return replace(spec, umask=shell.umask, merge_output=True, env={**shell.activated, **spec.env})
 
 
 def variables(asked: list[Given], environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.registry import COMMANDS
+from cli.registry import COMMANDS, OTHER_WORDS
 from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, array, job, node
 from tests.limits import PATIENCE_S
@@ -45,6 +45,11 @@ def test_every_command_explains_itself_with_examples(corral: Corral, way: list[s
     assert done.stdout.splitlines()[2].strip(), "a sentence about it comes first"
     assert not [line for line in done.stdout.splitlines()[2:] if line.endswith("...")], "no sentence is cut"
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("meant", sorted(set(OTHER_WORDS.values())))
+def test_a_command_that_is_suggested_for_another_word_exists(corral: Corral, meant: str) -> None:
+    assert corral(*meant.split(), "--help").returncode == 0
 
 
 HEAVY = {"textual", "aiohttp", "pydantic", "numpy", "rich", "sqlalchemy", "asyncssh", "controller", "tui"}
@@ -97,6 +102,8 @@ def test_without_words_there_is_help(corral: Corral) -> None:
     [
         ("sumbit", 2, "Did you mean 'submit'?"),
         ("xyzzy", 2, "No such command 'xyzzy'"),
+        ("squeue", 2, "No such command 'squeue'. Did you mean 'corral queue'?"),
+        ("describe 7", 2, "No such command 'describe'. Did you mean 'corral job show'?"),
         ("--nonsense", 2, "No such option: --nonsense"),
         ("queue --state lost", 2, "'lost' is not a state"),
         ("queue --state lost", 2, "States are queued, scheduled, running, completed, failed, cancelled."),

@@ -184,6 +184,8 @@ def test_submit_and_wait_in_one(cluster: CliCluster) -> None:
         ).returncode
         == 1
     )
+    (cluster.place / "wait.sh").write_text("#!/bin/sh\n#SBATCH --wait\nexit 3\n")
+    assert cluster.corral("submit", "wait.sh").returncode == 3
 
 
 def test_the_same_key_is_the_same_job(cluster: CliCluster) -> None:

@@ -17,7 +17,7 @@ from cli.commands.sim import figures_table
 from cli.commands.sim.progress import Progress, refusals
 from cli.exit_codes import CommandError
 from cli.main import main
-from cli.output.formats import Format, Output, write, write_facts, write_json
+from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.registry import application, examples
 from controller.config import load
 from controller.registry import build_pipeline
@@ -104,9 +104,9 @@ def _seeds(text: str) -> list[int]:
 
 def _show(form: Format, plan: TrialPlan, verdicts: Sequence[Verdict], config: Path | None) -> None:
     failures = [verdict.failure for verdict in verdicts if verdict.failure]
-    if form is Format.JSON:
+    if form.is_data:
         told = [{**asdict(failure), "command": _command(failure, plan, config)} for failure in failures]
-        write_json({**_sums(verdicts), "failures": told})
+        write_data(form, {**_sums(verdicts), "failures": told})
         return
     if form is Format.CSV:
         figures_table.write_csv([_row(verdict) for verdict in verdicts])

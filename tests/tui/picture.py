@@ -6,14 +6,17 @@ import asyncio
 import sys
 from pathlib import Path
 
+from cli.spec.spec_to_flags import command_of
+from cli.spec.submitter_environment import inherited
 from tui.app import CorralApp
+from tui.app_interface import CliFunctions
 from tui.data.cluster_feed import LiveFeed
 from wire.http.client import Client
 
 
 async def take(size: tuple[int, int], keys: list[str]) -> str:
     """The screen after these keys, on the controller that is there."""
-    app = CorralApp(LiveFeed(Client), Client)
+    app = CorralApp(LiveFeed(Client), Client, CliFunctions(command_of, inherited))
     async with app.run_test(size=size) as pilot:
         await pilot.pause(1.5)
         for key in keys:

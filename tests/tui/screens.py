@@ -10,9 +10,11 @@ from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from cli.spec.spec_to_flags import command_of
 from tests.limits import PATIENCE_S
 from tests.tui.recorded import NOW, RecordedClient, RecordedFeed, Tenants, everything
 from tui.app import CorralApp
+from tui.app_interface import CliFunctions
 from tui.data.cluster_feed import Changes
 
 
@@ -34,6 +36,7 @@ class Screen(CorralApp):
         super().__init__(
             self.recording,
             lambda: RecordedClient(self.ordered, output, refuse, tenants),
+            CliFunctions(command_of, lambda spec: spec),
             read_only=read_only,
             look=look,
             ascii_only=ascii_only,

@@ -16,6 +16,7 @@ from tests.tui.recorded import (
     Tenants,
     events,
     everything,
+    gpu,
     job,
     jobs,
     node,
@@ -34,7 +35,7 @@ from tui.views.job_details import JobDetailsView
 from tui.views.queue import QueueView
 from tui.widgets.frame import StatusLine
 from tui.widgets.table import ListTable
-from wire.names import JobState
+from wire.names import GpuHealth, JobState
 
 LOST = ConnectionStatus("lost", NOW - 12, "nobody listens there", NOW + 3)
 
@@ -127,6 +128,56 @@ async def test_a_number_in_the_palette_opens_that_job() -> None:
         )
         assert "-3  gpus" in screen.text()
         assert "1st in the queue" in screen.text()
+
+
+async def test_a_suggestion_has_its_command_which_can_be_copied() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "colon", "1", "0", "enter")
+        await until(pilot, lambda: "$ corral job set 10 --gpus 8" in screen.text())
+        assert "with 8 GPUs instead of 16" in screen.text()
+        await press(pilot, "y", "enter")
+        await until(pilot, lambda: "copied: corral job set 10 --gpus 8" in screen.text())
+
+
+async def test_a_gpu_out_of_service_shows_the_job_that_still_runs_on_it() -> None:
+    cordoned = gpu(0, 1, load=40, health=GpuHealth.CORDONED, why="noisy fan")
+    screen = Screen(replace(everything(), nodes=(node("node-1", [cordoned]),)))
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "2")
+        await until(pilot, lambda: "cordoned noisy fan  1 " in screen.text())
+        assert "✗ out" in screen.text()
+
+
+async def test_the_card_of_a_node_names_jobs_without_gpus() -> None:
+    busy = node("node-1", [gpu(0, 1, load=40)], jobs=(1, 12))
+    screen = Screen(replace(everything(), nodes=(busy,)))
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "2")
+        await until(pilot, lambda: "without GPUs  12 rlhf-ppo" in screen.text())
+
+
+async def test_a_narrow_screen_shows_the_filter_rather_than_the_order() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "slash", *"user:alice", "space", *"state:que", "enter")
+        assert "/user:alice stat…" in screen.text()
+        assert "by order" not in screen.text()
+
+
+async def test_what_cannot_be_held_is_counted_and_the_held_jobs_stay_marked() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        screen.model.jobs.marks.update((1, 12))
+        await press(pilot, "H")
+        await until(pilot, lambda: "12 held, 1 left out: only jobs that wait can be held" in screen.text())
+        await press(pilot, "R")
+        await until(pilot, lambda: "12 released, 1 left out" in screen.text())
 
 
 async def test_an_unknown_job_says_so() -> None:
@@ -228,7 +279,7 @@ async def test_many_are_cancelled_only_when_their_number_is_typed() -> None:
         assert number > 20
         do = screen.screen.query_one("#do", Button)
         assert do.disabled
-        screen.screen.query_one(Input).focus()
+        assert isinstance(screen.focused, Input)
         await press(pilot, *str(number))
         assert not do.disabled
         await press(pilot, "backspace")
@@ -289,7 +340,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         await press(pilot, "ctrl+s")
         assert screen.screen is form
         await press(pilot, "backspace", "backspace", "2")
-        assert "corral submit --gpus 2 --cpus 4 --memory 16G --workdir / -- sleep 60" in screen.text()
+        assert "corral submit --gpus 2 --workdir / -- sleep 60" in screen.text()
         await until(pilot, lambda: "starts in 30m00s on node-3" in screen.text())
         await press(pilot, "ctrl+s")
         await until(pilot, lambda: "submitted 41" in screen.text())
@@ -389,7 +440,7 @@ async def test_long_lines_wrap_when_asked() -> None:
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "enter")
-        await until(pilot, lambda: "1 lines" in screen.text())
+        await until(pilot, lambda: "1 line " in screen.text())
         assert "END" not in screen.text()
         await press(pilot, "w")
         assert "END" in screen.text()

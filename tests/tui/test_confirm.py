@@ -40,8 +40,8 @@ def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
     assert (question.title, question.command) == ("Preempt 2 jobs?", "corral job preempt 1 3")
     assert said(question)[:3] == [
         "Owners   dmitri, emeka",
-        "Effect   saved if they can, ended, and queued again in their places",
-        "Lost     3.0 GPU-hours since they started, on 8.5 GPUs, unless saved",
+        "Effect   they save if they can, end, and are queued again",
+        "Lost     3.0 GPU-hours on 8.5 GPUs, unless saved",
     ]
     assert not confirm.preemptible(job(12))
 

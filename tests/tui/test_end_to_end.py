@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.spec.spec_to_flags import command_of
+from cli.spec.submitter_environment import inherited
 from tests.limits import PATIENCE_S
 from tests.systems import System, system
 from wire.job.spec import JobSpec
@@ -174,7 +176,7 @@ def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
     terminal.see("Drain gpu01?")
     terminal.type("new fan")
     terminal.press("Enter")
-    terminal.see("▽ drained", "new fan")
+    terminal.see("▽ drain", "new fan")
     with cluster.client() as client:
         assert client.node("gpu01").state is NodeState.DRAINED
 
@@ -200,7 +202,7 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
     terminal.see("Share of speech", "corral shares set speech …")
     terminal.press("BSpace")
     terminal.type("3")
-    terminal.see("corral shares set speech 3", "nobody starts sooner or later")
+    terminal.see("corral shares set speech 3", "no job starts sooner or later")
     terminal.press("C-s")
     terminal.see("share of speech set", "75.0%")
     with cluster.client() as client:
@@ -228,7 +230,7 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
     terminal.press("E", "8", "C-s")
     terminal.see("quota of project vision set", "8/8", "full")
     terminal.press("U")
-    terminal.see("Unset the quota of project vision?", "nobody starts sooner or later")
+    terminal.see("Unset the quota of project vision?", "no job starts sooner or later")
     terminal.press("Right", "Enter")
     terminal.see("quota of project vision unset")
 
@@ -310,6 +312,16 @@ def test_terminated_it_gives_the_terminal_back(cluster: System, terminal: Termin
     assert terminal.restored
 
 
+def test_a_hang_up_signal_gives_the_terminal_back(cluster: System, terminal: Terminal) -> None:
+    terminal.run(tui(cluster))
+    terminal.see("● live")
+    os.kill(_running(cluster), signal.SIGHUP)
+    terminal.see("shell>")
+    terminal.run("echo it ended with $?")
+    terminal.see("it ended with 129")
+    assert terminal.restored
+
+
 def test_without_a_terminal_it_ends(cluster: System, terminal: Terminal) -> None:
     terminal.run(tui(cluster))
     terminal.see("● live")
@@ -358,6 +370,7 @@ def test_a_bug_gives_the_terminal_back_and_is_written_down(
 
 
 def test_into_a_file_it_will_not_draw() -> None:
+    from tui.app_interface import CliFunctions
     from tui.launch import run
 
-    assert run("unix:///nowhere") == 2
+    assert run("unix:///nowhere", CliFunctions(command_of, inherited)) == 2

@@ -54,6 +54,11 @@ def test_numbers_compare(text: str, good: object) -> None:
     assert shown(text) == {row.id for row in jobs() if good(row.gpus)}  # type: ignore[operator]
 
 
+def test_ids_compare_as_numbers_too() -> None:
+    assert shown("id:>=36") == {row.id for row in jobs() if row.id >= 36 and "_" not in row.label}
+    assert shown("id:=24") == {row.id for row in jobs() if row.array == 24}
+
+
 def test_a_field_nobody_knows_is_named_with_the_nearest() -> None:
     with pytest.raises(FilterError, match="no field usre; did you mean user"):
         shown("usre:bob")

@@ -6,10 +6,13 @@ import shlex
 from typing import Any
 
 import pytest
+import typer
 
-from cli.spec.job_options import BY_FLAG
+from cli.commands import submit
+from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.spec_builder import spec_of
 from cli.spec.submit_options import SubmitOptions
+from cli.spec.submitter_environment import inherited, submitter
 from tui.forms import job as form
 from wire.job.spec import JobSpec
 
@@ -97,7 +100,7 @@ LEFT_TO_THE_COMMAND = """
     preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     warn_s warn_signal
-    batch by_default error merge_output open_mode output umask
+    batch by_default comment error merge_output open_mode output umask
 """
 """The form has what most jobs need; a new field of a job gets a line in it, or its name here."""
 
@@ -108,7 +111,7 @@ def test_every_field_of_a_job_has_a_line_or_is_left_to_the_command() -> None:
 
 
 def test_what_the_controller_complains_of_has_a_line() -> None:
-    job = form.new_job("/")
+    job = form.new_job("/", inherited)
     told = {
         where: job.name_of(where) for where in ("gpus", "spec.gpus", "gpu_models[0]", "env.PATH", "key", "")
     }
@@ -120,3 +123,23 @@ def test_what_the_controller_complains_of_has_a_line() -> None:
         "key": "",
         "": "",
     }
+
+
+def test_a_new_job_takes_along_what_a_submit_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    monkeypatch.setenv("PATH", "/venv/bin:/bin")
+    made = form.new_job("/work", inherited)
+    typed = {field.name: field.default for field in made.fields} | {"command": "python train.py"}
+    spec = made.read(typed).wish
+    assert spec is not None
+    assert made.trial is not None
+    asked = made.trial(spec)
+    assert asked is not None
+    monkeypatch.chdir("/")
+    words = shlex.split(made.command(typed))[2:]
+    context = typer.main.get_command(submit.app).make_context("submit", words)
+    options = SubmitOptions((name, context.params[name]) for name in OPTIONS)
+    shell = submitter()
+    submitted = spec_of(options, ["python", "train.py"], is_command=True, submitter=shell)
+    assert asked.submit == (submitted,)
+    assert submitted.env == {"VIRTUAL_ENV": "/venv", "PATH": "/venv/bin:/bin"}

@@ -150,3 +150,16 @@ def test_an_unreadable_filter_changes_nothing() -> None:
     with pytest.raises(FilterError, match="not a regex yet"):
         listing.narrow("(")
     assert [row.id for row in listing] == [1]
+
+
+def test_a_job_that_ends_and_leaves_the_filter_keeps_the_cursor_at_its_place() -> None:
+    listing = job_listing()
+    listing.put(job(number) for number in range(10, 30))
+    listing.narrow("state:queued")
+    listing.move_to(1)
+    gone, after = listing.key_at(1), listing.key_at(2)
+    listing.put([job(gone, JobState.CANCELLED)])
+    assert (listing.cursor, listing.index) == (after, 1)
+    listing.sort_by("id")
+    listing.narrow("")
+    assert listing.cursor == gone

@@ -94,7 +94,7 @@ async def test_nothing_there_says_how_to_begin() -> None:
         async with screen.run_test(size=(80, 24)) as pilot:
             await settled(pilot)
             await press(pilot, "5")
-            await until(pilot, lambda: "nobody has jobs" in screen.text())  # noqa: B023 - done with it before the next
+            await until(pilot, lambda: "and no jobs" in screen.text())  # noqa: B023 - done with it before the next
             assert ("N sets one" in screen.text()) is not read_only
 
 

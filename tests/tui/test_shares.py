@@ -28,7 +28,7 @@ async def test_the_tree_is_asked_for_when_it_is_shown() -> None:
         ]
         assert "66.7%" in lines[3]
         await press(pilot, *"jjjj")
-        assert "past its soft limit: its jobs come after everybody else's" in screen.text()
+        assert "past its soft limit: its jobs come after all others" in screen.text()
         await press(pilot, "G")
         assert "nothing of it starts for 2h10m at most: the hard limit of nlp" in screen.text()
 
@@ -108,7 +108,7 @@ async def test_an_empty_tree_says_where_shares_come_from() -> None:
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "4")
-        await until(pilot, lambda: "shares come with the first job" in screen.text())
+        await until(pilot, lambda: "shares come with the first one" in screen.text())
         await press(pilot, "E", "enter")
         assert (screen.view.NAME, screen.ordered) == ("shares", [])
 

@@ -73,7 +73,7 @@ def test_quotas(snap_compare: Compare, size: tuple[int, int]) -> None:
 def test_a_quota_to_edit(snap_compare: Compare) -> None:
     keys = ("5", *"jjj", "E", *"000", "tab", "x")
     assert snap_compare(
-        Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="or none")
+        Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="write 8")
     )
 
 
@@ -111,7 +111,7 @@ def test_no_reservations(snap_compare: Compare) -> None:
 
 def test_nobody_has_a_share(snap_compare: Compare) -> None:
     screen = Screen(tenants=Tenants(shares=()))
-    assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="nobody has submitted"))
+    assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="no job was submitted"))
 
 
 def test_a_share_to_edit(snap_compare: Compare) -> None:

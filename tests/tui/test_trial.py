@@ -41,7 +41,7 @@ def test_the_longest_delays_come_first_and_never_is_the_longest() -> None:
 def test_a_new_job_says_when_it_starts() -> None:
     assert told(WhatIfAnswer(NOW, (shift(9, None, 1800, new=True),), 2)) == [
         "starts in 30m00s on gpu01",
-        "nobody else starts sooner or later",
+        "no other job starts sooner or later",
     ]
 
 
@@ -53,7 +53,7 @@ def test_what_would_be_refused_says_why_and_no_more() -> None:
 
 def test_what_cannot_be_foretold_is_said() -> None:
     (line,) = told(WhatIfAnswer(NOW, (), 3, whole=False))
-    assert line == "nobody starts sooner or later; behind jobs without a time limit nothing can be told"
+    assert line == "no job starts sooner or later; starts after a job without a time limit are unknown"
 
 
 def test_what_was_cut_off_is_said_in_hours_and_no_start_is_made_up() -> None:

@@ -78,8 +78,8 @@ def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
     spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
     lines: list[Sequence[Piece]] = [
         [("Owners   ", "muted"), (_owners(jobs), "text")],
-        [("Effect   ", "muted"), ("saved if they can, ended, and queued again in their places", "text")],
-        [("Lost     ", "muted"), (_lost(held, spent), "warn"), (", unless saved", "muted")],
+        [("Effect   ", "muted"), ("they save if they can, end, and are queued again", "text")],
+        [("Lost     ", "muted"), (_lost(held, spent, brief=True), "warn"), (", unless saved", "muted")],
     ]
     return Confirmation(
         f"Preempt {number}?",
@@ -131,7 +131,7 @@ def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
         (
             [("Nodes    ", "muted"), (printable(", ".join(row.nodes), 300), "accent")],
             [("Time     ", "muted"), (f"{when}{again}", "text")],
-            [("Effect   ", "muted"), ("everybody's jobs may start there again", "warn")],
+            [("Effect   ", "muted"), ("jobs of all users may start there again", "warn")],
         ),
         "Cancel it",
         f"corral reserve cancel {shlex.quote(printable(spec.name))}",
@@ -151,7 +151,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
         (
             *([("So that  ", "muted"), (printable(step.aim, 200), "strong")] for step in steps[:LISTED]),
             [("Effect   ", "muted"), ("they save their state, end, and go on in the place kept", "text")],
-            [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, worked out anew before", "warn")],
+            [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, computed again before the move", "warn")],
             [],
             *(going(each) for each in moves[:LISTED]),
         ),
@@ -202,13 +202,12 @@ def _owners(jobs: Sequence[JobView]) -> str:
     return shown + (f" and {len(owners) - 5:,} more" if len(owners) > 5 else "")
 
 
-def _lost(held: float, spent: float) -> str:
+def _lost(held: float, spent: float, *, brief: bool = False) -> str:
     if not held:
         return "their work since they started"
     hours = f"{spent:,.1f}" if spent >= 0.1 else "less than 0.1"
-    return (
-        f"{hours} GPU-hours since they started, on {gpus_text(round(held, 2))} GPU{'' if held <= 1 else 's'}"
-    )
+    since = " " if brief else " since they started, "
+    return f"{hours} GPU-hours{since}on {gpus_text(round(held, 2))} GPU{'' if held <= 1 else 's'}"
 
 
 def cancellable(job: JobView) -> bool:

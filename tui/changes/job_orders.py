@@ -37,7 +37,7 @@ class JobOrders:
 
     def submit(self) -> None:
         """Open the submit form."""
-        self._stage.push_screen(FormDialog(new_job(os.getcwd()), self._submitted))
+        self._stage.push_screen(FormDialog(new_job(os.getcwd(), self._stage.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
         """Cancel the chosen jobs, after asking."""
@@ -121,13 +121,15 @@ class JobOrders:
 
     def _waiting(self, done: str, verb: str) -> None:
         jobs = self._chosen(confirm.holdable)
+        others = len(self._stage.view.jobs()) - len(jobs)
+        rule = "only jobs that wait can be held"
         if jobs:
-            self._order(done, verb, jobs)
+            self._order(done, verb, jobs, f", {others:,} left out: {rule}" if others else "")
         else:
-            self._stage.say(f"nothing to {verb}: only jobs that wait can be held", "warn")
+            self._stage.say(f"nothing to {verb}: {rule}", "warn")
 
-    def _order(self, done: str, action: str, jobs: Sequence[JobView]) -> None:
-        """Send one request for all of them."""
+    def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
+        """Send one request for all of them; `left_out` says which of the chosen jobs are not among them."""
         meant = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
@@ -136,7 +138,7 @@ class JobOrders:
             failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))
 
-        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
+        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome, left_out))
 
     def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
         def carry_out(client: Client) -> OrderResults[Thing]:
@@ -152,21 +154,23 @@ class JobOrders:
 
         self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
 
-    def _report(self, done: str, outcome: OrderResults[Thing] | Failure) -> None:
-        """Report the failures; the failed ones stay marked."""
+    def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
+        """Report the results. Jobs that are held or released stay marked, so that the other key undoes it."""
         if not isinstance(outcome, OrderResults):
             self._stage.say(failure_text(outcome), "bad")
             return
-        marks = self._stage.model.jobs.marks
-        marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
+        if done not in ("held", "released"):
+            self._stage.model.jobs.marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
         names = [_name(thing) for thing in outcome.done]
         about = names[0] if len(names) == 1 else f"{len(names):,}"
         if not outcome.failed:
-            self._stage.say(f"{about} {done}", "good")
+            self._stage.say(f"{about} {done}{left_out}", "good")
         else:
             thing, failure = outcome.failed[0]
             first = f"{_name(thing)}: {failure_text(failure)}"
-            self._stage.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}", "bad")
+            self._stage.say(
+                f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad"
+            )
         self._stage.refresh_view()
 
     def _submitted(self, answer: Submitted) -> None:

@@ -38,7 +38,7 @@ class Menus:
             elif name:
                 app.act(name)
 
-        app.push_screen(Menu("Do", entries, search=True, extra=job), picked)
+        app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
     def help(self) -> None:
         """Help: all keys of the view."""
@@ -65,11 +65,12 @@ class Menus:
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Actions of the view as shell commands."""
+        """Actions of the view as shell commands, after those that it advises."""
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())
         subjects = view.subjects()
-        found = [job_command("show", jobs), f"{job_command('logs', jobs)} -f"] if len(jobs) == 1 else []
+        found = view.advised()
+        found += [job_command("show", jobs), f"{job_command('logs', jobs)} -f"] if len(jobs) == 1 else []
         for action in actions_of(view.NAME, self._app.read_only):
             command = action.command
             if "{jobs}" in command and jobs:

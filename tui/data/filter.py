@@ -24,6 +24,7 @@ _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _NUMBER = re.compile(r"(>=|<=|>|<|=|)(\d+(?:\.\d+)?)$")
 _FIELD = re.compile(r"([a-z]+):(.*)$", re.DOTALL)
+_LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
@@ -78,6 +79,8 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
 
     def test(row: Row) -> bool:
         is_ = value(row)
+        if number and number[1] and isinstance(is_, str) and (leading := _LEADING.match(is_)):
+            is_ = float(leading[0])  # because an id is text: 29_299 is job 29
         if isinstance(is_, str) or is_ is None:
             return search(is_ or "") is not None
         # A half-typed number (`gpus:>`) matches all rows.

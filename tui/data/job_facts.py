@@ -17,9 +17,14 @@ from wire.text import counted, duration, memory, printable
 
 
 def job_facts(
-    job: JobView, detail: JobDetail | None, explanation: Explanation | None, model: ClusterModel, width: int
+    job: JobView,
+    detail: JobDetail | None,
+    explanation: Explanation | None,
+    advice: Sequence[tuple[str, str]],
+    model: ClusterModel,
+    width: int,
 ) -> list[list[Piece]]:
-    """The lines, the most important first."""
+    """The lines, the most important first. `advice`: changes that start the job now, with commands."""
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     lines += [_held(held, model) for held in job.held]
     if job.state.terminal or job.state is JobState.RUNNING:
@@ -33,6 +38,7 @@ def job_facts(
     elif detail is not None:
         lines += _why(detail.why)
         lines += _when(explanation, model.now()) if explanation is not None else []
+        lines += _advice(advice)
     elif job.detail:
         lines.append(cells.fact("why", (printable(job.detail, 400), "text")))
     if detail is not None:
@@ -134,7 +140,7 @@ def _why(why: Why) -> list[list[Piece]]:
 
 
 def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """The latest start or why it is unknown, and the changes that would start the job now."""
+    """The latest start, or why it is unknown."""
     lines = []
     if explanation.starts_at is not None:
         left = explanation.starts_at - now
@@ -150,9 +156,15 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
         lines.append(cells.fact("starts", (least, "text"), ("   later starts were not worked out", "muted")))
     elif explanation.unknown:
         lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
-    lines += [
-        cells.fact("or now", (printable(easing.sentence, 160), "good")) for easing in explanation.easings
-    ]
+    return lines
+
+
+def _advice(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
+    """Each change that would start the job now, and below it the command that makes the change."""
+    lines = []
+    for sentence, command in advice:
+        lines.append(cells.fact("or now", (printable(sentence, 160), "good")))
+        lines.append(cells.fact("", (f"$ {command}", "accent")))
     return lines
 
 

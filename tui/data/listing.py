@@ -37,6 +37,8 @@ class Listing(Generic[Key, Row]):
         self._index = 0
         # Key of the row under the cursor; None until the user moves it: the cursor stays at the top
         self._home: Key | None = None
+        self._home_value: Any = None
+        """The sort key that this row had when it was last shown; None if the order was changed since."""
         self._order: list[tuple[Any, Key]] = []
         self._placed: dict[Key, Any] = {}
         self._say = haystack
@@ -106,6 +108,7 @@ class Listing(Generic[Key, Row]):
     def arrange(self, sort: str, reverse: bool) -> None:
         """Set column and direction of the order."""
         self.sort, self.reverse = sort, reverse
+        self._home_value = None
         self._rebuild()
         self._settle()
 
@@ -127,6 +130,7 @@ class Listing(Generic[Key, Row]):
         """Move the cursor to this index, or the nearest; it then follows that row."""
         self._point(index)
         self._home = self.cursor
+        self._home_value = self._placed.get(self.cursor) if self.cursor is not None else None
 
     def follow(self, key: Key) -> bool:
         """Move the cursor to this row, if it is shown."""
@@ -200,8 +204,12 @@ class Listing(Generic[Key, Row]):
             self.move_to(self._index)
         elif (index := self.index_of(home)) is not None:
             self._point(index)
+            self._home_value = self._placed[home]
         else:
-            at = bisect_left(self._order, (self.sorts[self.sort](self.rows[home]), home))
+            # Where the row was last shown, because a job that ends leaves the filter and has another key.
+            if self._home_value is None:
+                self._home_value = self.sorts[self.sort](self.rows[home])
+            at = bisect_left(self._order, (self._home_value, home))
             self._point(len(self) - at if self.reverse else at)
 
     def _point(self, index: int) -> None:

@@ -127,7 +127,7 @@ def _removed(events: Iterable[EventView]) -> set[str]:
 
 
 def job_listing() -> Listing[int, JobView]:
-    """Jobs; the default order is running, waiting in the order they will start, then ended, newest first."""
+    """Jobs; the default order is running, waiting by priority and submit time, then ended, newest first."""
     return Listing(
         key=lambda job: job.id,
         sorts={
@@ -207,7 +207,7 @@ def node_listing() -> Listing[str, NodeView]:
         },
         fields={
             "name": lambda node: node.name,
-            "state": lambda node: node.state.value,
+            "state": lambda node: node.state_word,
             "model": lambda node: " ".join(sorted({gpu.model for gpu in node.gpus})),
             "health": lambda node: " ".join(sorted({gpu.health.value for gpu in node.gpus})),
             "label": lambda node: " ".join(f"{name}={value}" for name, value in node.labels.items()),
@@ -215,7 +215,7 @@ def node_listing() -> Listing[str, NodeView]:
             "jobs": lambda node: float(len(node.jobs)),
         },
         haystack=lambda node: " ".join(
-            (node.name, node.state.value, node.why, *(g.model for g in node.gpus[:1]))
+            (node.name, node.state_word, node.why, *(g.model for g in node.gpus[:1]))
         ),
     )
 

@@ -33,13 +33,14 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
     if sooner:
         pieces += [(f"{sooner:,} start{'s' * (sooner == 1)} sooner", "good"), (", ", "muted")]
     if not later and not sooner:
-        pieces.append((f"nobody{' else' * (len(moved) < len(answer.shifts))} starts sooner or later", "text"))
+        other = "other " * (len(moved) < len(answer.shifts))
+        pieces.append((f"no {other}job starts sooner or later", "text"))
     else:
         pieces.append((f"{answer.unchanged:,} as now", "muted"))
     if waited := hours(answer):
         pieces.append((f"; {waited}", "text"))
     if not answer.whole:
-        pieces.append(("; behind jobs without a time limit nothing can be told", "faint"))
+        pieces.append(("; starts after a job without a time limit are unknown", "faint"))
     if limits := extent(answer):
         pieces.append((f"; {limits}", "faint"))
     return pieces

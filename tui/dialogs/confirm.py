@@ -1,4 +1,4 @@
-"""The confirmation dialog; the button that does nothing has the focus."""
+"""The confirmation dialog: the consequences, the command, and two buttons."""
 
 from __future__ import annotations
 
@@ -54,16 +54,18 @@ class ConfirmDialog(Dialog[str]):
                 yield self._trial
             yield CommandLine(asked.command)
             if asked.must_type or asked.reason:
-                prompt = "why? everybody will see it" if asked.reason else f"type {asked.must_type} to go on"
+                prompt = (
+                    "why? all users see the reason" if asked.reason else f"type {asked.must_type} to go on"
+                )
                 yield Input(placeholder=prompt, compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Back", id="back", compact=True)
                 yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
 
     def on_mount(self) -> None:
-        """Focus the button that does nothing."""
+        """Focus the line for the number or the reason, otherwise the button that does nothing."""
         self._trial.try_out(self._asked.trial)
-        target = Input if self._asked.reason else Button
+        target = Input if self._asked.reason or self._asked.must_type else Button
         self.query(target).first().focus()
 
     @property

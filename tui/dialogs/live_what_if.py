@@ -37,7 +37,7 @@ class LiveWhatIf(Facts):
         if wish == self._wish or not self.is_attached:
             return
         self._wish, self._told = wish, None
-        self._say("working out who would start sooner or later…" if wish else "")
+        self._say("computing which jobs would start sooner or later…" if wish else "")
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,15 +15,23 @@ from wire.names import PRIORITIES
 
 FIELDS: Final = (
     Field("command", "command", "--", "python train.py --epochs 3", amounts.words),
-    Field("name", "name", "--name", "by default that of the program", str),
+    Field("name", "name", "--name", "default: the name of the program", str),
     Field("gpus", "gpus", "--gpus", "8, or 0.25 of one", amounts.gpus, "1"),
     Field("gpu model", "gpu_models", "--gpu-model", "any", amounts.words),
     Field("nodes", "nodes", "--nodes", "as few as the GPUs need", amounts.count),
-    Field("cpus", "cpu_milli", "--cpus", "cores per node", amounts.cores_milli, "4"),
-    Field("memory", "memory_mib", "--memory", "per node", amounts.memory_mib, "16G"),
-    Field("time", "time_limit_s", "--time", "no limit; 2h30m", amounts.seconds),
+    Field(
+        "cpus", "cpu_milli", "--cpus", "per node; default: the share of its GPUs, or 1", amounts.cores_milli
+    ),
+    Field(
+        "memory",
+        "memory_mib",
+        "--memory",
+        "per node; default: the share of its GPUs or CPUs",
+        amounts.memory_mib,
+    ),
+    Field("time", "time_limit_s", "--time", "such as 2h30m; default: no limit", amounts.seconds),
     Field("priority", "priority", "--priority", ", ".join(PRIORITIES).lower(), amounts.priority, "normal"),
-    Field("array", "array", "--array", "0-9, one job per index", str),
+    Field("array", "array", "--array", "such as 0-9: one job per index", str),
     Field("project", "project", "--project", "", str, "default"),
     Field("queue", "queue", "--queue", "", str, "default"),
     Field("directory", "workdir", "--workdir", "directory to run in", str),
@@ -57,8 +66,11 @@ def command(typed: Typed) -> str:
     return " ".join(["corral submit", *flags, "--", typed.get("command", "").strip() or "…"])
 
 
-def new_job(directory: str) -> Form[JobSpec, Submitted]:
-    """The form of a job that runs in this directory, unless another is typed."""
+def new_job(directory: str, inherit: Callable[[JobSpec], JobSpec]) -> Form[JobSpec, Submitted]:
+    """The form of a job that runs in this directory, unless another is typed.
+
+    `inherit` adds what `corral submit` takes from the shell, because the form shows that command.
+    """
     fields = tuple(
         replace(field, default=directory) if field.target == "workdir" else field for field in FIELDS
     )
@@ -68,6 +80,6 @@ def new_job(directory: str) -> Form[JobSpec, Submitted]:
         fields,
         read,
         command,
-        lambda client, spec: client.submit(spec),
-        lambda spec: WhatIf(submit=(spec,)),
+        lambda client, spec: client.submit(inherit(spec)),
+        lambda spec: WhatIf(submit=(inherit(spec),)),
     )

@@ -74,11 +74,11 @@ def clock(at: float | None, now: float) -> str:
 
 def node_state(node: NodeView) -> Piece:
     """▲ up."""
-    return (f"{glyphs.NODE[node.state]} {node.state.value}", node.state.value)
+    return (f"{glyphs.NODE[node.state]} {node.state_word}", node.state.value)
 
 
 def gpu_kind(gpu: GpuView) -> str:
-    """busy, share, free or sick."""
+    """The style of a GPU: busy, share, free, or sick for one that takes no jobs."""
     if gpu.health is not GpuHealth.OK:
         return "sick"
     if gpu.free_milli >= WHOLE_GPU:

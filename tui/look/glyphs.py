@@ -18,6 +18,7 @@ JOB: Final = {
 HELD: Final = "‖"
 NODE: Final = {NodeState.UP: "▲", NodeState.DRAINED: "▽", NodeState.SUSPECT: "◌", NodeState.DOWN: "✗"}
 GPU: Final = {"busy": "■", "share": "◧", "free": "□", "sick": "✗"}
+GPU_WORD: Final = {"busy": "busy", "share": "share", "free": "free", "sick": "out"}
 LEVELS: Final = "▁▂▃▄▅▆▇█"
 MARK: Final = "◆"
 CURSOR: Final = "▌"

@@ -43,7 +43,7 @@ class EventsView(ListView[int, EventView]):
                 most=26,
             ),
             ListColumn("job", "JOB", 4, 6, lambda event: [(self._job(event), "accent")], 5, right=True),
-            ListColumn("node", "NODE", 6, 12, lambda event: [(printable(event.node or ""), "muted")]),
+            ListColumn("node", "NODE", 6, 12, lambda event: [(printable(_nodes(event)), "muted")]),
             ListColumn(
                 "text",
                 "WHAT HAPPENED",
@@ -89,6 +89,11 @@ class EventsView(ListView[int, EventView]):
             app_of(self).open_job(event.job)
         elif event is not None and event.node is not None:
             app_of(self).open_node(event.node)
+
+
+def _nodes(event: EventView) -> str:
+    """The node of the event, or the nodes of the job that it placed."""
+    return event.node or ",".join(str(each["node"]) for each in event.data.get("allocations", ()))
 
 
 def _part(event: EventView) -> str:

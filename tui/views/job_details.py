@@ -23,7 +23,7 @@ from wire.api.forecasts import Explanation
 from wire.api.jobs import JobDetail, JobView
 from wire.http.client import Refused, Unreachable
 from wire.names import JobState
-from wire.text import printable
+from wire.text import counted, printable
 
 REASK_S: Final = 5
 EXPLAIN_S: Final = 30
@@ -44,7 +44,7 @@ class LogTitle(FrameLine):
         pieces: list[Piece] = [("── ", "line")]
         for name in ("stdout", "stderr"):
             pieces += [(name, "sorted" if name == job.stream else "faint"), ("  ", "text")]
-        told = f"{log.count:,} lines" + ("  following" if log.following and not job.output_over else "")
+        told = counted(log.count, "line") + ("  following" if log.following and not job.output_over else "")
         told += "  wrapped" if log.wrapping else ""
         told += f"  /{printable(log.filter_text, 30)}" if log.filter_text else ""
         pieces += [(told, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
@@ -146,9 +146,22 @@ class JobDetailsView(View):
         row, width = self.row, self.size.width
         most = max(3, self.size.height * 3 // 5)
         if row is not None and width:
-            lines = job_facts(row, self._detail, self._explanation, app_of(self).model, width)
+            model = app_of(self).model
+            lines = job_facts(row, self._detail, self._explanation, self._advice(), model, width)
             self._facts.update(lines[:most])
         self._title.refresh()
+
+    def _advice(self) -> list[tuple[str, str]]:
+        """The changes that would start the job now: a sentence and a shell command for each."""
+        row, told = self.row, self._explanation
+        if row is None or told is None:
+            return []
+        write = app_of(self).cli.command_of
+        return [(each.sentence, printable(write(each, row.label), 1_000)) for each in told.easings]
+
+    def advised(self) -> list[str]:
+        """The commands of this advice."""
+        return [command for _, command in self._advice()]
 
     # -- requests ----------------------------------------------------------------------
 

@@ -71,19 +71,20 @@ class ListView(View, Generic[Key, Row]):
         self.moved()
         return ""
 
-    def note(self) -> Sequence[Piece]:
-        """Order, filter and number of rows."""
+    def note(self, *, brief: bool = False) -> Sequence[Piece]:
+        """Marks, filter, number of rows and order. With `brief` the filter is cut and the order left out."""
         listing = self.listing
         arrow = glyphs.DESCENDING if listing.reverse else glyphs.ASCENDING
         pieces: list[Piece] = []
         if listing.marks:
-            pieces += [(f"{glyphs.MARK} {len(listing.marks)} marked", "mark"), ("  ", "text")]
+            word = "" if brief else " marked"
+            pieces += [(f"{glyphs.MARK} {len(listing.marks)}{word}", "mark"), ("  ", "text")]
         if listing.filter:
-            pieces += [(f"/{printable(listing.filter.text, 30)}", "accent"), ("  ", "text")]
+            pieces += [(f"/{printable(listing.filter.text, 16 if brief else 30)}", "accent"), ("  ", "text")]
             pieces.append((f"{len(listing):,} of {len(listing.rows):,}", "text"))
         else:
             pieces.append((f"{len(listing):,}", "muted"))
-        if len(listing.sorts) > 1:
+        if len(listing.sorts) > 1 and not brief:
             pieces.append((f"  by {listing.sort} {arrow}", "muted"))
         return [*pieces, (" ", "text")]
 

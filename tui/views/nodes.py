@@ -46,14 +46,14 @@ class NodesView(ListView[str, NodeView]):
             ListColumn(
                 "name", "NODE", 1, 14, lambda node: [(printable(node.name), _text(node))], 9, grow=2, most=30
             ),
-            ListColumn("state", "STATE", 2, 9, lambda node: [cells.node_state(node)], 9),
+            ListColumn("state", "STATE", 2, 10, lambda node: [cells.node_state(node)], 10),
             ListColumn("map", "GPUS BY NUMA", 3, 21, cells.gpu_map, 20, grow=1, most=40),
             ListColumn("gpus", "USED", 4, 7, lambda node: [(_used(node), "text")], 5, right=True),
             ListColumn("jobs", "JOBS", 5, 4, lambda node: [_jobs(node)], 4, right=True),
             ListColumn("cpus", "CPU", 6, 11, lambda node: _share(node.cpu_milli, node.cpu_free_milli)),
             ListColumn("memory", "MEMORY", 7, 11, lambda node: _share(node.memory_mib, node.memory_free_mib)),
-            ListColumn("model", "MODEL", 8, 10, lambda node: [(_models(node), "muted")], grow=1, most=30),
-            ListColumn("why", "WHY", 9, 16, lambda node: [(printable(node.why), "warn")], grow=2, most=50),
+            ListColumn("model", "MODEL", 9, 10, lambda node: [(_models(node), "muted")], grow=1, most=30),
+            ListColumn("why", "WHY", 8, 16, lambda node: [(printable(node.why), "warn")], grow=2, most=50),
             ListColumn("ram", "RAM", 10, 6, lambda node: [(memory(node.memory_mib), "muted")], right=True),
             ListColumn("version", "AGENT", 11, 8, lambda node: [(printable(node.version), "faint")]),
         )
@@ -67,8 +67,8 @@ class NodesView(ListView[str, NodeView]):
         kinds = ("busy", "share", "free", "sick")
         pieces: list[Piece] = []
         for kind in kinds:
-            pieces += [(f"{glyphs.GPU[kind]} ", kind), (f"{kind}  ", "muted")]
-        return [*pieces, (f"{glyphs.LEVELS} how hard it works", "muted")]
+            pieces += [(f"{glyphs.GPU[kind]} ", kind), (f"{glyphs.GPU_WORD[kind]}  ", "muted")]
+        return [*pieces, (f"{glyphs.LEVELS} GPU load", "muted")]
 
     def moved(self) -> None:
         """Show the node under the cursor in the card."""

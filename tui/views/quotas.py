@@ -62,7 +62,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
     def nothing(self) -> Sequence[Piece]:
         """No quotas and no jobs."""
-        return [("no quotas, and nobody has jobs", "muted"), *self.hint("new_quota", "sets one")]
+        return [("no quotas, and no jobs", "muted"), *self.hint("new_quota", "sets one")]
 
     def legend(self) -> Sequence[Piece]:
         """The meaning of the figures."""

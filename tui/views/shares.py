@@ -59,7 +59,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
 
     def nothing(self) -> Sequence[Piece]:
         """No shares, because there were no jobs."""
-        return [("nobody has submitted anything yet: shares come with the first job", "muted")]
+        return [("no job was submitted yet: shares come with the first one", "muted")]
 
     def legend(self) -> Sequence[Piece]:
         """The meaning of the figures."""
@@ -89,7 +89,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
 
     def _consequence(self, share: ShareView) -> str:
         if not share.stopped:
-            return "past its soft limit: its jobs come after everybody else's"
+            return "past its soft limit: its jobs come after all others"
         left = None if share.until is None else share.until - app_of(self).model.now()
         until = "" if left is None else f" for {duration(left)} at most"
         return f"nothing of it starts{until}: the hard limit of {printable(share.stopped, 60)}"

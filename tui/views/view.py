@@ -38,8 +38,8 @@ class View(Vertical):
         """Its name in the trail."""
         return self.NAME.title()
 
-    def note(self) -> Sequence[Piece]:
-        """The right end of the trail: filter and order."""
+    def note(self, *, brief: bool = False) -> Sequence[Piece]:  # noqa: ARG002 - views without a list have none
+        """The right end of the trail: filter and order; with `brief` without the order."""
         return ()
 
     def status(self) -> Sequence[Piece]:
@@ -52,6 +52,10 @@ class View(Vertical):
 
     def nodes(self) -> list[NodeView]:
         """The nodes that an action is about."""
+        return []
+
+    def advised(self) -> list[str]:
+        """Shell commands that the view advises."""
         return []
 
     def subjects(self) -> Mapping[str, str]:

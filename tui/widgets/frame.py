@@ -73,9 +73,10 @@ class TrailLine(FrameLine):
 
     def pieces(self, width: int) -> Sequence[Piece]:
         """1 Queue › job 17   2 Nodes   3 Events   4; as many names as fit."""
-        note = list(self._trail()[-1].note())
+        view = self._trail()[-1]
+        note = view.note()
         if length(note) > width // 2:
-            note = note[-3:]
+            note = view.note(brief=True)
         for named in range(len(self._roots), -1, -1):
             left = self._left(named)
             if length(left) + length(note) <= width:

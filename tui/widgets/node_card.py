@@ -61,7 +61,9 @@ class NodeCard(Pane):
         else:
             for group in numa:
                 lines += [[], *self._group(group, width)]
-        return lines
+        on_gpus = {job for gpu in node.gpus for job in gpu.jobs}
+        others = [job for job in node.jobs if job not in on_gpus]
+        return [*lines, [], [(" without GPUs  ", "sorted"), *self._jobs(others)]] if others else lines
 
     def _facts(self, node: NodeView, width: int) -> list[list[Piece]]:
         model = app_of(self).model
@@ -105,7 +107,7 @@ class NodeCard(Pane):
         pieces: list[Piece] = [
             (f" {glyphs.GPU[kind]} ", kind),
             (f"{gpu.number:<3}", "text"),
-            (fit(kind, 6), kind),
+            (fit(glyphs.GPU_WORD[kind], 6), kind),
             *bar(gpu.utilisation / 100, 16 if wide else 8, kind if kind != "free" else "faint"),
             (f"{gpu.utilisation:>4}%", "text" if gpu.utilisation else "faint"),
             (f"{memory(gpu.memory_used_mib):>7}" + (f"/{memory(gpu.memory_mib)}" if wide else ""), "muted"),
@@ -117,11 +119,15 @@ class NodeCard(Pane):
         return [*pieces, ("  ", "text"), *self._holders(gpu), *marks, *_marks(gpu)]
 
     def _holders(self, gpu: GpuView) -> list[Piece]:
-        if gpu.health is not GpuHealth.OK:
-            return [(f"{gpu.health.value} {printable(gpu.why, 80)}", "bad")]
+        sick = gpu.health is not GpuHealth.OK
+        state = [(f"{gpu.health.value} {printable(gpu.why, 80)}  ", "bad")] if sick else []
+        return [*state, *self._jobs(gpu.jobs)]
+
+    def _jobs(self, jobs: Sequence[int]) -> list[Piece]:
+        """The labels and names of jobs."""
         rows = app_of(self).model.jobs.rows
         pieces: list[Piece] = []
-        for job in gpu.jobs:
+        for job in jobs:
             row = rows.get(job)
             label, name = (printable(row.label), f" {printable(row.name, 24)}") if row else (str(job), "")
             pieces += [(f"{label}", "accent"), (f"{name}  ", "text")]

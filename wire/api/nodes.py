@@ -165,6 +165,11 @@ class NodeView:
     job_labels: tuple[str, ...] = ()
     """Labels of the `jobs`."""
 
+    @property
+    def state_word(self) -> str:
+        """The state for people: a drained node is draining until its last job has ended."""
+        return "draining" if self.state is NodeState.DRAINED and self.jobs else self.state.value
+
 
 @dataclass(frozen=True)
 class NodeList:

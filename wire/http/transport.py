@@ -321,7 +321,7 @@ def _absence(error: Exception) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError):
         return "there is no such socket", start
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there", start
+        return "no process listens there", start
     if isinstance(error, PermissionError):
         return "you may not open this socket", "Ask for access, or set CORRAL_URL to another controller."
     if isinstance(error, _TIMEOUTS):

@@ -31,7 +31,7 @@ class JobSpec:
     `output` and `error` are files of the user, relative to `workdir` (patterns: output_files.py);
     `open_mode` is append, truncate, or empty: truncate in the first attempt and append in later ones. With
     `merge_output` stdout and stderr are one log, in the order written. A `batch` command runs once, on the
-    first node; the other nodes are reserved for programs that it starts there.
+    first node; the other nodes are reserved for programs that it starts there. A `comment` is for people.
     A `profile` must accept the job; without one the job gets the first profile that does.
     `lease_s` is not set by users: the controller records the lease that applies to the job.
     """
@@ -98,6 +98,7 @@ class JobSpec:
     open_mode: str = ""
     merge_output: bool = False
     batch: bool = False
+    comment: str = ""
 
     @property
     def saves(self) -> bool:
@@ -127,6 +128,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
 MAX_ARRAY = 10_000
 MAX_TEXT = 4_096
+MAX_COMMENT = 1_000
 MAX_COMMAND = 128 * 1024
 
 
@@ -194,6 +196,8 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if not 0 <= spec.grace_s <= 3_600:
         yield "grace_s", "must lie between 0 and 3600 seconds"
     yield from _checkpoint_problems(spec)
+    if len(spec.comment) > MAX_COMMENT:
+        yield "comment", f"must be at most {MAX_COMMENT} characters"
     if not 1 <= spec.tasks_per_node <= 1_000:
         yield "tasks_per_node", "must be between 1 and 1000"
     if spec.workdir is not None and not spec.workdir.startswith("/"):
@@ -256,7 +260,7 @@ def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
 def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """Every other text of a spec, as (field, text)."""
     yield from (("profile", spec.profile or ""),)
-    yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""))
+    yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""), ("comment", spec.comment))
     yield from (("output", spec.output), ("error", spec.error))
     yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)

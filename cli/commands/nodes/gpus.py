@@ -57,7 +57,7 @@ def gpus(
     shown = _chosen(body.gpus, names, sick)
     if idle is not None:
         shown = [gpu for gpu in shown if _idle_s(gpu) >= idle]
-    if output is Format.JSON:
+    if output.is_data:
         gpu_table(nodes=True).show(output, shown, GpuList(tuple(shown), body.seq))
     elif processes or off_queue:
         found = [each for each in processes_of(shown) if not off_queue or each.process.job is None]

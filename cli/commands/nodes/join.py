@@ -16,7 +16,7 @@ from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, look, 
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
-from cli.output.formats import Column, Format, Output, Table, write_json
+from cli.output.formats import Column, Format, Output, Table, write_data
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED
 from cli.registry import examples
@@ -143,8 +143,8 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
     """Remove nodes that no job needs. Files of their agents stay on the hosts."""
     client = Client()
     done, refusals = for_each(dict.fromkeys(names), client.remove_node)
-    if output is Format.JSON:
-        write_json(done)
+    if output.is_data:
+        write_data(output, done)
     for node in done:
         print_note(f"node {node.name}: removed")
     return refusals[0] if refusals else 0

@@ -14,7 +14,7 @@ from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
 from cli.output import detail_views
-from cli.output.formats import Format, Output, write, write_facts, write_json
+from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.output.table_columns import gpu_table, node_table, process_table, processes_of
 from cli.registry import application, examples
@@ -51,8 +51,8 @@ def listing(output: Output = Format.TABLE) -> int:
 def show(name: Name, output: Output = Format.TABLE) -> int:
     """Show one node: its NUMA nodes, its GPUs and its jobs."""
     node = Client().node(name)
-    if output is Format.JSON:
-        write_json(node)
+    if output.is_data:
+        write_data(output, node)
     elif output in (Format.NAME, Format.CSV):
         gpu_table().show(output, node.gpus)
     else:
@@ -135,11 +135,22 @@ app.command(
 
 
 def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> int:
-    done, refusals = for_each(dict.fromkeys(names), act)
+    done, refusals = for_each(dict.fromkeys(names), lambda name: (name, act(name)))
     if output is not Format.TABLE:
-        node_table().show(output, done)
+        node_table().show(output, [node for _, node in done])
     else:
-        for node in done:
-            jobs = f", {counted(len(node.jobs), 'job')} on it" if node.jobs else ""
-            print_note(f"node {node.name}: {node.state.value}{jobs}")
+        for name, node in done:
+            print_note(_line(name, node))
     return refusals[0] if refusals else 0
+
+
+def _line(name: str, node: NodeView) -> str:
+    """The node after the change, or its GPU if the name is that of a GPU."""
+    number = name.partition(":")[2]
+    gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)
+    if number and gpu is not None:
+        why = f" ({gpu.why})" if gpu.why else ""
+        jobs = f", {counted(len(gpu.jobs), 'job')} on it" if gpu.jobs else ""
+        return f"GPU {node.name}:{gpu.number}: {gpu.health.value}{why}{jobs}"
+    jobs = f", {counted(len(node.jobs), 'job')} on it" if node.jobs else ""
+    return f"node {node.name}: {node.state_word}{jobs}"

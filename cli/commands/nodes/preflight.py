@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cli.exit_codes import FAILED, CommandError
-from cli.output.formats import Format, write, write_json
+from cli.output.formats import Format, write, write_data
 from cli.output.stderr import coloured, print_note
 from wire.api.nodes import Check, NodeRequest, Preflight
 from wire.http.client import Client, Refused
@@ -119,8 +119,8 @@ def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) ->
 
     Without `ready`, hosts without a problem are not printed.
     """
-    if output is Format.JSON:
-        write_json(list(results))
+    if output.is_data:
+        write_data(output, list(results))
     elif output is Format.NAME:
         write("".join(f"{result.name}\n" for result in results if result.ready))
     elif len(results) == 1:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.flags import argument
-from cli.output.formats import Column, Format, Output, Table, write_facts, write_json
+from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.registry import application, examples
 from wire.api.tenants import ProfileView
@@ -48,8 +48,8 @@ def listing(output: Output = Format.TABLE) -> int:
 def show(name: Name, output: Output = Format.TABLE) -> int:
     """Show one profile: its jobs, its nodes and its policy."""
     view = Client().profile(name)
-    if output is Format.JSON:
-        write_json(view)
+    if output.is_data:
+        write_data(output, view)
     elif output is Format.TABLE:
         write_facts(facts_of(view))
     else:
@@ -65,7 +65,7 @@ def profile_table() -> Table[ProfileView]:
             Column("JOBS OF", whose, keep=2, least=8),
             Column("NODES", lambda view: str(len(view.nodes)), right=True),
             Column("GPUS", lambda view: str(view.gpus), keep=3, right=True),
-            Column("SHARES WITH", lambda view: ", ".join(view.shared) or "nobody", keep=6, least=8),
+            Column("SHARES WITH", lambda view: ", ".join(view.shared) or "-", keep=6, least=8),
             Column("ORDER", lambda view: order_text(view.policy), keep=4),
             Column("BACKFILL", lambda view: str(view.policy["backfill"]), keep=5),
             Column("QUEUED", lambda view: str(view.queued), keep=1, right=True),
@@ -88,7 +88,7 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
         ("only nodes", "\n".join(view.terms)),
         ("nodes", f"{counted(len(view.nodes), 'node')} with {counted(view.gpus, 'GPU')}"),
         ("", ", ".join(view.nodes)),
-        ("shares with", ", ".join(view.shared) or "nobody"),
+        ("shares with", ", ".join(view.shared) or "-"),
         ("queued", str(view.queued)),
         ("running", str(view.running)),
         ("order", order_text(policy)),
@@ -106,7 +106,7 @@ def whose(view: ProfileView) -> str:
     """The users, projects and queues of a profile."""
     parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
     told = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
-    return ", ".join(told) or "everybody"
+    return ", ".join(told) or "all"
 
 
 def order_text(policy: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _backfill(policy: Mapping[str, Any]) -> str:
 
 
 def _names(plugins: Any) -> str:
-    return ", ".join(map(_plugin, plugins)) or "nobody"
+    return ", ".join(map(_plugin, plugins)) or "-"
 
 
 def _plugin(written: Any) -> str:

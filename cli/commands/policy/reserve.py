@@ -11,7 +11,7 @@ import typer
 from cli.exit_codes import CommandError
 from cli.flags import FlagGroup, argument, option, switch, with_flag_groups
 from cli.output import what_if_table
-from cli.output.formats import Column, Format, Output, Table, write_facts, write_json
+from cli.output.formats import Column, Format, Output, Table, write_data, write_facts
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, clock
 from cli.output.what_if_table import DryRun
@@ -177,8 +177,8 @@ _FLAGS = {
 
 
 def _told(view: ReservationView, output: Format) -> int:
-    if output is Format.JSON:
-        write_json(view)
+    if output.is_data:
+        write_data(output, view)
     elif output is Format.TABLE:
         write_facts(
             [

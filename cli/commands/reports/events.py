@@ -11,7 +11,7 @@ from cli.completion import jobs as known_jobs
 from cli.flags import option, switch
 from cli.jobs.selection import select_one
 from cli.jobs.wait import PAUSE_S, RetryLimit
-from cli.output.formats import Format, Output, write_json
+from cli.output.formats import Format, Output, write_data
 from cli.output.stderr import print_note
 from cli.output.table_columns import event_table
 from cli.registry import application, examples
@@ -97,9 +97,9 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
 
 def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
     """Print one event on one line; as JSON too, so that a program can read each event at once."""
-    if output is Format.JSON:
+    if output.is_data:
         for event in events:
-            write_json(event, indented=False)
+            write_data(output, event, indented=False)
     elif events or heading:
         event_table().show(output, events, heading=heading)
     sys.stdout.flush()

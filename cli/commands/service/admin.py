@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cli.exit_codes import FAILED, USAGE, CommandError
 from cli.flags import argument, option, switch
-from cli.output.formats import Format, Output, write, write_facts, write_json
+from cli.output.formats import Format, Output, write, write_data, write_facts
 from cli.output.stderr import print_error, print_note
 from cli.registry import application, examples
 from wire.api.store import CompactRequest, VerifyLine
@@ -63,8 +63,8 @@ def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TA
     whole chain.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
-    if output is Format.JSON:
-        write_json(report)
+    if output.is_data:
+        write_data(output, report)
     else:
         facts = [
             ("Store", report.store),
@@ -104,8 +104,8 @@ def backup(
     if not report.good:
         raise CommandError(f"{target} is not sound: {report.problems[0]}", "Verify the store itself.", FAILED)
     made = BackedUp(str(target), report.store, report.head.seq, report.head.hash.hex(), report.jobs)
-    if output is Format.JSON:
-        write_json(made)
+    if output.is_data:
+        write_data(output, made)
     else:
         write_facts([(name.capitalize(), str(value)) for name, value in asdict(made).items()])
     return 0
@@ -144,8 +144,8 @@ def restore(
         raise _mistake(failure) from None
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}", "", FAILED) from None
-    if output is Format.JSON:
-        write_json(_Restored(done.store, done.head.seq, done.jobs, done.moved_to, done.lost))
+    if output.is_data:
+        write_data(output, _Restored(done.store, done.head.seq, done.jobs, done.moved_to, done.lost))
     else:
         write_facts(
             [
@@ -191,8 +191,8 @@ def compact(
     newest 1,000 entries always stay.
     """
     done = Client(timeout_s=COMPACT_S).compact(CompactRequest(jobs_days, journal_days))
-    if output is Format.JSON:
-        write_json(done)
+    if output.is_data:
+        write_data(output, done)
     else:
         write_facts(
             [

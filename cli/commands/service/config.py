@@ -11,7 +11,7 @@ from cli.exit_codes import FAILED, USAGE, CommandError
 from cli.flags import argument, switch
 from cli.output import what_if_table
 from cli.output.confirmation import confirmed
-from cli.output.formats import Column, Format, Output, Table, write, write_json
+from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_error, print_note
 from cli.output.table_columns import YELLOW, clock
 from cli.registry import application, examples
@@ -111,7 +111,7 @@ def apply(
     client = Client()
     asked = _asked(file, previous, dry_run=True)
     plan = client.apply_config(asked)
-    shown = Format.TABLE if output is Format.JSON and not dry_run else output
+    shown = Format.TABLE if output.is_data and not dry_run else output
     if plan.problems or not plan.changes or dry_run:
         code = _show(plan, output)
         if dry_run and not plan.problems and output in (Format.TABLE, Format.WIDE):
@@ -126,8 +126,8 @@ def apply(
     done = client.apply_config(
         ConfigRequest(asked.text, asked.name, asked.previous, dry_run=False, expect=plan.digest)
     )
-    if output is Format.JSON:
-        write_json(done)
+    if output.is_data:
+        write_data(output, done)
         return USAGE if done.problems else 0
     if yes:
         _show(done, shown)
@@ -155,7 +155,7 @@ def read_text(file: Path) -> str:
 def _show(answer: ConfigAnswer, output: Format) -> int:
     for problem in answer.problems:
         print_error(problem)
-    if output is Format.JSON or not answer.problems:
+    if output.is_data or not answer.problems:
         table().show(output, answer.changes, answer)
     if output in (Format.TABLE, Format.WIDE) and not answer.problems:
         sys.stdout.flush()

@@ -25,6 +25,9 @@ def tui(
         raise CommandError(
             "the terminal UI needs a terminal", "Without a terminal use: corral queue, corral nodes"
         )
+    from cli.spec.spec_to_flags import command_of
+    from cli.spec.submitter_environment import inherited
+    from tui.app_interface import CliFunctions
     from tui.launch import run
 
-    return run(discovery.find_url(), read_only)
+    return run(discovery.find_url(), CliFunctions(command_of, inherited), read_only=read_only)

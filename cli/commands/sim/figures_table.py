@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.output.formats import Column, Format, Table, write_facts, write_json
+from cli.output.formats import Column, Format, Table, write_data, write_facts
 from wire.text import duration
 
 Body = Mapping[str, Any]
@@ -16,8 +16,8 @@ Body = Mapping[str, Any]
 
 def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
     """Print the results; `alone` is one run that is not compared with others."""
-    if form is Format.JSON:
-        write_json(bodies[0] if alone else list(bodies))
+    if form.is_data:
+        write_data(form, bodies[0] if alone else list(bodies))
     elif form is Format.CSV:
         write_csv(bodies)
     elif form is Format.TABLE and alone:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from cli.commands.sim import figures_table, policy_options
 from cli.commands.sim.progress import Progress, refusals
 from cli.flags import argument, option, with_flag_groups
-from cli.output.formats import Column, Format, Output, Table, write, write_json
+from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import addresses
@@ -127,12 +127,12 @@ def _show(output: Format, side: Side, outcomes: Sequence[ReplayResult], history:
         )
         return
     extremes = [_extremes(history, each, top) for each in outcomes]
-    if output is Format.JSON:
+    if output.is_data:
         runs = [
             {**body, "gain": list(map(_change, gain)), "lose": list(map(_change, lose))}
             for body, (gain, lose) in zip(bodies, extremes, strict=True)
         ]
-        write_json({"recorded": _only_figures(before), "runs": runs})
+        write_data(output, {"recorded": _only_figures(before), "runs": runs})
         return
     figures_table.table(
         Column("RUNNING", lambda run: f"{run['running']:,}", keep=9, right=True),

@@ -19,7 +19,7 @@ FIXED = {
     "lease_s": "The controller sets it: change on_node_lost.",
 }
 """Fields that cannot be edited, and what to do instead."""
-ANY_TIME = frozenset({"name", "priority", "deadline_at", "restart"})
+ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
 """Fields that can be edited after the placement; the agents have the others already."""
 
 

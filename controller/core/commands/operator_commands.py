@@ -16,7 +16,7 @@ from controller.core.model import events, inputs
 from controller.core.model.inputs import DONE, Refusal, Reply
 from wire.cluster.quota import Quota
 from wire.cluster.quota import quota_problems as problems_of_quota
-from wire.names import Reason
+from wire.names import GpuHealth, Reason
 from wire.text import counted
 
 
@@ -113,7 +113,9 @@ class OperatorCommands:
         """Place jobs on a drained node again."""
         node = self._state.nodes.by_name[given.node]
         if not node.drained:
-            return Refusal("conflict", f"node {given.node} is not drained", "node")
+            out = [gpu.number for gpu in node.facts.gpus if node.health_of(gpu) is not GpuHealth.OK]
+            hint = f"GPU {out[0]} takes no jobs: corral nodes resume {given.node}:{out[0]}" if out else ""
+            return Refusal("conflict", f"node {given.node} is not drained", "node", hint)
         self._record(events.NodeResumed(given.node, now, given.by))
         return DONE
 

@@ -204,13 +204,19 @@ def reason_of(state: State, job: Job) -> Reason:
 
 
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
-    """A refusal if all nodes together could not hold the request when idle; None while a node is unknown."""
+    """A refusal if all nodes together could not hold the request when idle.
+
+    None while a node has never connected, or has not connected since the controller started: it may have
+    other GPUs by now.
+    """
     nodes, field = placer.nodes, placer.unsupported_request(ask.part)
     if field is not None:
         return Refusal(
             "never_fits", f"can never be placed: {unfiltered_message(field)}", field, UNFILTERED_HINT
         )
     if not len(nodes) or nodes.never_connected or placer.shape(ask) is not None:
+        return None
+    if any(node.reconnect_expected for node in nodes.rows):
         return None
     part, need = ask.part, ask.nodes or 1
     topology = ask.topology

@@ -65,7 +65,9 @@ def test_json_is_the_apis_own(filled: FakeController, corral: Corral) -> None:
 def test_single_gpus_are_cordoned_and_resumed(
     filled: FakeController, corral: Corral, words: str, asked: list[str]
 ) -> None:
-    assert corral(*words.split(), url=filled.url).returncode == 0
+    done = corral(*words.split(), url=filled.url)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == "GPU a:1: cordoned"
     assert filled.asked() == asked
 
 

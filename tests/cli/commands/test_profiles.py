@@ -37,8 +37,8 @@ def test_the_table_says_for_whom_where_and_how() -> None:
     _, first, second = profile_table().lines([VIEW, everybody], None)
     assert first.split("  ")[0] == "inference"
     assert "queue online or urgent, project serving" in first
-    assert "nobody" in first
-    assert "everybody" in second
+    assert " -  " in first
+    assert " all " in second
     assert second.split()[-2:] == ["3", "1"]
 
 

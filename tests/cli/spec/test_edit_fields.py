@@ -71,3 +71,16 @@ def test_each_reason_is_told_once_by_the_name_of_its_option(fake: FakeController
         "job 5_1: QUEUED, resources",
         "2 done, 6 failed",
     ]
+
+
+def test_a_reason_that_names_its_job_is_told_once_for_all_jobs(fake: FakeController, corral: Corral) -> None:
+    fake.refused_jobs = {
+        f"5_{index}": Problem("not_allowed", f"only root and operators may cancel job 5_{index}", "job")
+        for index in range(4)
+    }
+    fake.put(*array(5, 4))
+    done = corral("job", "cancel", "5_[0-3]", url=fake.url)
+    assert done.stderr.splitlines() == [
+        "corral: only root and operators may cancel these jobs (4 jobs: 5_0, 5_1, 5_2, …)",
+        "0 done, 4 failed",
+    ]

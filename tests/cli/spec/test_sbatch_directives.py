@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.exit_codes import CommandError
-from cli.spec.spec_builder import spec_of
+from cli.spec.spec_builder import spec_of, submission_of
 from cli.spec.submit_options import SubmitOptions
 from wire.job.spec import JobSpec
 
@@ -70,3 +70,12 @@ def test_a_corral_line_is_stronger_than_an_sbatch_line(tmp_path: Path) -> None:
     script = tmp_path / "x.sh"
     script.write_text("#CORRAL --cpus 3\n#SBATCH --cpus-per-task=4\n")
     assert spec_of(SubmitOptions(), [str(script)], is_command=False, environment={}).cpu_milli == 3_000
+
+
+def test_wait_comment_and_lost_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text("#SBATCH -W --comment='third try'\n#SBATCH --kill-on-invalid-dep=no\necho\n")
+    made = submission_of(SubmitOptions(), [str(script)], is_command=False, environment={})
+    assert made.wait
+    assert made.spec.comment == "third try"
+    assert 'cancelled here, unless [scheduler.waiting] hopeless is "hold"' in capsys.readouterr().err

@@ -31,7 +31,7 @@ async def show(call: Call) -> ProfileView:
     found = next((each for each in profiles if each.name == name), None)
     if found is None:
         names = [each.name for each in profiles]
-        hint = nearest(name, names) if names else "This cluster has none: [scheduler] is for everybody."
+        hint = nearest(name, names) if names else "This cluster has none: [scheduler] applies to all jobs."
         raise rejected("not_found", f"there is no profile {printable(name)!r}", "profile", hint)
     return _view(call, found)
 

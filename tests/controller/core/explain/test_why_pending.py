@@ -18,6 +18,7 @@ from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Until
+from wire.names import JobState
 
 HOUR = 3_600.0
 
@@ -267,3 +268,16 @@ def test_no_job_of_lower_standing_is_named() -> None:
     harness.tick()
     harness.start(peer)
     assert "no set of running jobs" in _nobody(harness)
+
+
+def test_nothing_is_refused_for_ever_before_the_nodes_are_back_after_a_restart() -> None:
+    harness = EngineHarness()
+    harness.join("n1", gpus=0)
+    assert harness.refuse(inputs.Submit(spec(1), "ada")).code == "never_fits"
+    later = harness.restarted()
+    later.tell(inputs.ControllerStarted(("n1",)))
+    job = later.submit(spec(1))
+    later.join("n1", gpus=8)
+    later.tick()
+    assert later.job(job).state is JobState.SCHEDULED
+    assert later.refuse(inputs.Submit(spec(9), "ada")).code == "never_fits"

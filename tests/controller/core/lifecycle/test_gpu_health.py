@@ -344,6 +344,7 @@ def test_an_operator_cordons_and_resumes_one_gpu() -> None:
     harness.join("n", gpus=4, boot="b2")
     assert harness.condition(3).health is CORDONED, "only an operator puts it back"
     harness.looks()
+    assert harness.refuse(inputs.Resume("n", "root")).hint == "GPU 3 takes no jobs: corral nodes resume n:3"
     harness.tell(inputs.ResumeGpu("n", 3, "root"))
     assert harness.looks() == [("GPU-n-3", 0)]
     harness.seen(3)

@@ -1,0 +1,44 @@
+"""Writes plain data as YAML: blocks, and ASCII strings that all YAML parsers read alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
+"""Words that YAML 1.1 reads as booleans or null."""
+
+
+def yaml_lines(data: Any) -> Iterator[str]:
+    """The lines of a document. Example: [{"job": 7}] gives `- job: 7`."""
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            inner = isinstance(value, dict | list) and value
+            yield f"{_scalar(key)}:" if inner else f"{_scalar(key)}: {_scalar(value)}"
+            yield from (f"  {line}" for line in yaml_lines(value) if inner)
+    elif isinstance(data, list) and data:
+        for value in data:
+            first, *rest = yaml_lines(value)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+    else:
+        yield _scalar(data)
+
+
+def _scalar(value: Any) -> str:
+    """A value on one line, as JSON, which YAML contains; simple strings are not quoted."""
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+            return value
+        return re.sub(r"[^\x00-\x7e]", _escaped, json.dumps(value, ensure_ascii=False))
+    text = json.dumps(value)
+    # Because YAML 1.1 takes 1e-05 for a string.
+    return text.replace("e", ".0e") if isinstance(value, float) and "e" in text and "." not in text else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
