@@ -13,23 +13,23 @@ from wire.job.spec import JobSpec
 
 LIMITS = """
 [retention]
-jobs = 1000
-journal_entries = 5000
+jobs = 500
+journal_entries = 2500
 [jobs]
-log_attempts = 500
+log_attempts = 250
 """
-JOBS, ROUNDS = 2_000, 8
+JOBS, ROUNDS = 1_000, 8
 WRITES = ("sh", "-c", "head -c 20000 /dev/zero")
 
 
 def run() -> None:
     """Print the figures."""
-    heading(f"Retention: {JOBS:,} jobs a round, 1,000 jobs, 5,000 entries and 500 logs are kept")
-    with system(LIMITS) as made, contextlib.closing(made.client()) as client:
+    heading(f"Retention: {JOBS:,} jobs a round, 500 jobs, 2,500 entries and 250 logs are kept")
+    with system(LIMITS) as made, contextlib.closing(Client(made.url, timeout_s=600.0)) as client:
         for number in range(1, ROUNDS + 1):
             _run_jobs(client)
             client.compact(CompactRequest())
-            row(f"after {number * JOBS:,} jobs", _sizes(made), "as after the second round")
+            row(f"after {number * JOBS:,} jobs", _sizes(made), "as after the fourth round")
 
 
 def _run_jobs(client: Client) -> None:
