@@ -30,7 +30,9 @@ from controller.daemon.recovery import recover
 from controller.daemon.store_threads import StoreThreads
 from controller.nodes.ssh.hosts import SshHosts
 from controller.nodes.ssh.known_hosts import read_legacy_file
+from controller.questions.engine_copy import QuestionRefused
 from controller.questions.replica_client import ReplicaClient
+from controller.questions.start_samples import start_samples
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
 from controller.watchers.counters import ControllerCounters
@@ -51,6 +53,8 @@ PASS_SHARE = 0.5
 STORE_RETRY_S = 1.0
 CLOCK_CHECK_S = 60.0
 """The loop looks at the system clock at least this often, because it can be set while the loop sleeps."""
+SAMPLER = ""
+"""The user in whose turn start estimates are sampled; no account has this name."""
 MAX_CRASHES_PER_MINUTE = 50
 """After more crashes of the engine than this within a minute the controller stops."""
 QUARANTINE_S = 60.0
@@ -124,7 +128,7 @@ class Daemon:
         self._feed = CommitFeed()
         self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
         self._hooks = PlacementHooks(pipeline.hooks)
-        self._sampler = StartSampler(config.backfill.score_starts_s, lambda: self.engine, self.now, self.tell)
+        self._sampler = StartSampler(config.backfill.score_starts_s, self._start_samples, self.tell)
         waiting = config.scheduler.waiting
         self._data_paths = DataPathWatch(
             waiting.data_roots,
@@ -315,6 +319,15 @@ class Daemon:
     def _rebalance(self) -> None:
         self.tell(inputs.Rebalance(AUTO))
         self._schedule_rebalance()
+
+    async def _start_samples(self) -> list[inputs.NoteStart]:
+        """Estimated starts of a few waiting jobs; none if the replica has no time for that."""
+        if not len(self.state.queue) or self._store_failure is not None:
+            return []
+        with suppress(QuestionRefused):
+            asked = self.questions.ask(SAMPLER, start_samples, now=self.now, keep_replica=False)
+            return await asked or []
+        return []
 
     # --- one batch ---
 

@@ -23,7 +23,7 @@ from controller.questions.engine_copy import EngineCopy
 from controller.questions.processes import Fork
 from wire.api.forecasts import Easing, Explanation
 from wire.api.jobs import JobView
-from wire.api.reasons import Ousted
+from wire.api.reasons import Ousted, Why
 from wire.names import JobState, Reason
 
 
@@ -79,6 +79,13 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
         and told.covers_until is None
         and (likely is None or expected is not None),
     )
+
+
+def explain_reason(scene: EngineCopy, number: int) -> Iterator[Why]:
+    """Why a job is in its state, with its position in the queue, and nothing that has to be foreseen."""
+    job = scene.engine.state.jobs.get(number)
+    if job is not None:
+        yield scene.engine.explain(job, scene.now)
 
 
 def _easings(scene: EngineCopy, number: int) -> tuple[Easing, ...]:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 WAIT_S = 15.0
 """Seconds after which a question that has not begun is refused. Clients wait longer than this."""
+BRIEF_S, BRIEF_WAIT_S, BRIEF_AT_ONCE = 1.0, 2.0, 2
+"""Budget, longest wait and number at once of questions that take no forecast."""
 GRACE_S = 0.5
 """Seconds beyond the budget after which a question's process is killed."""
 IDLE_S = 600.0
@@ -108,6 +110,11 @@ class ReplicaLink:
             self.lost = True
             os.kill(self.pid, signal.SIGKILL)  # not collected yet, so the number is still its own
 
+    @property
+    def busy(self) -> bool:
+        """Whether the replica is answering questions."""
+        return bool(self._inboxes)
+
     async def ended(self) -> None:
         """Wait until the replica has ended."""
         await self._hearing
@@ -145,9 +152,11 @@ class ReplicaClient:
         self._seq = seq
         self._settled = settled
         self._line = UserTurns(self.rules.at_once, WAIT_S)
+        self._brief = UserTurns(BRIEF_AT_ONCE, BRIEF_WAIT_S)
         self._link: ReplicaLink | None = None
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
+        """Ends the replica; None while no question has asked to keep it."""
 
     @property
     def replica(self) -> int | None:
@@ -161,16 +170,39 @@ class ReplicaClient:
         *arguments: Any,
         now: Callable[[], float],
         within_s: float | None = None,
+        keep_replica: bool = True,
     ) -> T | None:
         """The best answer that `work(scene, *arguments)` yields in its time; None if it yields none.
 
         It runs in a process of its own, on a copy of the state that knows all that was acknowledged so far.
+        Without `keep_replica` the replica ends afterwards, unless other questions need it.
         """
         async with self._line.place(user):
-            for _ in range(TRIES):
-                link = await self._replica()
-                with suppress(ReplicaLost):
-                    return await link.ask(work, arguments, now(), self.rules.within(within_s))
+            return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)
+
+    async def ask_briefly(
+        self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
+    ) -> T | None:
+        """The answer to a question that takes no forecast; it does not wait for those that do."""
+        async with self._brief.place(user):
+            return await self._answer(work, arguments, now, BRIEF_S, keep=True)
+
+    async def _answer(
+        self,
+        work: Callable[..., Iterator[T]],
+        arguments: tuple[Any, ...],
+        now: Callable[[], float],
+        budget_s: float,
+        *,
+        keep: bool,
+    ) -> T | None:
+        for _ in range(TRIES):
+            link = await self._replica(keep=keep)
+            with suppress(ReplicaLost):
+                answer = await link.ask(work, arguments, now(), budget_s)
+                if self._idle is None and not link.busy:
+                    link.end()
+                return answer
         raise QuestionRefused(
             Refusal(
                 "busy",
@@ -198,6 +230,10 @@ class ReplicaClient:
         if self._link is not None:
             self._link.end()
 
+    def _end_idle(self) -> None:
+        self._idle = None
+        self.forget()
+
     async def close(self) -> None:
         """End the replica and all open questions."""
         if self._idle is not None:
@@ -206,11 +242,11 @@ class ReplicaClient:
             self._link.end()
             await self._link.ended()
 
-    async def _replica(self) -> ReplicaLink:
-        loop = asyncio.get_running_loop()
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = loop.call_later(IDLE_S, self.forget)
+    async def _replica(self, *, keep: bool) -> ReplicaLink:
+        if keep:
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
         async with self._starting:
             if self._link is None or self._link.lost:
                 self._link = await self._begin()

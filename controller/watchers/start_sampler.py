@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from controller.core.engine import Engine
-from controller.core.forecast.forecast import fork
-from controller.core.forecast.start_samples import jobs_to_sample, start_estimates
 from controller.core.model.inputs import Input
 
 log = logging.getLogger("corral.starts")
@@ -17,9 +14,10 @@ log = logging.getLogger("corral.starts")
 class StartSampler:
     """Estimates the starts of a few waiting jobs every so often, and hands the estimates in as inputs.
 
-    1. Every `every_s` seconds take the oldest waiting jobs that have no estimate yet.
-    2. Copy the engine, and make one forecast for all of them beside the event loop.
-    3. Record what it says (NoteStart). The engine scores each estimate when its job starts.
+    1. Every `every_s` seconds ask for the starts of the oldest waiting jobs that have no estimate yet. They
+       are worked out like the answer to a question (`controller/questions/start_samples.py`), so a submit
+       does not wait for them, however many jobs are queued.
+    2. Record what the answer says (NoteStart). The engine scores each estimate when its job starts.
 
     A question such as `corral explain` records nothing. With `every_s` = 0 no sample is ever taken.
     """
@@ -27,13 +25,11 @@ class StartSampler:
     def __init__(
         self,
         every_s: float,
-        engine: Callable[[], Engine],
-        clock: Callable[[], float],
+        estimate: Callable[[], Awaitable[Iterable[Input]]],
         tell: Callable[[Input], None],
     ) -> None:
         self._every_s = every_s
-        self._engine = engine
-        self._clock = clock
+        self._estimate = estimate
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
 
@@ -58,13 +54,7 @@ class StartSampler:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                await self._sample()
+                for note in await self._estimate():
+                    self._tell(note)
             except Exception:
                 log.exception("a sample of start estimates failed; the next one is in %gs", self._every_s)
-
-    async def _sample(self) -> None:
-        engine, now = self._engine(), self._clock()
-        jobs = [job.id for job in jobs_to_sample(engine.state)]
-        if jobs:
-            for note in await asyncio.to_thread(start_estimates, fork(engine), jobs, now):
-                self._tell(note)

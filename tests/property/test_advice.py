@@ -14,18 +14,19 @@ from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards
+from controller.core.framework.profiles import Profile
 from controller.core.model import inputs
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QuotaConfig
-from controller.plugins.backfill.kinds import Conservative
+from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.orders.fair import FairShareOrder
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import BACKFILLS, EngineHarness, carry_out, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
-from wire.job.affinity import Effect, Taint, Toleration
+from wire.job.affinity import Effect, Taint, Toleration, parse_term
 from wire.job.gangs import Gang
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.job_affinity import parse_job_term
@@ -41,6 +42,20 @@ PREEMPTING = replace(
     strategies=(PriorityStrategy(),),
     guards=PreemptionGuards(min_runtime_s=0.0, cooldown_s=900.0, rate=3),
 )
+
+
+def profiles_on_shared_nodes(left: Pipeline, right: Pipeline) -> Pipeline:
+    """User a has nodes a and b, user b nodes b and c, and user c any node."""
+    return replace(
+        BASE,
+        profiles=(
+            Profile("left", left, nodes=(parse_term("node in a,b"),), users=("a",)),
+            Profile("right", right, nodes=(parse_term("node in b,c"),), users=("b",)),
+            Profile("default", BASE),
+        ),
+    )
+
+
 PIPELINES = [
     *(replace(BASE, backfill=mode) for mode in BACKFILLS.values()),
     PREEMPTING,
@@ -48,6 +63,8 @@ PIPELINES = [
     replace(BASE, order=FairShareOrder()),
     replace(BASE, deadlines=DeadlinePolicy.GUARD),
     replace(BASE, deadlines=DeadlinePolicy.LIFT, backfill=Conservative()),
+    profiles_on_shared_nodes(BASE, replace(BASE, backfill=Conservative())),
+    profiles_on_shared_nodes(PREEMPTING, replace(BASE, backfill=Easy())),
 ]
 NODES: dict[str, dict[str, Any]] = {
     "a": {"labels": {"rack": "r1"}},

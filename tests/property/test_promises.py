@@ -150,3 +150,29 @@ def test_members_that_end_one_by_one_delay_no_start_of_the_first(
         pass_time(harness, harness.now + pause, tick, harness.tick)
     pass_time(harness, 1e6, tick, harness.tick)
     assert not len(harness.state.queue)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, early=st.lists(st.booleans(), max_size=10))
+def test_reservations_are_looked_at_again_only_when_one_may_start_sooner(
+    steps: list[tuple[JobSpec, float]], early: list[bool]
+) -> None:
+    """No job starts at another time than if every reservation was looked at after every end."""
+
+    def starts(*, always: bool) -> dict[int, float | None]:
+        harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
+        if always:
+            vars(harness.engine.cycle.reservations)["_may_gain"] = lambda _order: True
+        for node, rack in RACKS.items():
+            harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
+        for (asked, pause), soon in zip(steps, [*early, *[False] * len(steps)], strict=False):
+            harness.submit(replace(asked, labels={}, company=()))
+            harness.tick()
+            if soon and harness.state.releases:
+                harness.exit(harness.state.releases[0][1])
+                harness.tick()
+            pass_time(harness, harness.now + pause, harness.tick)
+        pass_time(harness, 1e6, harness.tick)
+        return {job.id: job.placed_at for job in harness.state.jobs.values()}
+
+    assert starts(always=False) == starts(always=True)

@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
+from controller.api.handlers.jobs.reasons import FEW_WAITING
 from controller.config import Config
+from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.inputs import Submit
+from controller.core.model.job import Job
 from controller.questions import user_turns
 from controller.questions.engine_copy import EngineCopy, QuestionRefused
 from controller.registry import build_pipeline
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.api.test_forecasts import full_house
+from tests.limits import PATIENCE_S
 from wire.api.forecasts import Explanation
+from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 
 NEVER_S = 600.0
@@ -178,6 +183,67 @@ async def test_another_configuration_is_known_at_once(patient: RunningController
     await patient.told(inputs.ApplyConfig("digest", "root", pipeline))
     assert await asked(patient, order) == "FairShareOrder"
     assert patient.daemon.questions.replica != before
+
+
+async def test_the_reason_of_a_job_in_a_long_queue_is_worked_out_beside_the_controller(
+    patient: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = await full_house(patient)
+    here: list[int] = []
+    explain = Engine.explain
+
+    def noted(engine: Engine, job: Job, now: float) -> Why:
+        here.append(job.id)
+        return explain(engine, job, now)
+
+    monkeypatch.setattr(Engine, "explain", noted)
+    _, told = await patient.get(f"/v1/jobs/{waiting}")
+    assert (told["why"]["position"], here) == (1, [waiting])
+    await patient.submit(gpus=8, time_limit_s=60, array=f"1-{FEW_WAITING}")
+    for path in (f"/v1/jobs/{waiting}", f"/v1/jobs/{waiting}/explain"):
+        _, told = await patient.get(path)
+        assert (told["why"]["reason"], told["why"]["position"]) == ("resources", 1)
+    status, told = await patient.get(f"/v1/jobs/{waiting}/logs")
+    assert (status, told["code"]) == (409, "conflict")
+    assert "0 of 1 can give that now" in told["message"]
+    assert here == [waiting], "a copy has looked for the reason"
+
+
+async def test_the_reason_that_the_last_pass_noted_is_given_if_no_copy_can_look(
+    patient: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = await full_house(patient)
+    await patient.submit(gpus=8, time_limit_s=60, array=f"1-{FEW_WAITING}")
+    monkeypatch.setattr("controller.api.handlers.jobs.reasons.explain_reason", killed)
+    _, told = await patient.get(f"/v1/jobs/{waiting}")
+    assert (told["why"]["reason"], told["why"]["sentence"]) == (
+        "resources",
+        f"'corral explain {waiting}' says more",
+    )
+
+
+async def test_start_estimates_are_sampled_beside_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[Engine] = []
+    handle = Engine.handle
+
+    def noted(engine: Engine, given: inputs.Input, now: float) -> inputs.Decision:
+        passes.append(engine)
+        return handle(engine, given, now)
+
+    monkeypatch.setattr(Engine, "handle", noted)
+    async with start_controller(backfill={"score_starts_s": 0.05}) as api:
+        waiting = await full_house(api)
+        await api.until(lambda: bool(api.daemon.state.jobs[waiting].foreseen))
+        assert {*map(id, passes)} == {id(api.daemon.engine)}
+        async with asyncio.timeout(PATIENCE_S):
+            while api.daemon.questions.replica is not None:
+                await asyncio.sleep(0.02)
+        status, _ = await api.get(f"/v1/jobs/{waiting}/explain")
+        assert status == 200
+        kept = api.daemon.questions.replica
+        await api.submit(gpus=8)
+        await api.until(lambda: bool(api.daemon.state.jobs[waiting + 1].foreseen))
+        assert api.daemon.questions.replica == kept, "a question has asked to keep it"
 
 
 async def test_users_take_turns(patient: RunningController) -> None:

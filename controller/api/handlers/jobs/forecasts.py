@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from controller.api.handlers.jobs.reasons import why
 from controller.api.handlers.service.known_names import need_node, need_share, need_tenant
 from controller.api.server.access import operator
 from controller.api.server.errors import Rejected, rejected
@@ -38,10 +39,13 @@ async def explain(call: Call) -> Explanation:
             told, busy = None, error.refusal.message
         if told is not None:
             return told
-    # The reason alone takes little time, so it is told even if nothing could be foreseen.
-    why, predicted_s = engine.explain(job, call.daemon.now()), engine.predicted(job)
-    complete = job.state is not JobState.QUEUED
-    return Explanation(job_view(engine, job), why, predicted_s=predicted_s, complete=complete, unknown=busy)
+    # The reason alone takes little time, so the answer has it even if nothing could be foreseen.
+    reason = await why(call, job)
+    job = await call.job()
+    complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
+    return Explanation(
+        job_view(engine, job), reason, predicted_s=predicted_s, complete=complete, unknown=busy
+    )
 
 
 async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:

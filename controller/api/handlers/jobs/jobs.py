@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from controller.api.handlers.jobs.dependency_outcomes import outcomes
+from controller.api.handlers.jobs.reasons import why
 from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
 from controller.api.server.errors import Rejected, rejected
@@ -133,17 +134,19 @@ async def _history(
 async def show(call: Call) -> JobDetail:
     """One job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
+    reason = await why(call, await call.job())
     job = await call.job()  # again, because meanwhile the state may have run ahead of the disk
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
-    why = engine.explain(job, call.daemon.now())
+    if not job.ready:  # it may have started meanwhile
+        reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
     moves = tuple(moved_view(job, each) for each in job.moves)
     foreseen = tuple(Foreseen(each.kind, each.made_at, each.start) for each in job.foreseen)
     view = job_view(engine, job, call.daemon.agents.running_usage.of(job))
     return JobDetail(
-        view, spec, why, job.checkpoint, history, predicted, planned, foreseen=foreseen, moves=moves
+        view, spec, reason, job.checkpoint, history, predicted, planned, foreseen=foreseen, moves=moves
     )
 
 

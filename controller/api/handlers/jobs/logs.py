@@ -10,6 +10,7 @@ from functools import partial
 
 from aiohttp import web
 
+from controller.api.handlers.jobs.reasons import why
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.core.model.inputs import Refusal
@@ -30,7 +31,7 @@ async def read(call: Call) -> web.StreamResponse:
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)
     if not nodes:
-        raise Rejected(_nothing_written(call, job, attempt))
+        raise Rejected(await _nothing_written(call, job, attempt))
     name = _chosen(job, nodes, call.query["node"])
     link = call.daemon.agents.links.get(name)
     if link is None:
@@ -74,16 +75,18 @@ async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
     return []
 
 
-def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
+async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
     """Why there is no log of an attempt that was never placed."""
     if attempt > 0:
         made = "none" if not job.attempt else "1" if job.attempt == 1 else f"1 to {job.attempt}"
         return Refusal("not_found", f"job {job.label} has no attempt {attempt}; there is {made}", "attempt")
-    why = call.daemon.engine.explain(job, call.daemon.now()).sentence
+    sentence = (await why(call, job)).sentence
     if job.state is not JobState.QUEUED:
-        message = f"job {job.label} has written nothing: it never started and is {job.state.value} ({why})"
+        message = (
+            f"job {job.label} has written nothing: it never started and is {job.state.value} ({sentence})"
+        )
         return Refusal("conflict", message, "job")
-    message = f"job {job.label} has written nothing yet: it has not started, it is QUEUED ({why})"
+    message = f"job {job.label} has written nothing yet: it has not started, it is QUEUED ({sentence})"
     return Refusal("conflict", message, "job", f"'corral explain {job.label}' tells when it starts.")
 
 

@@ -17,12 +17,13 @@ class QueueReservations:
     """Gives each waiting job the earliest slot that delays no reservation made before.
 
     1. `update` drops the reservations of jobs that wait no longer.
-    2. If room came free since the last update, each reservation is set aside in queue order, and made again
-       at its earliest slot while all others stay. Reservations that start now stay as they are.
+    2. If room came free before it was expected to, each reservation is set aside in queue order, and made
+       again at its earliest slot while all others stay. Reservations that start now stay as they are. While
+       jobs end when they were expected to, no reservation can start sooner, and none is looked at.
     3. Jobs without a reservation get one, in queue order.
 
     Invariant: a reservation moves only to a sooner start, as long as nodes stay and jobs end by their limits.
-    Cost: O(waiting jobs) slot searches after room came free, otherwise one per new job.
+    Cost: O(waiting jobs) slot searches after room came free too soon, otherwise one per new job.
 
     Example: one node of 8 GPUs, busy until 10:00. Job 2 (8 GPUs, 2 h) reserves 10:00, job 3 (8 GPUs, 1 h)
     12:00. At 9:00 the running job ends: job 2 moves to 9:00 and job 3 to 11:00.
@@ -45,6 +46,8 @@ class QueueReservations:
         """Jobs that could not start at their reserved start. `retry_refused` lets them try again."""
         self._seen = (-1, -1)
         """`Nodes.room_version` and the table's edition as of the last update."""
+        self._openings = (-1, -1, True)
+        """What `_openings_now` said before reservations were last pulled forward."""
         self._slots = SlotSearch(state, placer, runtime, self.table)
 
     def resume(self, other: QueueReservations) -> None:
@@ -53,6 +56,9 @@ class QueueReservations:
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
             current = other._seen == (other._state.nodes.room_version, other.table.edition)
             self._seen = (self._state.nodes.room_version, self.table.edition) if current else (-1, -1)
+            affinity, theirs = self._state.nodes.job_affinity, other._state.nodes.job_affinity
+            same = other._openings[1] == theirs.version
+            self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
         """Bring the reservations up to the state.
@@ -64,12 +70,30 @@ class QueueReservations:
         self.table.refresh(now)
         for job in [job for job in self.by_job if job not in order]:
             self.forget(job)
-        if self._seen != (self._state.nodes.room_version, self.table.edition):
+        if self._seen != (self._state.nodes.room_version, self.table.edition) and self._may_gain(order):
+            self._openings = self._openings_now()
             self._pull_forward(order, now)
         for job, most in order.items():
             if job not in self.by_job and job not in self.refused:
                 self.reserve(self._state.jobs[job], most, now)
         self._seen = self._state.nodes.room_version, self.table.edition
+
+    def _may_gain(self, order: Mapping[int, int | None]) -> bool:
+        """Whether a reservation may start sooner than when reservations were last pulled forward."""
+        return (
+            self.table.shared
+            or self._openings[2]
+            or self._openings != self._openings_now()
+            or any(
+                each.most_nodes != order[job]
+                or each.ends_at != each.starts_at + self._runtime(self._state.jobs[job])
+                for job, each in self.by_job.items()
+            )
+        )
+
+    def _openings_now(self) -> tuple[int, int, bool]:
+        """The table's openings, the version of affinities, and whether room is kept for preemptors."""
+        return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
     def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
         for job, most in order.items():

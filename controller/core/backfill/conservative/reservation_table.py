@@ -45,7 +45,8 @@ class ReservationTable:
     Versions: `_versions` are `Nodes.layout_version`, `Nodes.status_version` and the edition of operators'
     reservations as of when the table was built; with other values it is stale. `_room_version` and
     `_change_count` tell which ends and which nodes the table has seen. `edition` counts the reservations that
-    were dropped or moved; queues that share the table may find better slots then.
+    were dropped or moved; queues that share the table may find better slots then. `openings` counts what
+    freed room sooner than expected: jobs that ended early, reservations that were dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
     that needs the node is offered 12:00, or 10:00 if job 7 is forgotten.
@@ -57,6 +58,7 @@ class ReservationTable:
         self.affinity = ExpectedAffinity()
         self.queues: list[QueueReservations] = []
         self.edition = 0
+        self.openings = 0
         self._state = state
         self._running: dict[int, RunningAttempt] = {}
         self._reserved_rows: Counter[int] = Counter()
@@ -107,7 +109,7 @@ class ReservationTable:
         self.licences, self.affinity = other.licences.copy(), other.affinity.copy()
         self._running = dict(other._running)
         self._reserved_rows = Counter(other._reserved_rows)
-        self.edition, self._now = other.edition, other._now
+        self.edition, self.openings, self._now = other.edition, other.openings, other._now
         self._versions = self._current_versions()
         self._room_version = nodes.room_version if other._room_version == theirs.room_version else -1
         self._change_count, self._unread = nodes.change_count, [*other._unread, *unread]
@@ -131,6 +133,7 @@ class ReservationTable:
 
     def _build(self, now: float) -> None:
         """Start over from the running jobs, and make all reservations again."""
+        self.openings += 1
         state, nodes = self._state, self._state.nodes
         self.nodes = NodeTimelines.of(nodes, now)
         self._versions = self._current_versions()
@@ -199,6 +202,7 @@ class ReservationTable:
 
     def _return(self, job: int, now: float) -> None:
         ended = self._running.pop(job)
+        self.openings += now < ended.ends_at
         self._give_running(ended, now, ended.ends_at, 1)
 
     def _give_running(self, running: RunningAttempt, start: float, end: float, sign: int) -> None:
@@ -214,6 +218,7 @@ class ReservationTable:
 
     def remove(self, reservation: BackfillReservation) -> None:
         """Take a reservation back. A stale table is left alone, because it will be built again."""
+        self.openings += 1
         if not self._stale():
             self._count(reservation, -1)
             self.nodes.release(reservation)
@@ -230,6 +235,7 @@ class ReservationTable:
 
     def drop_aside(self) -> None:
         """Take the reservation that was set aside back for good."""
+        self.openings += 1
         self.nodes.drop_aside()
 
     def note_move(self) -> None:

@@ -7,12 +7,15 @@ from typing import ClassVar
 
 import pytest
 
+from controller.core.backfill.conservative.slot_search import Slot, SlotSearch
 from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill
 from controller.core.model.inputs import Cancel, Reserve, Resume
+from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest
+from controller.core.placement.placer import Shape
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf, Greedy, NoBackfill
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
@@ -344,3 +347,27 @@ def test_a_start_on_all_nodes_within_the_assembly_time_is_the_guarantee() -> Non
     assert reserved is not None
     assert (reserved.starts_at, harness.nodes_of(longer)) == (harness.now + 10, [])
     assert reserved.job == part
+
+
+def test_no_reservation_is_searched_for_again_while_jobs_end_at_their_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[int] = []
+    earliest = SlotSearch.earliest
+
+    def noted(search: SlotSearch, shape: Shape, job: Job, now: float) -> Slot | None:
+        searched.append(job.id)
+        return earliest(search, shape, job, now)
+
+    harness = harness_of(Conservative(), "a")
+    jobs = [harness.submit(spec(8, time_limit_s=100.0)) for _ in range(5)]
+    harness.tick()
+    monkeypatch.setattr(SlotSearch, "earliest", noted)
+    harness.now += 100.0
+    harness.exit(jobs[0])
+    assert [start.job for start in harness.tick()] == [jobs[1]]
+    assert searched == []
+    harness.now += 10.0
+    harness.exit(jobs[1])
+    assert [start.job for start in harness.tick()] == [jobs[2]]
+    assert searched == jobs[2:]

@@ -1,0 +1,36 @@
+"""Why a job is in its state, without making submits wait for the answer."""
+
+from __future__ import annotations
+
+from controller.api.server.request import Call
+from controller.core.explain.why_pending import reason_of
+from controller.core.model.job import Job
+from controller.questions.engine_copy import QuestionRefused
+from controller.questions.explanation import explain_reason
+from wire.api.reasons import Why
+
+FEW_WAITING = 100
+"""Up to this many waiting jobs the controller works the reason out itself, in about a millisecond."""
+
+
+async def why(call: Call, job: Job) -> Why:
+    """The reason with its sentence.
+
+    For a job in a long queue the replica works it out, because the position among 10,000 jobs of different
+    kinds takes up to a second. The same where profiles share nodes, because looking brings their reservations
+    up to date. Without an answer in time the reason is the one that the last pass noted.
+    """
+    daemon = call.daemon
+    engine = daemon.engine
+    waits_alone = len(engine.state.queue) <= FEW_WAITING and engine.profile_cycles.of(job).shared is None
+    if not job.ready or waits_alone:
+        return engine.explain(job, daemon.now())
+    try:
+        told = await daemon.questions.ask_briefly(call.caller.user, explain_reason, job.id, now=daemon.now)
+    except QuestionRefused:
+        told = None
+    if told is not None:
+        return told
+    await daemon.settled()
+    there = daemon.state.jobs.get(job.id, job)
+    return Why(reason_of(daemon.state, there), f"'corral explain {job.label}' says more")

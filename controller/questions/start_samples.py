@@ -1,0 +1,53 @@
+"""Estimates the starts of waiting jobs without an estimate, to compare them with the real starts later."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from controller.core.engine import Engine
+from controller.core.forecast.forecast import Forecast, forecast, with_run_times
+from controller.core.model.inputs import NoteStart
+from controller.core.model.job import Job
+from controller.core.model.start_estimates import LATEST, LIKELY
+from controller.questions.engine_copy import EngineCopy
+from controller.questions.processes import Fork
+
+MOST_JOBS = 20
+"""The most jobs of one sample."""
+
+
+def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
+    """One estimate of each kind for the oldest waiting jobs without one, as far as the time allows.
+
+    1. In a copy of this process: the likely starts, if there are predictions.
+    2. Here: the latest starts. Both stop when the starts of all these jobs are known.
+    """
+    engine = scene.engine
+    engine.state.estimates = engine.state.estimates.read_only()
+    jobs = [job.id for job in jobs_to_sample(engine)]
+    if not jobs:
+        return
+    likely = Fork(lambda: _starts(scene, jobs, predicted=True)) if engine.state.estimates.runs else None
+    latest = _starts(scene, jobs, predicted=False)
+    found = [(LATEST, latest), (LIKELY, likely.result(scene.deadline) if likely else None)]
+    yield [
+        NoteStart(job, kind, foreseen.starts[job].at)
+        for kind, foreseen in found
+        if foreseen is not None
+        for job in jobs
+        if job in foreseen.starts and foreseen.starts[job].at > scene.now
+    ]
+
+
+def jobs_to_sample(engine: Engine) -> list[Job]:
+    """The oldest waiting jobs without an estimate."""
+    waiting = (job for job in engine.state.live() if job.ready)
+    fresh = (job for job in waiting if all(each.kind != LATEST for each in job.foreseen))
+    return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]
+
+
+def _starts(scene: EngineCopy, jobs: list[int], *, predicted: bool) -> Forecast:
+    def going(_moment: float, starts: Container[int]) -> bool:
+        return scene.in_time and any(job not in starts for job in jobs)
+
+    return forecast(with_run_times(scene.engine, predicted=predicted), scene.now, going=going)
