@@ -605,7 +605,7 @@ class Cycle:
         """Whether a job that fits starts in the next pass, if nothing happens before."""
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
-            return reserved is None or reserved.starts_at <= now  # without one the job is new
+            return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now
         head = self.head
         if head is None or head[1] not in self.queue or head[1] == job.id:
             return True

@@ -26,6 +26,7 @@ from controller.core.explain.filter_losses import (
     filter_losses,
     uneven_gpus_hint,
 )
+from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
 from controller.core.lifecycle.gates import gates_text, waiting_effects
 from controller.core.lifecycle.idle_gpus import idle_text
@@ -276,6 +277,8 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
     if own is not None:
         wait = duration(own.starts_at - now)
         return f"fits now, but would delay jobs before it: it can start in {wait} at the latest"
+    if cycle.backfill.reserves is Reserves.ALL_JOBS:
+        return _without_reservation(cycle)
     if first_start is None:
         return "fits now, but no job may start before the first waiting job"
     first = state.jobs[first_start.job].label
@@ -284,6 +287,15 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
     limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
     wait = duration(first_start.starts_at - now)
     return f"fits now, but {limit} and would delay job {first}, which can start in {wait} at the latest"
+
+
+def _without_reservation(cycle: Cycle) -> str:
+    """Why conservative backfill has no reservation for a job that fits."""
+    reservations, depth = cycle.reservations, cycle.backfill.depth
+    if depth is not None and len(reservations.by_job) + len(reservations.refused) >= depth:
+        jobs = "the first waiting job" if depth == 1 else f"the first {depth} waiting jobs"
+        return f"fits now, but only {jobs} may start (backfill_depth), and it stands behind"
+    return "fits now, but could not start when its turn came: it is tried again when a job ends"
 
 
 def _making_room(state: State, job: Job, now: float) -> str:

@@ -13,6 +13,7 @@ from controller.core.forecast.start_outlook import why_no_start
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
@@ -281,3 +282,16 @@ def test_nothing_is_refused_for_ever_before_the_nodes_are_back_after_a_restart()
     later.tick()
     assert later.job(job).state is JobState.SCHEDULED
     assert later.refuse(inputs.Submit(spec(9), "ada")).code == "never_fits"
+
+
+def test_a_job_behind_the_depth_of_conservative_backfill_is_not_said_to_start() -> None:
+    harness = cluster("n1", pipeline=replace(PIPELINE, backfill=Conservative(depth=1)))
+    harness.submit(spec(6, time_limit_s=HOUR))
+    harness.tick()
+    harness.submit(spec(8, time_limit_s=HOUR))
+    waiting = harness.submit(spec(1, time_limit_s=60.0))
+    assert harness.tick() == []
+    assert harness.tick() == []
+    assert harness.why(waiting).sentence == (
+        "fits now, but only the first waiting job may start (backfill_depth), and it stands behind"
+    )
