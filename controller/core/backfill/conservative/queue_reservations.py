@@ -155,6 +155,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
+            self._seen = (-1, -1)  # because the jobs behind may start sooner now
 
     def forget_all(self) -> None:
         """Drop all reservations."""

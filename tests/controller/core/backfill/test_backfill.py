@@ -371,3 +371,14 @@ def test_no_reservation_is_searched_for_again_while_jobs_end_at_their_limits(
     harness.exit(jobs[1])
     assert [start.job for start in harness.tick()] == [jobs[2]]
     assert searched == jobs[2:]
+
+
+def test_jobs_start_in_the_reservation_of_a_job_that_was_cancelled() -> None:
+    harness = harness_of(Conservative(), "a")
+    harness.submit(spec(4, time_limit_s=100.0))
+    harness.tick()
+    first = harness.submit(spec(8, time_limit_s=100.0))
+    behind = harness.submit(spec(4))
+    assert harness.tick() == []
+    harness.tell(Cancel(first, "ada"))
+    assert [start.job for start in harness.tick()] == [behind]
