@@ -99,10 +99,10 @@ def reservation_blocker(
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
-    left = int(np.count_nonzero(fits & ~barred))
-    if left >= need:
+    left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
+    # Enough nodes are not enough if they have different GPU models, or lie in different topology domains.
+    if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
-    lost = fits & barred
     first = min(
         (
             each
@@ -164,7 +164,7 @@ def other_profile_blocker(
     left = int(np.count_nonzero(fits & ~barred))
     to = [each for row in np.flatnonzero(fits & barred) for each in common.starts_on(int(row), job)]
     others = [each for each in sorted(to) if state.jobs[each[1]].profile != job.profile]
-    if left >= shape.nodes or not others:
+    if not others or (left >= shape.nodes and placer.find(job.ask, barred) is not None):
         return ""
     at, number = others[0]
     other = state.jobs[number]

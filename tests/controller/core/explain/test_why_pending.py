@@ -17,9 +17,10 @@ from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
+from wire.cluster.reservation import ReservationSpec
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Until
-from wire.names import JobState
+from wire.names import JobState, Reason
 
 HOUR = 3_600.0
 
@@ -295,3 +296,14 @@ def test_a_job_behind_the_depth_of_conservative_backfill_is_not_said_to_start() 
     assert harness.why(waiting).sentence == (
         "fits now, but only the first waiting job may start (backfill_depth), and it stands behind"
     )
+
+
+def test_a_reservation_is_named_if_the_other_nodes_have_different_gpu_models() -> None:
+    harness = EngineHarness(PIPELINE)
+    for name, model in (("n1", "H100"), ("n2", "H100"), ("n3", "A100")):
+        harness.join(name, model=model)
+    harness.tell(inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("n1",)), "root"))
+    waiting = harness.submit(spec(8, nodes=2))
+    assert harness.tick() == []
+    why = harness.why(waiting)
+    assert (why.reason, "reservation 'upkeep' begins in 1h00m" in why.sentence) == (Reason.RESERVATION, True)
