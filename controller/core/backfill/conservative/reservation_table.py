@@ -79,8 +79,8 @@ class ReservationTable:
 
     def refresh(self, now: float) -> None:
         """Bring the table up to the state, with overdue jobs planned again, and drop the past."""
-        if self._has_overdue(now):
-            self._versions = _STALE
+        if self._has_overdue(now) and not self._stale():
+            self._build(now, sooner_first=True)
         self.sync(now)
         self.nodes.forget_past(now)
         self.licences.forget_past(now)
@@ -131,7 +131,7 @@ class ReservationTable:
             for job, each in self._running.items()
         )
 
-    def _build(self, now: float) -> None:
+    def _build(self, now: float, *, sooner_first: bool = False) -> None:
         """Start over from the running jobs, and make all reservations again."""
         self.openings += 1
         state, nodes = self._state, self._state.nodes
@@ -150,10 +150,14 @@ class ReservationTable:
             running = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, not job.unended)
             self._running[number] = running
             self._give_running(running, ends_at, NEVER, 1)
-        self._reserve_again(now)
+        self._reserve_again(now, sooner_first=sooner_first or self.shared)
 
-    def _reserve_again(self, now: float) -> None:
-        """Drop all reservations. If several queues share the table, make them again, sooner starts first."""
+    def _reserve_again(self, now: float, *, sooner_first: bool) -> None:
+        """Drop all reservations; with `sooner_first` make them again in the order of their starts.
+
+        Otherwise the queue makes them, in queue order. Behind an overdue job that order would be wrong: a job
+        that came later with a higher priority would take the reservation of another one.
+        """
         old = [
             (each.starts_at, job, each.most_nodes, queue)
             for queue in self.queues
@@ -163,8 +167,8 @@ class ReservationTable:
         for queue in self.queues:
             queue.by_job.clear()
             queue.refused.clear()
-        if self.shared:
-            self.edition += 1
+        self.edition += self.shared
+        if sooner_first:
             for _, job, most, queue in sorted(old, key=lambda each: each[:2]):
                 if job in self._state.queue:
                     queue.reserve(self._state.jobs[job], most, now)
