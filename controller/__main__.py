@@ -15,7 +15,6 @@ from pathlib import Path
 from controller import former_cluster
 from controller.config import Config, ConfigRefused, load
 from controller.daemon import Daemon
-from controller.nodes import configured_links
 from controller.nodes.link import NodeLink
 from controller.registry import build_pipeline
 from controller.reload import ConfigReload
@@ -37,7 +36,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     `new_cluster`: an empty store is meant, and what another cluster has left on this host is given up.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports every start as if it were news
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # because it logs every start
     try:
         chosen = load(Path(config) if config else None)
         pipeline = build_pipeline(chosen)
@@ -46,7 +45,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
             print(f"corral controller: {problem}", file=sys.stderr)
         return EXIT_CONFIG
     try:
-        # The default lies deep in a fresh home; a place of one's own must be there already.
+        # Only the default directory is created with its parents: a configured one may be a missing mount.
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _allow_connections(chosen.api.max_connections)
@@ -54,7 +53,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _look_for_former(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        gc.freeze()  # what was loaded is not garbage: no collection needs to go through it
+        gc.freeze()  # because loaded objects stay, and each collection would visit them
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
@@ -113,18 +112,18 @@ async def _serve(daemon: Daemon) -> int:
         landing.cancel()
         await server.close()
         await daemon.close()
-        log.info("stopped; what runs on the nodes goes on")
+        log.info("stopped; jobs on the nodes go on")
     return EXIT_OK
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """The links to the nodes of the configuration and to those that operators have added."""
-    found = {link.name: link for link in configured_links.links(daemon.config, daemon.hosts, daemon.cluster)}
-    added = {node.name: node.host for node in daemon.state.nodes if node.host is not None}
-    for name, host in added.items():
-        if name not in found:
-            found[name] = daemon.hosts.link(name, host)
-    return list(found.values())
+    """The links to the nodes of the configuration and to the nodes that operators have added."""
+    configured = daemon.config.nodes
+    added = [node for node in daemon.state.nodes if node.host is not None and node.name not in configured]
+    return [
+        *(daemon.hosts.configured_link(name) for name in configured),
+        *(daemon.hosts.link(node.name, node.host) for node in added if node.host is not None),
+    ]
 
 
 def _hang_up(reload: ConfigReload, *, had_terminal: bool) -> None:

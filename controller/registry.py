@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,6 +26,7 @@ from controller.config import (
     SchedulerSection,
     Source,
     load_with_problems,
+    names_beside,
     nearest,
     problem_at,
     problem_of,
@@ -412,15 +413,8 @@ def _check_open_projects(config: Config) -> list[ConfigProblem]:
 
 def open_projects(config: Config) -> list[str]:
     """The projects of the file without members, to which all users may submit."""
-    named = {
-        *config.projects,
-        *config.access.limits.projects,
-        *(config.quota.options.get("projects") or {}),
-        *(project for projects in config.fair_share.organisations.values() for project in projects),
-        *(project for queue in config.queues.values() for project in queue.projects),
-        *(project for profile in config.profiles.values() for project in profile.projects),
-    } - {"*"}
-    return sorted(name for name in named if name not in config.projects or not config.projects[name].members)
+    closed = {name for name, each in config.projects.items() if each.members}
+    return sorted(config.named_projects - closed - {"*"})
 
 
 def _check_files(config: Config) -> list[ConfigProblem]:
@@ -477,20 +471,12 @@ def make_plugin(
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
         found = [
-            problem_of(source, key, each, _options_beside(loaded, each["loc"]))
+            problem_of(source, key, each, names_beside(loaded, each["loc"]))
             for each in error.errors(include_url=False)
         ]
         raise ConfigRefused(found) from None
     except Exception as error:
         raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
-
-
-def _options_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
-    """The valid options at this place."""
-    for part in path[:-1]:
-        hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
-        kind = hints.get(str(part)) or next(iter(get_args(kind)[-1:]), None)
-    return [each.name for each in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
 def _load(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:

@@ -22,7 +22,7 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
-from controller.nodes import configured_links
+from controller.nodes.link_factory import changed_links, shared_arguments
 from controller.registry import build_pipeline, check_config
 from wire.api.config import ConfigChange
 from wire.job.affinity import parse_taint
@@ -108,9 +108,9 @@ class ConfigReload:
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
 
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
-        """Make it so; what changed, and what could not be done at once.
+        """Apply the text, or else the controller's file. Returns the plan, and notes on the rest.
 
-        Raises ConfigRefused, Unwritable, and what the daemon raises if the journal takes nothing.
+        Raises ConfigRefused, ConfigNotWritable, and the errors of Daemon.ask.
         """
         async with self._one_at_a_time:
             plan = self.plan(text)
@@ -175,10 +175,10 @@ class ConfigReload:
         for given in nodes_of(config):
             await daemon.ask(given)
         again = [name for name in config.nodes if name not in old.nodes or name not in daemon.agents.links]
-        for name in [*configured_links.changed_links(old, config), *again]:
+        for name in [*changed_links(old, config), *again]:
             await daemon.agents.close_link(name)
-            daemon.agents.open(configured_links.link(config, daemon.hosts, daemon.cluster, name))
-        if configured_links.shared_arguments(old) != configured_links.shared_arguments(config):
+            daemon.agents.open(daemon.hosts.configured_link(name))
+        if shared_arguments(old) != shared_arguments(config):
             for node in [node for node in daemon.state.nodes if node.host is not None]:
                 if node.name not in config.nodes and node.host is not None:
                     await daemon.agents.close_link(node.name)
@@ -202,9 +202,9 @@ class ConfigReload:
         try:
             self._kept.keep(text)
         except OSError as error:
-            told = f"the text cannot be kept for an undo: {error.strerror}"
-            log.warning("%s", told)
-            return (told,)
+            note = f"the text cannot be kept for an undo: {error.strerror}"
+            log.warning("%s", note)
+            return (note,)
         return ()
 
     def _write(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from controller.config.ceilings import LimitSection
 from controller.config.differences import differences, digest, in_effect, policy_config, policy_text
-from controller.config.errors import ConfigProblem, ConfigRefused, nearest
+from controller.config.errors import ConfigProblem, ConfigRefused, names_beside, nearest
 from controller.config.fields import Plugin, WeightedPlugin
 from controller.config.key_positions import Key, Source
 from controller.config.load import load, load_text, load_with_problems, problem_at, problem_of, render
@@ -37,6 +37,7 @@ __all__ = [
     "load",
     "load_text",
     "load_with_problems",
+    "names_beside",
     "nearest",
     "policy_config",
     "policy_text",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel
 
 from controller.config.key_positions import Key
 from wire.text import printable
@@ -23,8 +26,8 @@ class ConfigProblem:
     """The key in parts."""
 
     def __str__(self) -> str:
-        told = ": ".join(part for part in (self.origin, self.key, self.message) if part)
-        return printable(f"{told}. {self.hint}" if self.hint else told, 1_000)
+        sentence = ": ".join(part for part in (self.origin, self.key, self.message) if part)
+        return printable(f"{sentence}. {self.hint}" if self.hint else sentence, 1_000)
 
 
 class ConfigRefused(Exception):
@@ -42,3 +45,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"There are: {', '.join(names)}." if names else ""
+
+
+def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
+    """The valid names at the end of a path into an object of this class; empty where any name is valid."""
+    for part in path[:-1]:
+        types = _field_types(kind)
+        kind = types[str(part)] if str(part) in types else next(iter(get_args(kind)[-1:]), None)
+    return [*_field_types(kind)]
+
+
+def _field_types(kind: Any) -> Mapping[str, Any]:
+    """The fields of a dataclass or of a pydantic model with their types; empty for any other type."""
+    if is_dataclass(kind):
+        types = get_type_hints(kind)
+        return {each.name: types[each.name] for each in fields(kind)}
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {name: each.annotation for name, each in kind.model_fields.items()}
+    return {}

@@ -1,4 +1,4 @@
-"""What the tables of scheduler.toml are made of: names, and plugins with their options."""
+"""Building blocks of the tables of scheduler.toml: names, and plugins with their options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """A table: frozen, no unknown keys, no types bent to fit."""
+    """A table: frozen, without unknown keys and without conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

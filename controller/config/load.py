@@ -7,16 +7,15 @@ import math
 import os
 import re
 import tomllib
-import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from controller.config.errors import ConfigProblem, ConfigRefused, nearest
+from controller.config.errors import ConfigProblem, ConfigRefused, names_beside, nearest
 from controller.config.key_positions import DELIMITER, PREFIX, Key, Source, locate
 from controller.config.sections import Config
 from wire import trusted_paths
@@ -102,7 +101,7 @@ def _understood(source: Source, data: dict[str, Any]) -> Config:
         config = Config(**{name: data[name] for name in data if name in Config.model_fields})
     except ValidationError as error:
         found += [
-            problem_of(source, (), each, _names_beside(each["loc"]))
+            problem_of(source, (), each, names_beside(Config, each["loc"]))
             for each in error.errors(include_url=False)
         ]
     if found:
@@ -257,15 +256,3 @@ def dotted(key: Key) -> str:
 
 def _quoted(name: str) -> str:
     return name if re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
-
-
-def _names_beside(key: Key) -> list[str]:
-    """The valid keys of this key's table."""
-    kind: Any = Config
-    for part in key[:-1]:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            field = kind.model_fields.get(str(part))
-            kind = field.annotation if field else None
-        else:
-            kind = next(iter(typing.get_args(kind)[-1:]), None)
-    return list(getattr(kind, "model_fields", ()))

@@ -11,7 +11,7 @@ from controller.config.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""Who names one of these means both."""
+"""A profile that has one of these keys replaces both."""
 _POLICY = (
     *_TOGETHER,
     "backfill",
@@ -43,7 +43,7 @@ class ProfilePreemption(Section):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The keys that are there."""
+        """The keys that are written in the file."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
@@ -74,7 +74,7 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """What stands in the place of the same keys of [scheduler]."""
+        """The values that replace those of the same keys in [scheduler]."""
         said = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
         if any(name in said for name in _TOGETHER):
             said["then"] = self.then
@@ -82,7 +82,7 @@ class ProfileSection(Section):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What a node must meet."""
+        """The conditions that a node must meet."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
         return (*named, *labels, *map(parse_term, self.affinity))

@@ -42,7 +42,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
 
 def _absolute(text: str) -> str:
-    # A daemon's working directory is an accident, so nothing may depend on it.
+    # Because the working directory of a daemon depends on how it was started.
     if text and not Path(text).expanduser().is_absolute():
         raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")
     return text
@@ -67,7 +67,7 @@ def _taint(text: str) -> str:
 
 
 def _root(text: str) -> str:
-    # Jobs name paths as they are written, so a root has to be written plainly too.
+    # Because the paths of jobs are compared with it letter by letter.
     if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
         raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
     return text
@@ -235,7 +235,7 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """How much more than a node has may be given to jobs."""
+    """The part of a node's CPUs and memory that jobs may get; above 1 it is more than the node has."""
 
     cpu: float = Field(1.0, ge=0.1, le=100)
     memory: float = Field(1.0, ge=0.1, le=100)
@@ -246,7 +246,7 @@ Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
 
 
 class SizesSection(Section):
-    """CPU and memory of jobs that ask for none. What is left out is computed from the nodes."""
+    """CPU and memory of jobs that ask for none. Values that are left out are computed from the nodes."""
 
     cpus: Cpus | None = None
     memory: Memory | None = None
@@ -423,7 +423,7 @@ class GpusSection(Section):
 
 
 class NodeSection(Section):
-    """One host. What is left out is what the host reports."""
+    """One host. The host itself reports the values that are left out."""
 
     link: Literal["local", "ssh"] = "local"
     ssh: Annotated[str, AfterValidator(_ssh)] = ""
@@ -441,24 +441,14 @@ class NodeSection(Section):
     scratch_dir: AbsolutePath = ""
 
     @property
+    def agent(self) -> HostSpec:
+        """The host of the agent; without an SSH address it is the controller's own machine."""
+        return HostSpec(**self.model_dump(exclude={"link", "taints"}))
+
+    @property
     def host(self) -> HostSpec | None:
         """The host behind an SSH address; None for an agent on this machine."""
-        if self.link != "ssh":
-            return None
-        return HostSpec(
-            self.ssh,
-            self.identity,
-            self.python,
-            self.spool,
-            self.address,
-            self.gpus,
-            self.cpus,
-            self.memory,
-            self.labels,
-            self.run_as_self,
-            self.scratch,
-            self.scratch_dir,
-        )
+        return self.agent if self.link == "ssh" else None
 
     @model_validator(mode="before")
     @classmethod
@@ -537,32 +527,44 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """Where the keys stand, for whoever finds something wrong with them later."""
+        """The lines of the keys, for messages about mistakes that are found later."""
         return self._source
 
     @property
     def state_dir(self) -> Path:
-        """Journal, token and local spools; 0700."""
+        """The directory of journal, token and local spools; its mode is 0700."""
         return _path(self.controller.state_dir) or addresses.state_dir()
 
     @property
     def socket(self) -> Path:
-        """Where local clients find the controller."""
+        """The path of the unix socket."""
         return _path(self.controller.socket) or addresses.socket_path()
 
     @property
     def store_url(self) -> str:
-        """The database, as SQLAlchemy writes it."""
+        """The URL of the database."""
         return self.store.url or f"sqlite:///{self.state_dir / 'corral.db'}"
 
     @property
     def plugin_files(self) -> tuple[Path, ...]:
-        """Relative ones lie beside the configuration file."""
+        """The plugin files. A relative path begins at the directory of the configuration file."""
         beside = Path(self._source.name).parent if self._source.name else Path()
         return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
 
+    @property
+    def named_projects(self) -> set[str]:
+        """The projects that the tables name, apart from weights and limits of shares."""
+        return {
+            *self.projects,
+            *self.access.limits.projects,
+            *(self.quota.options.get("projects") or {}),
+            *(project for projects in self.fair_share.organisations.values() for project in projects),
+            *(project for queue in self.queues.values() for project in queue.projects),
+            *(project for profile in self.profiles.values() for project in profile.projects),
+        }
+
     def of_profile(self, name: str) -> Config:
-        """The same with a profile's policy as the only one."""
+        """This configuration with the policy of one profile for all jobs."""
         if name not in self.profiles:
             return self.model_copy(update={"profiles": {}})
         said = self.profiles[name]
@@ -571,7 +573,7 @@ class Config(BaseSettings):
         return self.model_copy(update={"scheduler": scheduler, "preemption": preemption, "profiles": {}})
 
     def spool(self, node: str) -> Path:
-        """Where the agent of a local node keeps its attempts and their logs."""
+        """The directory in which the agent of a local node keeps attempts and logs."""
         return _path(self.nodes[node].spool) or self.state_dir / "nodes" / node
 
     @classmethod
@@ -583,7 +585,7 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """First wins: the environment, then what load() has read from the file."""
+        """The environment overrides the values that load() has read from the file."""
         return _Environment(settings_cls), init_settings
 
 

@@ -18,7 +18,9 @@ Strategy = Literal[
 ]
 
 PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
-"""What jobs and nodes say themselves weighs in each of them, and nothing where nobody says anything."""
+"""Scorers for preferences that jobs and nodes state. They are part of each strategy.
+
+Without preferences their score is the same for all nodes."""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),

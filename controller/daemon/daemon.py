@@ -28,17 +28,17 @@ from controller.daemon.agent_links import AgentLinks
 from controller.daemon.clock import WallClock
 from controller.daemon.recovery import recover
 from controller.daemon.store_threads import StoreThreads
-from controller.nodes.ssh.hosts import SshHosts
+from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.replica_client import ReplicaClient
 from controller.questions.start_samples import start_samples
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
+from controller.user_turns import UserTurns
 from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
 from controller.watchers.placement_hooks import PlacementHooks
-from controller.watchers.report_queue import ReportQueue
 from controller.watchers.retention import Retention
 from controller.watchers.start_sampler import StartSampler
 from wire.cluster.hosts import HostSpec
@@ -94,8 +94,8 @@ class Daemon:
         self.seq = 0
         """The number of the last journal entry on disk."""
         self.counters = ControllerCounters()
-        self.reports = ReportQueue()
-        self.verifications = ReportQueue()
+        self.report_turns = UserTurns(1)
+        self.verify_turns = UserTurns(1)
         self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
         self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
         """When an input crashed the engine, by the monotonic clock."""
@@ -104,6 +104,7 @@ class Daemon:
         """Seconds since 1970; never goes back."""
         self._store_threads = StoreThreads(store)
         self.read = self._store_threads.read
+        self.report = self._store_threads.report
         self._pipeline = pipeline
         """The pipeline of the last commit. A recovery starts with it."""
         self._inbox: deque[PendingInput] = deque()
@@ -118,13 +119,7 @@ class Daemon:
         self._next_pass = 0.0
         self._recover()
 
-        self.hosts = SshHosts(
-            lambda: self.state.host_keys,
-            config.jobs.policy,
-            config.scheduler.beat_s,
-            config.cluster.shared,
-            self.cluster,
-        )
+        self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
         self._feed = CommitFeed()
         self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
         self._hooks = PlacementHooks(pipeline.hooks)
@@ -212,7 +207,7 @@ class Daemon:
         """Use another configuration outside the engine, which has its pipeline already."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
-        self.hosts.reconfigure(config.jobs.policy, config.scheduler.beat_s, config.cluster.shared)
+        self.hosts.config = config
         self.agents.reconfigure(pipeline)
         self.questions.reconfigure(config)
         self._data_paths.reconfigure(waiting.data_roots, waiting.data_check_s)
@@ -288,8 +283,6 @@ class Daemon:
         self._hooks.close()
         self._feed.close()
         self._store_threads.close()
-        self.reports.close()
-        self.verifications.close()
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
@@ -450,7 +443,7 @@ class Daemon:
             culprit = getattr(given, "node", "") if future is None else ""
             _refuse(batch, failure)
         self._recover()
-        why = "its report met a bug in the controller, whose log says more"
+        why = "its report caused an internal error of the controller; see the controller's log"
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:

@@ -1,4 +1,4 @@
-"""The two threads that use the store, so that a slow disk never blocks the event loop."""
+"""The threads that use the store, so that a slow disk never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """One thread writes, another one reads meanwhile.
+    """One thread writes, another one reads meanwhile. A third one makes reports, which may take minutes.
 
     Invariant: all writes are made by the writer's thread, one after the other, in the order in which they
     were asked for. Deletions by retention run there between two commits.
@@ -28,10 +28,15 @@ class StoreThreads:
         self._store = store
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._reader = ThreadPoolExecutor(1, "store-reader")
+        self._reporter = ThreadPoolExecutor(1, "store-reports")
 
     async def read(self, work: Callable[[], T]) -> T:
         """The result of a read from the store."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    async def report(self, work: Callable[[], T]) -> T:
+        """The result of a read that may take long."""
+        return await asyncio.get_running_loop().run_in_executor(self._reporter, work)
 
     async def write(self, work: Callable[[], object]) -> None:
         """Do work that changes the store, between two commits."""
@@ -57,7 +62,8 @@ class StoreThreads:
         return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
     def close(self) -> None:
-        """Wait for the work that was asked for, and end both threads."""
+        """Wait for the work that was asked for, and end the threads."""
+        self._reporter.shutdown()
         self._writer.shutdown()
         self._reader.shutdown()
 

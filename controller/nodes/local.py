@@ -7,8 +7,10 @@ import contextlib
 import sys
 from pathlib import Path
 
-from controller.nodes.agent.arguments import AgentOptions
+from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
+from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
+from wire.cluster.hosts import HostSpec
 from wire.text import printable
 
 _READ = 1 << 20
@@ -18,21 +20,21 @@ _CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import m
 
 
 class LocalLink(ReconnectingLink):
-    """Starts the agent, and starts it again whenever it ends."""
+    """Starts the agent, and starts it again whenever it ends. Its host needs a spool and no SSH address."""
 
     def __init__(
         self,
         name: str,
-        spool: Path,
+        host: HostSpec,
+        jobs: JobPolicy = DEFAULT_JOB_POLICY,
+        cluster: str = "",
         *,
-        python: str = "",
-        agent: AgentOptions | None = None,
         ping_s: float = 5.0,
         silence_s: float = 15.0,
     ) -> None:
         super().__init__(name, ping_s, silence_s)
-        self._python = python or sys.executable
-        self._arguments = (agent or AgentOptions()).arguments(name, str(spool.absolute()))
+        self._python = host.python or sys.executable
+        self._arguments = agent_arguments(name, host, "", jobs, cluster)
 
     async def connect(self) -> AgentPipes:
         """Start the agent in a session of its own, so that Ctrl-C in the terminal does not reach it."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import asyncssh
 
+from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.bootstrap import BootstrapFailed, start_agent
 from controller.nodes.agent.zipapp import bundle
 from controller.nodes.reconnecting import CannotConnect
@@ -16,8 +17,8 @@ from controller.nodes.shared_directories import marker_files
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.errors import AuthenticationFailed, HostKeyChanged, HostKeyUnknown, describe_error
 from controller.nodes.ssh.known_hosts import fingerprint, key_line
-from controller.nodes.ssh.link import SshHost
 from wire.api.nodes import Check, Preflight
+from wire.cluster.hosts import HostSpec, SshAddress, parse_ssh_address
 from wire.text import duration, printable
 
 SKEW_S = 5.0
@@ -26,7 +27,12 @@ _RUN_S = 60.0
 
 
 async def preflight(
-    name: str, host: SshHost, connector: SshConnector, trusted: str = "", shared: Sequence[str] = ()
+    name: str,
+    host: HostSpec,
+    connector: SshConnector,
+    trusted: str = "",
+    shared: Sequence[str] = (),
+    cluster: str = "",
 ) -> Preflight:
     """Check a host. `trusted` is a host key to accept instead of the pinned one.
 
@@ -35,9 +41,10 @@ async def preflight(
     checks: list[Check] = []
     boot_id = ""
     key: asyncssh.SSHKey | None = None
+    address = parse_ssh_address(host.ssh)
     try:
         async with connector.turn(_RUN_S):
-            connection = await connector.connect(name, host.address, host.identity, trusted)
+            connection = await connector.connect(name, address, host.identity, trusted)
             async with connection:
                 key = connection.get_server_host_key()
                 assert key is not None
@@ -45,7 +52,7 @@ async def preflight(
                 checks.append(Check("host key", "ok", fingerprint(key)))
                 checks.append(Check("login", "ok", f"as {connection.get_extra_info('username')}"))
                 with marker_files(shared) as (marked, lacking):
-                    asked, boot_id = await _ask(name, host, connection, marked)
+                    asked, boot_id = await _ask(name, host, connection, marked, cluster)
                     checks += [*asked, *lacking]
     except HostKeyUnknown as unknown:
         key = unknown.key
@@ -66,19 +73,20 @@ async def preflight(
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
-        checks.append(Check(place, "failed", str(error), _remedy(error, host)))
+        checks.append(Check(place, "failed", str(error), _remedy(error, address)))
     except (asyncssh.Error, OSError) as error:
         checks.append(Check("connection", "failed", describe_error(error), "Try again."))
     ready = all(check.verdict in ("ok", "note") for check in checks)
     shown = key_line(key) if key is not None else ""
-    told = fingerprint(key) if key else ""
-    return Preflight(name, str(host.address), ready, tuple(checks), shown, told, boot_id)
+    return Preflight(
+        name, str(address), ready, tuple(checks), shown, fingerprint(key) if key else "", boot_id
+    )
 
 
-def _remedy(error: CannotConnect, host: SshHost) -> str:
+def _remedy(error: CannotConnect, address: SshAddress) -> str:
     if isinstance(error, AuthenticationFailed):
         return error.remedy
-    return f"On the controller's machine, as its user: does 'ssh {host.address.words()}' reach it?"
+    return f"On the controller's machine, as its user: does 'ssh {address.words()}' reach it?"
 
 
 def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
@@ -87,16 +95,16 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
 
 
 async def _ask(
-    name: str, host: SshHost, connection: asyncssh.SSHClientConnection, marked: Sequence[str]
+    name: str, host: HostSpec, connection: asyncssh.SSHClientConnection, marked: Sequence[str], cluster: str
 ) -> tuple[list[Check], str]:
     """The checks after the login, up to the first that makes the others impossible, and the boot id."""
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
         boarded = await start_agent(connection, host.python, host.spool, made)
     except BootstrapFailed as error:
-        remedy = error.remedy.replace("HOST", host.address.words())
+        remedy = error.remedy.replace("HOST", parse_ssh_address(host.ssh).words())
         return [Check(error.check, "failed", str(error), remedy)], ""
-    arguments = host.agent.arguments(name, host.spool_of(name, boarded.home))
+    arguments = agent_arguments(name, host, boarded.home, cluster=cluster)
     arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
     boarded.tell([*arguments, "--check"])
@@ -104,12 +112,12 @@ async def _ask(
     while said and not said.startswith(b'{"now"'):
         said = await boarded.process.stdout.readline()
     try:
-        told = json.loads(said)
+        report = json.loads(said)
         checks = [
             Check(*(printable(str(each[field]), 500) for field in ("name", "verdict", "found", "remedy")))
-            for each in told["checks"]
+            for each in report["checks"]
         ]
-        return [*checks, _time(float(told["now"]), asked_at)], printable(str(told["boot_id"]))
+        return [*checks, _time(float(report["now"]), asked_at)], printable(str(report["boot_id"]))
     except (ValueError, KeyError, TypeError):
         words = await boarded.words.end(1.0) or "it says nothing"
         return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")], ""

@@ -44,7 +44,7 @@ HELLO_S = 60.0
 """Seconds until the Hello: an agent may first take over thousands of attempts or wait for a slow driver."""
 _REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset)
 MAX_LOG_CHUNKS = 16
-"""Log chunks that wait for a slow reader. With more the agent is told to stop, and asked again later."""
+"""Log chunks that wait for a slow reader. With more the agent gets an order to stop."""
 
 
 class AgentChannel(Protocol):
@@ -241,7 +241,7 @@ class _LogChunks:
         self._news = asyncio.Event()
 
     def take(self, chunk: LogChunk) -> bool:
-        """Add a chunk. Returns True when the agent must be told to stop."""
+        """Add a chunk. Returns True when the agent must stop sending."""
         if self.stopped or self.ended:
             return False
         if chunk.error:

@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from controller.config import Config
@@ -30,7 +30,7 @@ from controller.questions.messages import (
     unpack,
 )
 from controller.questions.replica import begin
-from controller.questions.user_turns import UserTurns
+from controller.user_turns import TurnRefused, UserTurns
 
 T = TypeVar("T")
 
@@ -177,14 +177,14 @@ class ReplicaClient:
         It runs in a process of its own, on a copy of the state that knows all that was acknowledged so far.
         Without `keep_replica` the replica ends afterwards, unless other questions need it.
         """
-        async with self._line.place(user):
+        async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)
 
     async def ask_briefly(
         self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
     ) -> T | None:
         """The answer to a question that takes no forecast; it does not wait for those that do."""
-        async with self._brief.place(user):
+        async with _turn(self._brief, user):
             return await self._answer(work, arguments, now, BRIEF_S, keep=True)
 
     async def _answer(
@@ -261,3 +261,13 @@ class ReplicaClient:
             self._link = ReplicaLink(pid, reader, writer)
         log.info("process %d answers questions, from entry %d on", pid, self._seq())
         return self._link
+
+
+@asynccontextmanager
+async def _turn(turns: UserTurns, user: str) -> AsyncIterator[None]:
+    """A turn of this user. Raises QuestionRefused if there is none in time."""
+    try:
+        async with turns.turn(user):
+            yield
+    except TurnRefused as refused:
+        raise QuestionRefused(refused.refusal) from None

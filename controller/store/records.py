@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -12,15 +13,21 @@ from controller.core.model.rows import JobRow, JournalEntry, NodeRow, NoteRow
 from controller.store import tables
 
 Record = dict[str, Any]
+Row = JournalEntry | JobRow | NodeRow | NoteRow
+Sealed = TypeVar("Sealed", NodeRow, NoteRow)
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
 """The columns of a job that can change. Updates leave the others out, and so their indexes."""
 
-# The tables' columns stand in the order of the fields, the seals behind them.
+# The tables' columns have the names and the order of the fields, with the seals behind them.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
 NOTES = select(tables.notes)
+
+_NAMES = {
+    kind: tuple(each.name for each in fields(kind)) for kind in (JournalEntry, JobRow, NodeRow, NoteRow)
+}
 
 
 class Unsealed(Exception):
@@ -29,73 +36,38 @@ class Unsealed(Exception):
 
 def entry_record(entry: JournalEntry, digest: bytes) -> Record:
     """The record of an entry."""
-    return {
-        "seq": entry.seq,
-        "at": entry.at,
-        "kind": entry.kind,
-        "job": entry.job,
-        "node": entry.node,
-        "body": entry.body,
-        "hash": digest,
-    }
+    return _values(entry) | {"hash": digest}
 
 
 def job_record(job: JobRow) -> Record:
     """The record of a job."""
-    return {
-        "id": job.id,
-        "user": job.user,
-        "project": job.project,
-        "queue": job.queue,
-        "name": job.name,
-        "state": job.state,
-        "submitted_at": job.submitted_at,
-        "ended_at": job.ended_at,
-        "key": job.key,
-        "array": job.array,
-        "spec": job.spec,
-        "body": job.body,
-        "origin_seal": _origin_seal(job),
-        "seal": _job_seal(job),
-    }
+    return _values(job) | {"origin_seal": _origin_seal(job), "seal": _job_seal(job)}
 
 
 def job_change(job: JobRow) -> Record:
     """The columns that can change. `job` names the row, because `id` cannot be bound in an UPDATE."""
-    return {
-        "job": job.id,
-        "project": job.project,
-        "queue": job.queue,
-        "name": job.name,
-        "state": job.state,
-        "ended_at": job.ended_at,
-        "body": job.body,
-        "seal": _job_seal(job),
-    }
+    changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
+    return changed | {"job": job.id, "seal": _job_seal(job)}
 
 
-def node_record(node: NodeRow) -> Record:
-    """The record of a node."""
-    return {"name": node.name, "state": node.state, "body": node.body, "seal": _node_seal(node)}
-
-
-def note_record(note: NoteRow) -> Record:
-    """The record of a note."""
-    return {"kind": note.kind, "name": note.name, "body": note.body, "seal": _note_seal(note)}
+def sealed_record(row: NodeRow | NoteRow) -> Record:
+    """The record of a node or note."""
+    values = _values(row)
+    return values | {"seal": _crc([*values.values()])}
 
 
 def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
     """An entry and its stored hash, from a row of ENTRIES."""
-    seq, at, kind, job, node, body, digest = row
-    return JournalEntry(seq, at, kind, job, node, body), digest
+    *values, digest = row
+    return JournalEntry(*values), digest
 
 
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
     """The job in a row of JOBS. With `texts`, equal specs and bodies share one string."""
-    *fields, origin_seal, seal = row
+    *values, origin_seal, seal = row
     if texts is not None:
-        fields[-2:] = [texts.setdefault(text, text) for text in fields[-2:]]  # spec and body
-    job = JobRow(*fields)
+        values[-2:] = [texts.setdefault(text, text) for text in values[-2:]]  # spec and body
+    job = JobRow(*values)
     if origin_seal != _origin_seal(job) or seal != _job_seal(job):
         raise Unsealed(f"the row of job {job.id} is not what was written")
     return job
@@ -103,20 +75,23 @@ def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
 
 def read_node(row: Sequence[Any]) -> NodeRow:
     """The node in a row of NODES."""
-    name, state, body, seal = row
-    node = NodeRow(name, state, body)
-    if seal != _node_seal(node):
-        raise Unsealed(f"the row of node {name} is not what was written")
-    return node
+    return _read_sealed(NodeRow, row, "node {}")
 
 
 def read_note(row: Sequence[Any]) -> NoteRow:
     """The note in a row of NOTES."""
-    *fields, seal = row
-    note = NoteRow(*fields)
-    if seal != _note_seal(note):
-        raise Unsealed(f"the row of {note.kind} {note.name} is not what was written")
-    return note
+    return _read_sealed(NoteRow, row, "{} {}")
+
+
+def _read_sealed(kind: type[Sealed], row: Sequence[Any], named: str) -> Sealed:
+    *values, seal = row
+    if seal != _crc(values):
+        raise Unsealed(f"the row of {named.format(*values)} is not what was written")
+    return kind(*values)
+
+
+def _values(row: Row) -> Record:
+    return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
 # Two seals per job, because an update writes only half of the row and must not read the other half.
@@ -131,13 +106,5 @@ def _job_seal(job: JobRow) -> int:
     return _crc((job.id, job.project, job.queue, job.name, job.state, ended_at, job.body))
 
 
-def _node_seal(node: NodeRow) -> int:
-    return _crc((node.name, node.state, node.body))
-
-
-def _note_seal(note: NoteRow) -> int:
-    return _crc((note.kind, note.name, note.body))
-
-
-def _crc(fields: Sequence[object]) -> int:
-    return zlib.crc32("\0".join(map(str, fields)).encode())
+def _crc(values: Sequence[object]) -> int:
+    return zlib.crc32("\0".join(map(str, values)).encode())

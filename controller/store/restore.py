@@ -6,7 +6,7 @@
    and what came after it would be lost. That takes consent.
 4. Move what is there aside, the write-ahead log first: a log must never stand beside another database.
    Nothing is deleted. Copy the backup beside it, sync it, and rename it into place.
-5. Write the note anew.
+5. Write the note for the backup.
 
 A crash in between leaves a store that a start refuses, because the note names an entry that is not there.
 """

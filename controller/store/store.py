@@ -117,10 +117,10 @@ class Store:
         return store
 
     def resume(self) -> None:
-        """Take the store again after StoreAway: it is ours, and holds all that was acknowledged.
+        """Take the store again after StoreAway, and check that it has every acknowledged entry.
 
-        Raises StoreAway while that cannot be, StoreRefused if another controller has it by now, StoreBroken
-        if something that was acknowledged is gone: no commit is lost without a word.
+        Raises StoreAway while the server is away, StoreRefused if another controller has the store, and
+        StoreBroken if an acknowledged entry is missing.
         """
         if not isinstance(self._broken, StoreAway):
             return
@@ -140,8 +140,8 @@ class Store:
         if facts["id"] != self.id or (self._head.seq and there != self._head.hash):
             self._broken = StoreBroken(
                 f"{self._place.where} came back without entry {self._head.seq}, which was acknowledged",
-                "It was replaced, or a standby that was behind took its place: put the right one there, then "
-                "start the controller again. Starting it on this one goes on from what is there.",
+                "It was replaced, or a standby that was behind took over: put the right database there, then "
+                "start the controller again. On this one the controller continues without the lost entries.",
             )
             raise self._broken
         self._meta, self._head, self._broken = facts, head, None
@@ -188,8 +188,8 @@ class Store:
         head, entries = self._chained(batch.entries)
         whole = [records.job_record(job) for job in batch.jobs if job.spec is not None]
         changed = [records.job_change(job) for job in batch.jobs if job.spec is None]
-        nodes = [records.node_record(node) for node in batch.nodes]
-        notes = [records.note_record(note) for note in batch.notes if note.body is not None]
+        nodes = [records.sealed_record(node) for node in batch.nodes]
+        notes = [records.sealed_record(note) for note in batch.notes if note.body is not None]
         dropped = [{"kind": note.kind, "name": note.name} for note in batch.notes if note.body is None]
         try:
             with self._writer.begin():

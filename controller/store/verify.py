@@ -122,7 +122,7 @@ class Verification:
         row, compared = next(rows, None), 0
         for job, life in groupby(entries, key=lambda entry: entry.job):
             try:
-                expected = _told(life)
+                expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
                 expected = None  # sealed, so it was written like that: no entry of this program
             while row is not None and job is not None and row.id < job:
@@ -151,7 +151,7 @@ class Verification:
             self._problems.append(str(error.orig))
 
 
-def _told(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
+def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
     """The row of a job according to its journal entries; None if its first entry was deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:

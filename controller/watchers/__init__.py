@@ -1,1 +1,1 @@
-"""Background tasks of the daemon: data paths, GPU readings, placement hooks, retention, reports."""
+"""Background tasks of the daemon: data paths, GPU readings, placement hooks, retention, start samples."""

@@ -68,7 +68,7 @@ async def _beside(work: Callable[[], list[str]]) -> list[str]:
 
     def run() -> None:
         found = work()
-        with suppress(RuntimeError):  # the loop is closed, and nobody wants to know any more
+        with suppress(RuntimeError):  # because the loop may be closed already
             loop.call_soon_threadsafe(tell, found)
 
     threading.Thread(target=run, daemon=True, name="data-watch").start()

@@ -47,7 +47,7 @@ class _Gpu:
     leaked_since: float | None = None
     news: list[tuple[TroubleKind, str]] = field(default_factory=list)
     """Growth of counters that has not been reported to the engine."""
-    told: dict[TroubleKind, str] = field(default_factory=dict)
+    reported: dict[TroubleKind, str] = field(default_factory=dict)
     """Lasting conditions that have been reported to the engine."""
 
 
@@ -113,8 +113,8 @@ class GpuHealthWatch:
                 self._note_times(node, gpu, now)  # because a job may have left the GPU without a new reading
                 news, gpu.news = gpu.news, []
                 lasting = self._lasting(node, gpu, most, now)
-                news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.told]
-                gpu.told = lasting
+                news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.reported]
+                gpu.reported = lasting
                 for kind, why in news:
                     if self._care.rule(kind) is not HealthAction.IGNORE:
                         yield GpuTroubled(node, uuid, kind, why)

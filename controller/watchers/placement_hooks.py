@@ -60,7 +60,9 @@ class PlacementHooks:
             self._behind = False
         except queue.Full:
             if not self._behind:
-                log.warning("hooks are %d placements behind; more are not told", MOST_WAITING)
+                log.warning(
+                    "the hooks are %d placements behind; further placements are dropped", MOST_WAITING
+                )
             self._behind = True
 
     def _run(self) -> None:

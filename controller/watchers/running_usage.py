@@ -33,7 +33,7 @@ class RunningUsage:
         """The use so far of the job's present attempt, by node. Members that have ended are not in it."""
         found = {}
         for node, member in job.members.items():
-            told = self._by_node.get(node, {}).get(job.id)
-            if told is not None and told.attempt == job.attempt and member.ended_at is None:
-                found[node] = told.use
+            reported = self._by_node.get(node, {}).get(job.id)
+            if reported is not None and reported.attempt == job.attempt and member.ended_at is None:
+                found[node] = reported.use
         return found

@@ -10,7 +10,7 @@ from typing import Any
 
 import controller.__main__
 import controller.daemon.daemon
-import controller.nodes.configured_links
+import controller.nodes.link_factory
 from controller.core.model.events import Event
 from controller.daemon import Daemon
 from controller.daemon.agent_links import AgentLinks
@@ -106,7 +106,7 @@ def main() -> int:
     elif issubclass(part, AgentLinks):
         controller.daemon.daemon.AgentLinks = part
     else:
-        controller.nodes.configured_links.LocalLink = part
+        controller.nodes.link_factory.LocalLink = part
     return controller.__main__.main(given.config, new_cluster=given.new_cluster)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
 
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from controller.config import nearest
+from controller.config import names_beside, nearest
 from controller.core.model.inputs import Refusal
 from controller.daemon import Stopping
 from controller.nodes.link import LogMissing, NodeAway
@@ -151,11 +149,5 @@ def body_problem(error: ValidationError, kind: type) -> Refusal:
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     hint = ""
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        hint = nearest(str(first["loc"][-1]), _fields_beside(kind, first["loc"]))
+        hint = nearest(str(first["loc"][-1]), names_beside(kind, first["loc"]))
     return Refusal("invalid", f"{'' if where else 'the body '}{message}{more}", where, hint)
-
-
-def _fields_beside(kind: Any, path: tuple[int | str, ...]) -> list[str]:
-    for part in path[:-1]:
-        kind = get_type_hints(kind).get(str(part)) if is_dataclass(kind) else None
-    return [each.name for each in fields(kind)] if is_dataclass(kind) else []

@@ -46,7 +46,9 @@ async def follow(call: Call) -> web.StreamResponse:
         raise rejected("conflict", message, "after", "Load everything again and go on from there.")
     begins = call.daemon.store.begins
     if after is not None and after < begins:
-        message = f"the journal begins after entry {begins}; what lies between {after} and it was deleted"
+        message = (
+            f"the journal begins after entry {begins}; the entries between {after} and {begins} are deleted"
+        )
         raise rejected("conflict", message, "after", "Load everything again and go on from there.")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(call.request)
@@ -114,7 +116,7 @@ class EventStreams:
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            await asyncio.sleep(0)  # an array of thousands must not keep everybody else waiting
+            await asyncio.sleep(0)  # because a large array must not delay other requests
         return b"".join(messages)
 
     async def _readings(self, commit: Commit) -> bytes:
@@ -129,7 +131,7 @@ class EventStreams:
         }
         known |= await self._forgotten([job for job, there in known.items() if there is None])
         await self.daemon.settled()
-        # What memory forgets in between has ended: as it was known is how it stays.
+        # A job that left memory meanwhile has ended and does not change any more.
         found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
         jobs = [job for job in found if job is not None]
         names = {entry.node for entry in entries if entry.node is not None}
@@ -170,7 +172,7 @@ class _Listener:
         while True:
             subscription = self.streams.subscribe()
             try:
-                # Subscribed first: what is committed from here on arrives, all before is in the journal.
+                # Subscribed first, because a commit between reading and subscribing would be lost.
                 await self._catch_up(self.streams.daemon.seq)
                 return await self._follow(subscription)
             except Lagged:

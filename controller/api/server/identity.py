@@ -81,9 +81,9 @@ class Identity:
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise rejected(
                 "not_allowed",
-                "this address wants a token, and none or a wrong one was given",
+                "this address requires a token; the request has none or a wrong one",
                 "Authorization",
-                "Send 'Authorization: Bearer …' with the token that stands in <state_dir>/token.",
+                "Send 'Authorization: Bearer …' with the token in <state_dir>/token.",
                 status=401,
                 headers={"WWW-Authenticate": "Bearer"},
             )
@@ -92,7 +92,9 @@ class Identity:
     def _role(self, uid: int, user: str) -> Role:
         if self.privileged(uid):
             return Role.ADMIN
-        access = self._config().access  # asked each time: a right that is taken away is gone at once
+        access = (
+            self._config().access
+        )  # read each time, so that a change of the configuration applies at once
         if user in access.operators:
             return Role.OPERATOR
         return Role.VIEWER if access.others == "view" else Role.USER

@@ -93,7 +93,7 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # somebody has it open, and is only too busy to answer
+            pass  # another controller has it open and is too busy to answer
     raise OSError(errno.EADDRINUSE, "another controller listens there", os.fspath(path))
 
 

@@ -79,7 +79,7 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def prove(self, connection: Connection) -> None:
-        """The connection has shown the token."""
+        """Count the connection as proven, because it has shown the token."""
         self._unproven.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
@@ -104,9 +104,9 @@ class Connection(web.RequestHandler):
         self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
         self.welcome: bool | None = True
-        """False if there was no room: told in answer to the first request, while that does no harm.
+        """False if the limit was reached; the answer to the first request says so.
 
-        None once it has had to make room for another.
+        None after the connection was closed to make room for another one.
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -151,12 +151,12 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Not HTTP, or an answer that failed halfway; aiohttp would answer in text, and log it as a fault."""
+        """Answer a request that is not HTTP with a Problem. aiohttp would answer in text and log an error."""
         if request.writer.output_size:
-            # The connection breaks, so that nobody takes half an answer for a whole one.
+            # The connection breaks, because the client must see that the answer is incomplete.
             raise ConnectionResetError
-        told = (message or str(exc) or "").partition("\n")[0].rstrip(":")
-        response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {told}"))
+        reason = (message or str(exc) or "").partition("\n")[0].rstrip(":")
+        response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {reason}"))
         response.force_close()
         return response
 

@@ -76,7 +76,9 @@ USAGE = (
     choice("by", "The groups of the report; default: user.", usage.BY),
     SINCE,
     UNTIL,
-    integer("limit", "The most lines in the answer, those with the most GPU-hours.", 1, 10_000, 1_000),
+    integer(
+        "limit", "The most lines in the answer; lines with the most GPU-hours come first.", 1, 10_000, 1_000
+    ),
 )
 STREAM = (
     integer("after", "Send the commits after this entry; default: from now on.", 0, MOST),

@@ -1,4 +1,4 @@
-"""Writes an event of the journal as a sentence: one function per kind of event."""
+"""Writes an event of the journal as a sentence: a text with places for its facts, or a function."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def sentence(kind: str, facts: Facts) -> str:
     """The sentence for a journal entry. For an event of a newer version it is the name of the kind."""
-    write = SENTENCES.get(kind)
-    if write is not None:
-        return printable(write(facts), 500)
+    known = SENTENCES.get(kind)
+    if known is not None:
+        return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)
     subject = (
         f"job {facts['job']}" if "job" in facts else f"node {facts['node']}" if "node" in facts else "cluster"
     )
@@ -86,10 +86,6 @@ def _dependency_decided(facts: Facts) -> str:
     return f"a dependency of job {facts['job']} can never be met: {facts['detail']}"
 
 
-def _gate_closed(facts: Facts) -> str:
-    return f"job {facts['job']} waits for a slot of its array again"
-
-
 _GATES = {
     "array": "got a slot of its array",
     "dependency": "has no open dependency any more",
@@ -109,10 +105,6 @@ def _job_placed(facts: Facts) -> str:
     gpus = f"{gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)} on " if milli else "room on "
     profile = f", profile {facts['profile']}" if facts.get("profile") else ""
     return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']}{profile})"
-
-
-def _attempt_exited(facts: Facts) -> str:
-    return f"job {facts['job']} ended on {facts['node']}: {_how(facts)}"
 
 
 def _members_exited(facts: Facts) -> str:
@@ -182,17 +174,9 @@ def _job_grew(facts: Facts) -> str:
     return f"job {facts['job']} grows to {', '.join(each['node'] for each in facts['allocations'])} as well"
 
 
-def _job_preempted(facts: Facts) -> str:
-    return f"job {facts['job']} was preempted by {facts['by']}: {facts['gpu_hours']:.1f} GPU-hours lost"
-
-
 def _job_requeued(facts: Facts) -> str:
     why = facts["detail"] or facts["reason"].replace("_", " ")
     return f"job {facts['job']} is queued again: {why}"
-
-
-def _job_ended(facts: Facts) -> str:
-    return f"job {facts['job']} is {facts['state']}{_because(facts['detail'])}"
 
 
 def _node_added(facts: Facts) -> str:
@@ -217,14 +201,6 @@ def _node_marked(facts: Facts) -> str:
             verb = "removed" if value is None else "set"
             changes.append(f"{verb} the {kind[:-1]} {key}{equals}{colon}{effect}")
     return f"{facts['by']} {', '.join(changes)} on node {facts['node']}"
-
-
-def _node_drained(facts: Facts) -> str:
-    return f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}"
-
-
-def _gpu_health(facts: Facts) -> str:
-    return f"GPU {_gpu(facts)} is {facts['health']}{_because(facts['why'])}"
 
 
 def _gpu_fault(facts: Facts) -> str:
@@ -253,18 +229,16 @@ def _job_edited(facts: Facts) -> str:
     return f"{facts['by']} changed {changed} of job {facts['job']}"
 
 
-SENTENCES: dict[str, Callable[[Facts], str]] = {
+SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "JobQueued": _job_queued,
-    "JobHeld": lambda facts: f"{facts['by']} held job {facts['job']}",
-    "JobReleased": lambda facts: f"{facts['by']} released job {facts['job']}",
+    "JobHeld": "{by} held job {job}",
+    "JobReleased": "{by} released job {job}",
     "DependencyDecided": _dependency_decided,
     "JobEdited": _job_edited,
     "JobRelaxed": lambda facts: (
         f"job {facts['job']} waited long enough: it no longer asks for {', '.join(facts['dropped'])}"
     ),
-    "JobPromoted": lambda facts: (
-        f"job {facts['job']} waited long enough: its priority is {facts['priority']} now"
-    ),
+    "JobPromoted": "job {job} waited long enough: its priority is {priority} now",
     "StartEstimated": lambda facts: (
         f"job {facts['job']} should start in {duration(facts['start'] - facts['at'])} ({facts['kind']})"
     ),
@@ -278,25 +252,21 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
         if facts["heir"]
         else f"job {facts['job']} no longer inherits a priority"
     ),
-    "GateClosed": _gate_closed,
+    "GateClosed": "job {job} waits for a slot of its array again",
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
     "PredictionOutlived": lambda facts: (
         f"job {facts['job']} runs longer than predicted; planning now assumes "
         + ("its limit" if facts["planned_s"] is None else duration(facts["planned_s"]))
     ),
-    "MemberReady": lambda facts: (
-        f"job {facts['job']} is ready on {facts['node']} and waits for its other nodes"
-    ),
-    "AttemptStarted": lambda facts: (
-        f"job {facts['job']} runs on {facts['node']} (attempt {facts['attempt']})"
-    ),
-    "CheckpointSaved": lambda facts: f"job {facts['job']} saved the checkpoint {facts['checkpoint']['path']}",
+    "MemberReady": "job {job} is ready on {node} and waits for its other nodes",
+    "AttemptStarted": "job {job} runs on {node} (attempt {attempt})",
+    "CheckpointSaved": "job {job} saved the checkpoint {checkpoint[path]}",
     "IdleNoted": lambda facts: (
         f"the GPUs of job {facts['job']} have been idle for {duration(facts['at'] - facts['since'])}"
     ),
-    "IdleEnded": lambda facts: f"the GPUs of job {facts['job']} are busy again",
-    "AttemptExited": _attempt_exited,
+    "IdleEnded": "the GPUs of job {job} are busy again",
+    "AttemptExited": lambda facts: f"job {facts['job']} ended on {facts['node']}: {_how(facts)}",
     "MembersStarted": lambda facts: (
         f"job {facts['job']} runs on {', '.join(facts['pids'])} (attempt {facts['attempt']})"
     ),
@@ -311,27 +281,27 @@ SENTENCES: dict[str, Callable[[Facts], str]] = {
     "MoveUndone": _move_undone,
     "JobShrunk": _job_shrunk,
     "JobGrew": _job_grew,
-    "JobPreempted": _job_preempted,
+    "JobPreempted": "job {job} was preempted by {by}: {gpu_hours:.1f} GPU-hours lost",
     "JobRequeued": _job_requeued,
-    "JobEnded": _job_ended,
+    "JobEnded": lambda facts: f"job {facts['job']} is {facts['state']}{_because(facts['detail'])}",
     "NodeAdded": _node_added,
-    "NodeRemoved": lambda facts: f"{facts['by']} removed node {facts['node']}",
+    "NodeRemoved": "{by} removed node {node}",
     "NodeMarked": _node_marked,
     "NodeJoined": _node_joined,
     "NodeWentAway": lambda facts: f"node {facts['node']} is away{_because(facts['why'])}",
-    "NodeWentDown": lambda facts: f"node {facts['node']} is down: its agent has been silent for too long",
-    "NodeDeclaredLost": lambda facts: f"{facts['by']} declared node {facts['node']} lost",
-    "NodeDrained": _node_drained,
-    "NodeResumed": lambda facts: f"{facts['by']} resumed node {facts['node']}",
-    "GpuHealthRecorded": _gpu_health,
+    "NodeWentDown": "node {node} is down: its agent has been silent for too long",
+    "NodeDeclaredLost": "{by} declared node {node} lost",
+    "NodeDrained": lambda facts: f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}",
+    "NodeResumed": "{by} resumed node {node}",
+    "GpuHealthRecorded": lambda facts: f"GPU {_gpu(facts)} is {facts['health']}{_because(facts['why'])}",
     "ReservationMade": lambda facts: (
         f"{facts['by']} made reservation {facts['asked']['name']} on {', '.join(facts['nodes'])}"
     ),
-    "ReservationBegan": lambda facts: f"reservation {facts['reservation']} began",
-    "ReservationEnded": lambda facts: f"reservation {facts['reservation']} ended",
-    "ReservationCancelled": lambda facts: f"{facts['by']} cancelled reservation {facts['reservation']}",
-    "QuotaSet": lambda facts: f"{facts['by']} set the quota of {facts['scope']} {facts['name']}",
-    "QuotaUnset": lambda facts: f"{facts['by']} removed the quota set for {facts['scope']} {facts['name']}",
+    "ReservationBegan": "reservation {reservation} began",
+    "ReservationEnded": "reservation {reservation} ended",
+    "ReservationCancelled": "{by} cancelled reservation {reservation}",
+    "QuotaSet": "{by} set the quota of {scope} {name}",
+    "QuotaUnset": "{by} removed the quota set for {scope} {name}",
     "PluginFailed": lambda facts: (
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
         + ("; it is not used again until a restart or another configuration" if facts["given_up"] else "")

@@ -1,8 +1,7 @@
-"""Converts the state to views of wire.api: jobs, nodes and the cluster."""
+"""Converts the state to views of wire.api: jobs and nodes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,14 +14,13 @@ from controller.core.model.events import Allocation
 from controller.core.model.job import Job, Move
 from controller.core.state.state import State
 from wire.agent.frames import GpuFacts, GpuHold, GpuProcess, GpuSample, GpuUse
-from wire.api.cluster import ClusterView
 from wire.api.jobs import Held, JobView, Moved
 from wire.api.nodes import GpuShare, GpuView, NodeView
 from wire.job.spec import JobSpec
-from wire.names import WHOLE_GPU, NodeState
+from wire.names import WHOLE_GPU
 
 _NO_READING = GpuSample(uuid="")
-_NOBODY_IDLE: Mapping[str, float] = {}
+_NONE_IDLE: Mapping[str, float] = {}
 _NOT_MEASURED: Mapping[str, GpuUse] = {}
 
 
@@ -154,7 +152,7 @@ def node_view(
     node: Node,
     readings: Mapping[str, GpuSample],
     processes: Sequence[GpuProcess] = (),
-    idle: Mapping[str, float] = _NOBODY_IDLE,
+    idle: Mapping[str, float] = _NONE_IDLE,
 ) -> NodeView:
     """The view of a node with its GPUs, without readings if the node is away."""
     holders: dict[str, list[int]] = {}
@@ -166,6 +164,45 @@ def node_view(
             holders.setdefault(gpu.uuid, []).append(job)
     columns, row = state.nodes.columns, node.row
     free: list[int] = columns.gpu_free[row].tolist()
+
+    def gpu_view(gpu: GpuFacts, free_milli: int) -> GpuView:
+        jobs = sorted(holders.get(gpu.uuid, ()))
+        reading = readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING
+        condition = node.condition(gpu)
+        return GpuView(
+            index=gpu.index,
+            label=gpu.label,
+            uuid=gpu.uuid,
+            model=gpu.model,
+            memory_mib=gpu.memory_mib,
+            numa=gpu.numa,
+            health=condition.health,
+            free_milli=0 if free_milli == ABSENT else free_milli,
+            jobs=tuple(jobs),
+            job_labels=_labels(state, jobs),
+            utilisation=reading.utilisation,
+            memory_used_mib=reading.memory_used_mib,
+            power_w=reading.power_w,
+            temperature_c=reading.temperature_c,
+            why=out_of_service_text(condition),
+            node=node.name,
+            pci_bus=gpu.pci_bus,
+            power_limit_w=gpu.power_limit_w,
+            clock_mhz=reading.clock_mhz,
+            memory_clock_mhz=reading.memory_clock_mhz,
+            throttle=reading.throttle,
+            ecc_corrected=reading.ecc_corrected,
+            ecc_uncorrected=reading.ecc_uncorrected,
+            rows_remapped=reading.rows_remapped,
+            links=gpu.links,
+            links_up=reading.links_up,
+            links_there=reading.links,
+            mig=gpu.mig,
+            processes=tuple(found.get(gpu.uuid, ())),
+            idle_since=_idle_since(state, jobs, idle.get(gpu.uuid)) if node.up else None,
+            heard=node.up,
+        )
+
     return NodeView(
         name=node.name,
         state=node.state,
@@ -178,19 +215,7 @@ def node_view(
         numa_nodes=node.facts.numa_nodes,
         labels=node.effective_labels,
         taints=tuple(map(str, node.taints)),
-        gpus=tuple(
-            _gpu_view(
-                node,
-                gpu,
-                free[slot],
-                tuple(sorted(holders.get(gpu.uuid, ()))),
-                readings.get(gpu.uuid, _NO_READING) if node.up else _NO_READING,
-                tuple(found.get(gpu.uuid, ())),
-                _idle_since(state, holders.get(gpu.uuid, ()), idle.get(gpu.uuid)) if node.up else None,
-                _labels(state, sorted(holders.get(gpu.uuid, ()))),
-            )
-            for slot, gpu in enumerate(node.facts.gpus)
-        ),
+        gpus=tuple(map(gpu_view, node.facts.gpus, free)),
         jobs=tuple(sorted(node.held)),
         job_labels=_labels(state, sorted(node.held)),
         why=node.why,
@@ -207,80 +232,9 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
     return tuple(state.jobs[job].label for job in jobs)
 
 
-def _gpu_view(
-    node: Node,
-    gpu: GpuFacts,
-    free: int,
-    jobs: tuple[int, ...],
-    reading: GpuSample,
-    processes: tuple[GpuProcess, ...],
-    idle_since: float | None,
-    job_labels: tuple[str, ...],
-) -> GpuView:
-    condition = node.condition(gpu)
-    return GpuView(
-        index=gpu.index,
-        label=gpu.label,
-        uuid=gpu.uuid,
-        model=gpu.model,
-        memory_mib=gpu.memory_mib,
-        numa=gpu.numa,
-        health=condition.health,
-        free_milli=0 if free == ABSENT else free,
-        jobs=jobs,
-        job_labels=job_labels,
-        utilisation=reading.utilisation,
-        memory_used_mib=reading.memory_used_mib,
-        power_w=reading.power_w,
-        temperature_c=reading.temperature_c,
-        why=out_of_service_text(condition),
-        node=node.name,
-        pci_bus=gpu.pci_bus,
-        power_limit_w=gpu.power_limit_w,
-        clock_mhz=reading.clock_mhz,
-        memory_clock_mhz=reading.memory_clock_mhz,
-        throttle=reading.throttle,
-        ecc_corrected=reading.ecc_corrected,
-        ecc_uncorrected=reading.ecc_uncorrected,
-        rows_remapped=reading.rows_remapped,
-        links=gpu.links,
-        links_up=reading.links_up,
-        links_there=reading.links,
-        mig=gpu.mig,
-        processes=processes,
-        idle_since=idle_since,
-        heard=node.up,
-    )
-
-
 def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
     """Since when a held GPU is idle, but not before its jobs began; None for a free GPU."""
     begun = [state.jobs[job].started_at for job in jobs]
     if since is None or not begun or None in begun:
         return None
     return max(since, *(at for at in begun if at is not None))
-
-
-def cluster_view(
-    state: State, *, name: str, version: str, now: float, seq: int, jobs: Mapping[str, int], started_at: float
-) -> ClusterView:
-    """The summary of the cluster. Nodes that are away count with their last facts."""
-    columns = state.nodes.columns
-    milli = sum(
-        gpu.milli for node in state.nodes for allocation in node.held.values() for gpu in allocation.gpus
-    )
-    states = Counter(node.state.value for node in state.nodes)
-    cpu_milli = int(columns.cpu_total.sum())
-    return ClusterView(
-        name=name,
-        version=version,
-        now=now,
-        seq=seq,
-        jobs=jobs,
-        nodes={each.value: states[each.value] for each in NodeState},
-        gpus=int(columns.gpu_count.sum()),
-        gpus_used=milli / WHOLE_GPU,
-        cpu_milli=cpu_milli,
-        cpu_used_milli=cpu_milli - int(columns.cpu_free.sum()),
-        started_at=started_at,
-    )

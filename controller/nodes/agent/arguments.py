@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
+from wire.cluster.hosts import HostSpec
 from wire.codec import dumps, encode
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOptions:
-    """The settings of an agent. What is left out is what the host reports."""
-
-    gpus: str = "auto"
-    cpus: int | None = None
-    memory: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    keep: int | None = None
-    run_as_self: bool = False
-    jobs: JobPolicy = DEFAULT_JOB_POLICY
-    scratch: str | None = None
-    scratch_dir: str = ""
-    cluster: str = ""
-
-    def arguments(self, name: str, spool: str) -> list[str]:
-        """The agent's command line."""
-        made = ["--name", name, "--spool", spool, "--gpus", self.gpus]
-        said = {
-            "--cpus": self.cpus,
-            "--memory": self.memory,
-            "--keep": self.keep,
-            "--scratch": self.scratch,
-            "--scratch-dir": self.scratch_dir or None,
-            "--cluster": self.cluster or None,
-        }
-        for option, value in said.items():
-            if value is not None:
-                made += [option, str(value)]
-        if self.jobs != DEFAULT_JOB_POLICY:
-            made += ["--jobs", dumps(encode(self.jobs))]
-        for key, text in self.labels.items():
-            made += ["--label", f"{key}={text}"]
-        return [*made, "--run-as-self"] if self.run_as_self else made
+def agent_arguments(
+    name: str, host: HostSpec, home: str, jobs: JobPolicy = DEFAULT_JOB_POLICY, cluster: str = ""
+) -> list[str]:
+    """The command line of the agent of a node. `home` is its directory, unless the host names a spool."""
+    options = {
+        "--name": name,
+        "--spool": host.spool or f"{home}/nodes/{name}",
+        "--gpus": host.gpus,
+        "--cpus": host.cpus,
+        "--memory": host.memory,
+        "--scratch": host.scratch,
+        "--scratch-dir": host.scratch_dir or None,
+        "--cluster": cluster or None,
+        "--jobs": None if jobs == DEFAULT_JOB_POLICY else dumps(encode(jobs)),
+    }
+    words = [word for key, value in options.items() if value is not None for word in (key, str(value))]
+    return [*words, "--run-as-self"] if host.run_as_self else words

@@ -1,6 +1,6 @@
-"""How an agent comes to a host: one channel is asked for a Python, given the agent, and then speaks for it.
+"""Brings the agent to a host over one SSH channel: find a Python, send the agent, start it.
 
-There is no SFTP, and nothing that a shell there could misread. What a login prints by itself is passed over.
+No SFTP is needed, and the command has nothing that a shell could misread. Output of the login is skipped.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ async def start_agent(
         async with asyncio.timeout(BOOTSTRAP_S):
             return await talk.hand_over(home, made)
     except TimeoutError:
-        process.kill()  # whatever waits there would wait on, and one more with every try
+        process.kill()  # because it would wait for ever, and each try would leave one more
         raise talk.silent() from None
     except BaseException:  # also if the host is removed meanwhile
         process.kill()
@@ -157,7 +157,7 @@ class _Bootstrap:
                 what, detail = json.loads(rest)
                 return what, detail
             if self._word[0].encode() in line:
-                raise self._unruly("it says back what it is told")
+                raise self._unruly("it echoes its input")
             self._chatter = line.strip() or self._chatter
         raise self._unruly(f"it prints without end: {self._last()}")
 
@@ -181,7 +181,7 @@ class _Bootstrap:
 
     def silent(self) -> BootstrapFailed:
         """The error for a session that does not answer."""
-        return self._unruly(f"nothing came of it in {BOOTSTRAP_S:g} s, and {self._last()}")
+        return self._unruly(f"it gave no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:
         last = self._words.now() or printable(self._chatter.decode("utf-8", "replace"), 300)

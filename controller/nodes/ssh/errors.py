@@ -103,11 +103,11 @@ class SshAttempt:
 
     def files(self) -> dict[str, object]:
         """The known_hosts and key files to use. Files that do not exist are left out, as ssh does."""
-        told, options = self._told(), dict[str, object]()
-        ours = [self.identity] if self.identity else _there(told, "IdentityFile")
+        config, options = self._ssh_config(), dict[str, object]()
+        ours = [self.identity] if self.identity else _there(config, "IdentityFile")
         if ours is not None:
             options["client_keys"] = [str(Path(file).expanduser()) for file in ours]
-        known = _there(told, "UserKnownHostsFile")
+        known = _there(config, "UserKnownHostsFile")
         if self.pinned:
             options["known_hosts"] = (list(self.pinned), [], [])
         elif known is not None:
@@ -116,8 +116,8 @@ class SshAttempt:
 
     def explain(self, error: Exception) -> CannotConnect:
         """The error that explains why the attempt failed and what to do."""
-        told = self._told()
-        jumps = told.get("ProxyJump") if told is not None else None
+        config = self._ssh_config()
+        jumps = config.get("ProxyJump") if config is not None else None
         if jumps and not self.gatekeeper.reached:
             if isinstance(error, asyncssh.HostKeyNotVerifiable):
                 return CannotConnect(
@@ -130,35 +130,35 @@ class SshAttempt:
                 )
             return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {_at_the_door(error)}")
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
-            return self._unverified(error, told)
+            return self._unverified(error, config)
         if isinstance(error, asyncssh.KeyExchangeFailed) and self.pinned and "host key" in str(error):
             return self._changed(None)
         if isinstance(error, asyncssh.PermissionDenied):
-            return AuthenticationFailed(self._locked(told), self.address)
+            return AuthenticationFailed(self._locked(config), self.address)
         if isinstance(error, asyncssh.KeyImportError) and self.identity:
             return CannotConnect(printable(f"{self.identity} cannot be used: {error}", 300))
         return CannotConnect(_at_the_door(error))
 
-    def _told(self) -> SshConfig | None:
+    def _ssh_config(self) -> SshConfig | None:
         """The options of ~/.ssh/config; None if it cannot be read."""
         with suppress(OSError, ValueError):
             where = {} if self.config is None else {"config": str(self.config)}
             made = asyncssh.SSHClientConnectionOptions(host=self.address.host, client_keys=None, **where)
-            told: SshConfig = made.config
-            return told
+            config: SshConfig = made.config
+            return config
         return None
 
     def _changed(self, shown: asyncssh.SSHKey | None) -> HostKeyChanged:
         return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
 
-    def _unverified(self, error: asyncssh.HostKeyNotVerifiable, told: SshConfig | None) -> CannotConnect:
+    def _unverified(self, error: asyncssh.HostKeyNotVerifiable, config: SshConfig | None) -> CannotConnect:
         """The error for a key that is unknown, changed or revoked."""
         shown = self.gatekeeper.shown
         if shown is None:
             return CannotConnect(f"its host key is not to be trusted: {printable(error.reason, 200)}")
         if self.pinned:
             return self._changed(shown)
-        files = _there(told, "UserKnownHostsFile")
+        files = _there(config, "UserKnownHostsFile")
         known: list[asyncssh.SSHKey] = []
         for file in [str(Path("~/.ssh/known_hosts").expanduser())] if files is None else files:
             with suppress(OSError, ValueError):
@@ -167,18 +167,18 @@ class SshAttempt:
             host, _, port = self.gatekeeper.place
             named = host if port == _PORT else f"[{host}]:{port}"
             remedy = f"\"ssh-keygen -R '{named}'\" as the controller's user"
-            return HostKeyChanged("stands in known_hosts", [*dict.fromkeys(known)], shown, remedy)
+            return HostKeyChanged("is in known_hosts", [*dict.fromkeys(known)], shown, remedy)
         return HostKeyUnknown(self.node, shown)
 
-    def _locked(self, told: SshConfig | None) -> list[str]:
+    def _locked(self, config: SshConfig | None) -> list[str]:
         """The key files that were not tried because they have a passphrase."""
-        files = [self.identity] if self.identity else (told and told.get("IdentityFile")) or _DEFAULT_KEYS
+        files = [self.identity] if self.identity else (config and config.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
 
 
-def _there(told: SshConfig | None, option: str) -> list[str] | None:
+def _there(config: SshConfig | None, option: str) -> list[str] | None:
     """The existing files that an option names; None if it names none."""
-    files = told.get(option) if told is not None else None
+    files = config.get(option) if config is not None else None
     if not files:
         return None
     return [str(path) for path in (Path(file).expanduser() for file in files) if path.exists()]

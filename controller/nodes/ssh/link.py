@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import asyncssh
 
-from controller.nodes.agent.arguments import AgentOptions
+from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.bootstrap import READ, BootstrappedAgent, start_agent
 from controller.nodes.agent.zipapp import bundle
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.errors import describe_error
-from wire.cluster.hosts import SshAddress
-
-
-@dataclass(frozen=True, slots=True)
-class SshHost:
-    """The address of a host, and the settings of its agent."""
-
-    address: SshAddress
-    identity: str = ""
-    python: str = ""
-    """The Python interpreter; empty: search for one."""
-    spool: str = ""
-    """The directory of the agent's spool; empty: below the home directory of the SSH user."""
-    reached_at: str = ""
-    """The address at which other nodes reach it; empty: the address of the SSH connection."""
-    agent: AgentOptions = field(default_factory=AgentOptions)
-
-    def spool_of(self, node: str, home: str) -> str:
-        """The directory in which a node's attempts are recorded."""
-        return self.spool or f"{home}/nodes/{node}"
+from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
+from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
@@ -42,8 +23,10 @@ class SshLink(ReconnectingLink):
     def __init__(
         self,
         name: str,
-        host: SshHost,
+        host: HostSpec,
         connector: SshConnector,
+        jobs: JobPolicy = DEFAULT_JOB_POLICY,
+        cluster: str = "",
         *,
         ping_s: float = 5.0,
         silence_s: float = 15.0,
@@ -51,11 +34,14 @@ class SshLink(ReconnectingLink):
         super().__init__(name, ping_s, silence_s)
         self.host = host
         self._connector = connector
+        self._jobs = jobs
+        self._cluster = cluster
 
     async def connect(self) -> SshChannel:
         """Connect, send the agent and start it."""
         async with self._connector.turn():
-            connection = await self._connector.connect(self.name, self.host.address, self.host.identity)
+            address = parse_ssh_address(self.host.ssh)
+            connection = await self._connector.connect(self.name, address, self.host.identity)
             try:
                 return await self._start(connection)
             except (asyncssh.Error, OSError) as error:
@@ -69,18 +55,18 @@ class SshLink(ReconnectingLink):
         made = await asyncio.get_running_loop().run_in_executor(None, bundle)
         host = self.host
         boarded = await start_agent(connection, host.python, host.spool, made)
-        spool = host.spool_of(self.name, boarded.home)
-        boarded.tell(
-            [*host.agent.arguments(self.name, spool), "--replace", "--address", self._where(connection)]
-        )
+        arguments = agent_arguments(self.name, host, boarded.home, self._jobs, self._cluster)
+        boarded.tell([*arguments, "--replace", "--address", self._where(connection)])
         return SshChannel(connection, boarded)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
         """The address at which other nodes reach this one: behind a jump host its name, not its IP."""
-        if self.host.reached_at:
-            return self.host.reached_at
+        if self.host.address:
+            return self.host.address
         peer = connection.get_extra_info("peername")
-        return str((peer and peer[0]) or connection.get_extra_info("host") or self.host.address.host)
+        return str(
+            (peer and peer[0]) or connection.get_extra_info("host") or parse_ssh_address(self.host.ssh).host
+        )
 
 
 class SshChannel:
@@ -102,7 +88,7 @@ class SshChannel:
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the agent."""
-        with suppress(OSError, asyncssh.Error):  # the reader hears of it as well
+        with suppress(OSError, asyncssh.Error):  # because read() reports the same error
             self._process.stdin.write(data)
 
     def unread(self) -> int:

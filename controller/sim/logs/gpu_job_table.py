@@ -134,11 +134,11 @@ class GpuJobTable:
     def unread(self) -> list[str]:
         """After reading: unknown columns, each with the column that may be meant."""
         missing = set(COLUMNS) - self._names
-        told = []
+        found = []
         for name in sorted(self._names - set(COLUMNS)):
             meant = difflib.get_close_matches(name, missing, n=1, cutoff=0.7)
-            told.append(f"{name} (is {meant[0]} meant?)" if meant else name)
-        return told
+            found.append(f"{name} (is {meant[0]} meant?)" if meant else name)
+        return found
 
     def _heading(self, row: list[str], number: int) -> list[str]:
         heading = [name.strip().lower() for name in row]

@@ -83,8 +83,8 @@ class RecordedAgents:
             for key in [key for key in self._other if key[2] == event.node]:
                 del self._other[key]  # no process survives a reboot
         known = [*self._as_recorded.items(), *self._other.items()]
-        told = tuple(status for key, status in known if key[2] == event.node)
-        hello = Hello(event.node, event.version, event.boot_id, "", event.facts, told)
+        statuses = tuple(status for key, status in known if key[2] == event.node)
+        hello = Hello(event.node, event.version, event.boot_id, "", event.facts, statuses)
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
@@ -97,13 +97,13 @@ class RecordedAgents:
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
         """Recorded processes have started."""
-        told = {}
+        statuses = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
             if key in self._as_recorded:
-                told[node] = AttemptStatus(event.job, event.attempt, pid, event.at)
-                self._as_recorded[key] = told[node]
-        return _told(event, told)
+                statuses[node] = AttemptStatus(event.job, event.attempt, pid, event.at)
+                self._as_recorded[key] = statuses[node]
+        return _input_of(event, statuses)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
         """A recorded attempt has saved a checkpoint."""
@@ -115,14 +115,14 @@ class RecordedAgents:
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
         """Recorded processes have ended."""
-        told = {}
+        statuses = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
             if status is None:
                 continue
             if not how.why.startswith(LOST) and self.state.jobs[event.job].stopping is None:
                 self._spend(event.job, event.attempt)
-            told[node] = replace(
+            statuses[node] = replace(
                 status,
                 ended_at=event.at,
                 code=how.code,
@@ -131,7 +131,7 @@ class RecordedAgents:
                 usage=Usage(how.cpu_s, how.max_rss_mib, how.use),
                 checkpoint=how.checkpoint,
             )
-        return _told(event, told)
+        return _input_of(event, statuses)
 
     # --- decisions of the engine ---
 
@@ -227,10 +227,10 @@ class RecordedAgents:
         self._spent.setdefault(job, set()).add(attempt)
 
 
-def _told(event: _OfMembers, told: dict[str, AttemptStatus]) -> Input | None:
+def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
     """One input of the reports of agents that arrive together."""
-    if not told:
+    if not statuses:
         return None
     if isinstance(event, events.AttemptStarted | events.AttemptExited):
-        return inputs.AgentReported(event.node, told[event.node])
-    return inputs.MembersReported(event.job, event.attempt, told)
+        return inputs.AgentReported(event.node, statuses[event.node])
+    return inputs.MembersReported(event.job, event.attempt, statuses)

@@ -7,7 +7,7 @@ them at the same moment or, without one, from a scheduling pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from controller.core.cluster.nodes import JUST_STARTED
@@ -49,11 +49,12 @@ class ReplayAgents(Protocol):
 class InputTrace:
     """One kind of event that shows that an input came.
 
-    `recreate_input` makes the input from the event, or gives None if the input has become void.
+    `recreate` makes the input from the event, or gives None if the input has become void. Without it the
+    input takes the fields of the event that have the same names.
     """
 
     event: type[Any]
-    recreate_input: Callable[[Any, ReplayAgents], Input | None]
+    recreate: Callable[[Any, ReplayAgents], Input | None] | None = None
     shows: Callable[[Any, JournalPosition], bool] = lambda _event, _past: True
 
 
@@ -62,10 +63,6 @@ class InternalInput:
     """An input that the controller gives itself; `shows` are its traces, if it has any."""
 
     shows: Callable[[Event], bool]
-
-
-def _by_user(event: events.StopRequested, _past: JournalPosition) -> bool:
-    return event.reason is Reason.USER
 
 
 def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
@@ -93,9 +90,11 @@ def _restarted(event: Event) -> bool:
 
 
 def _changes(event: events.JobEdited) -> Mapping[str, Any]:
-    told = encode(event.spec)
+    values = encode(event.spec)
     defaults = event.spec.by_default  # cleared, so that the defaults are computed again
-    return {name: None if name in defaults else told[name] for name in event.changed if name != "by_default"}
+    return {
+        name: None if name in defaults else values[name] for name in event.changed if name != "by_default"
+    }
 
 
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
@@ -118,7 +117,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         ),
     ),
     inputs.Cancel: (
-        InputTrace(events.StopRequested, lambda event, _: inputs.Cancel(event.job, event.by), _by_user),
+        InputTrace(events.StopRequested, shows=lambda event, _: event.reason is Reason.USER),
         InputTrace(
             events.JobEnded,
             lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
@@ -132,19 +131,9 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: event.by != BY_CONTROLLER,
         ),
     ),
-    inputs.Hold: (
-        InputTrace(
-            events.JobHeld,
-            lambda event, _: inputs.Hold(event.job, event.by),
-            lambda event, past: past.waits(event.job),
-        ),
-    ),
+    inputs.Hold: (InputTrace(events.JobHeld, shows=lambda event, past: past.waits(event.job)),),
     inputs.Requeue: (
-        InputTrace(
-            events.StopRequested,
-            lambda event, _: inputs.Requeue(event.job, event.by),
-            lambda event, _: event.reason is Reason.REQUEUED,
-        ),
+        InputTrace(events.StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),
     ),
     inputs.Preempt: (
         InputTrace(
@@ -152,82 +141,35 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: inputs.Preempt(event.job, event.by, hold=True),
             lambda event, past: not past.waits(event.job),
         ),
-        InputTrace(
-            events.StopRequested, lambda event, _: inputs.Preempt(event.job, event.by), _preempted_by_user
-        ),
+        InputTrace(events.StopRequested, shows=_preempted_by_user),
     ),
-    inputs.Release: (InputTrace(events.JobReleased, lambda event, _: inputs.Release(event.job, event.by)),),
-    inputs.AddNode: (
-        InputTrace(
-            events.NodeAdded,
-            lambda event, _: inputs.AddNode(event.node, event.labels, event.host, event.by, event.taints),
-        ),
-    ),
-    inputs.PinKey: (
-        InputTrace(events.HostKeyPinned, lambda event, _: inputs.PinKey(event.node, event.key, event.by)),
-    ),
-    inputs.SealJournal: (
-        InputTrace(events.JournalSealed, lambda event, _: inputs.SealJournal(event.through, event.digest)),
-    ),
-    inputs.RemoveNode: (
-        InputTrace(events.NodeRemoved, lambda event, _: inputs.RemoveNode(event.node, event.by)),
-    ),
-    inputs.MarkNode: (
-        InputTrace(
-            events.NodeMarked,
-            lambda event, _: inputs.MarkNode(event.node, event.by, event.labels, event.taints),
-        ),
-    ),
-    inputs.NoteStart: (
-        InputTrace(
-            events.StartEstimated,
-            lambda event, _: inputs.NoteStart(event.job, event.kind, event.start),
-            lambda event, _: event.kind != PROMISE,
-        ),
-    ),
+    inputs.Release: (InputTrace(events.JobReleased),),
+    inputs.AddNode: (InputTrace(events.NodeAdded),),
+    inputs.PinKey: (InputTrace(events.HostKeyPinned),),
+    inputs.SealJournal: (InputTrace(events.JournalSealed),),
+    inputs.RemoveNode: (InputTrace(events.NodeRemoved),),
+    inputs.MarkNode: (InputTrace(events.NodeMarked),),
+    inputs.NoteStart: (InputTrace(events.StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
     inputs.NodeSilent: (
         InputTrace(
             events.NodeWentDown,
             lambda event, agents: inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
         ),
     ),
-    inputs.DeclareLost: (
-        InputTrace(events.NodeDeclaredLost, lambda event, _: inputs.DeclareLost(event.node, event.by)),
-    ),
-    inputs.Drain: (
-        InputTrace(events.NodeDrained, lambda event, _: inputs.Drain(event.node, event.by, event.why)),
-    ),
-    inputs.Resume: (InputTrace(events.NodeResumed, lambda event, _: inputs.Resume(event.node, event.by)),),
-    inputs.SetQuota: (
-        InputTrace(
-            events.QuotaSet,
-            lambda event, _: inputs.SetQuota(event.scope, event.name, event.quota, event.by),
-        ),
-    ),
-    inputs.UnsetQuota: (
-        InputTrace(events.QuotaUnset, lambda event, _: inputs.UnsetQuota(event.scope, event.name, event.by)),
-    ),
+    inputs.DeclareLost: (InputTrace(events.NodeDeclaredLost),),
+    inputs.Drain: (InputTrace(events.NodeDrained),),
+    inputs.Resume: (InputTrace(events.NodeResumed),),
+    inputs.SetQuota: (InputTrace(events.QuotaSet),),
+    inputs.UnsetQuota: (InputTrace(events.QuotaUnset),),
     inputs.Reserve: (
         # anyway=True, because it was accepted then.
         InputTrace(
             events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
         ),
     ),
-    inputs.CancelReservation: (
-        InputTrace(
-            events.ReservationCancelled,
-            lambda event, _: inputs.CancelReservation(event.reservation, event.by),
-        ),
-    ),
-    inputs.Rebalance: (
-        InputTrace(events.RebalancePlanned, lambda event, _: inputs.Rebalance(event.by, event.proposal)),
-    ),
-    inputs.SetShare: (
-        InputTrace(
-            events.ShareSet,
-            lambda event, _: inputs.SetShare(event.share, event.weight, event.by, event.soft, event.hard),
-        ),
-    ),
+    inputs.CancelReservation: (InputTrace(events.ReservationCancelled),),
+    inputs.Rebalance: (InputTrace(events.RebalancePlanned),),
+    inputs.SetShare: (InputTrace(events.ShareSet),),
     inputs.ApplyConfig: (InputTrace(events.ConfigApplied, lambda event, agents: agents.configured(event)),),
     inputs.AgentSaidHello: (InputTrace(events.NodeJoined, lambda event, agents: agents.hello(event)),),
     inputs.AgentReported: (
@@ -241,66 +183,25 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(events.MembersExited, lambda event, agents: agents.exited(event)),
     ),
     inputs.GpusIdle: (
-        InputTrace(events.IdleNoted, lambda event, _: inputs.GpusIdle(event.job, event.attempt, event.since)),
+        InputTrace(events.IdleNoted),
         InputTrace(
             events.StopRequested,
             lambda event, agents: inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
             lambda event, _: event.reason is Reason.IDLE,
         ),
     ),
-    inputs.GpusBusy: (
-        InputTrace(events.IdleEnded, lambda event, _: inputs.GpusBusy(event.job, event.attempt)),
-    ),
-    inputs.DataFound: (
-        InputTrace(
-            events.DependencyDecided,
-            lambda event, _: inputs.DataFound(event.path),
-            lambda event, _: bool(event.path),
-        ),
-    ),
-    inputs.GpuReported: (
-        InputTrace(
-            events.GpuHealthRecorded,
-            lambda event, _: inputs.GpuReported(
-                event.node,
-                event.uuid,
-                event.health,
-                event.why,
-                event.needs,
-                event.falls,
-                event.good,
-                event.due,
-                event.by,
-            ),
-        ),
-    ),
+    inputs.GpusBusy: (InputTrace(events.IdleEnded),),
+    inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
+    inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),
     # Their consequences are in the trace above; the result of another check today is unknown.
     inputs.GpuTroubled: (),
     inputs.GpuChecked: (),
     inputs.GpuWasReset: (),
-    inputs.OffQueueProcessSeen: (
-        InputTrace(
-            events.OffQueueProcessStarted,
-            lambda event, _: inputs.OffQueueProcessSeen(
-                event.node, event.uuid, event.user, event.pid, event.command
-            ),
-        ),
-    ),
-    inputs.OffQueueProcessGone: (
-        InputTrace(
-            events.OffQueueProcessEnded,
-            lambda event, _: inputs.OffQueueProcessGone(event.node, event.uuid, event.user),
-        ),
-    ),
+    inputs.OffQueueProcessSeen: (InputTrace(events.OffQueueProcessStarted),),
+    inputs.OffQueueProcessGone: (InputTrace(events.OffQueueProcessEnded),),
     inputs.CordonGpu: (),
     inputs.ResumeGpu: (),
-    inputs.LinkWentDown: (
-        InputTrace(
-            events.NodeWentAway,
-            lambda event, _: inputs.LinkWentDown(event.node, event.why),
-            lambda event, _: not _restarted(event),
-        ),
-    ),
+    inputs.LinkWentDown: (InputTrace(events.NodeWentAway, shows=lambda event, _: not _restarted(event)),),
     inputs.ControllerStarted: InternalInput(_restarted),
     inputs.Tick: InternalInput(_by_cycle),
 }
@@ -346,7 +247,11 @@ def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
     """The input of this kind that the event shows; None if it has become void."""
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
-    return trace.recreate_input(event, agents)
+    if trace.recreate is not None:
+        return trace.recreate(event, agents)
+    same = {each.name: getattr(event, each.name) for each in fields(kind) if hasattr(event, each.name)}
+    found: Input = kind(**same)
+    return found
 
 
 def traced() -> Iterator[type[Any]]:

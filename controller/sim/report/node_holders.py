@@ -75,7 +75,7 @@ def _node_table(runs: Sequence[ReportRun]) -> Markup:
             ]
             for node, units in [*capacity.items()][:NODES]
         ]
-    heading = ["Node", *(["ReportRun"] if len(runs) > 1 else []), "Attempts", "Utilisation"]
+    heading = ["Node", *(["Run"] if len(runs) > 1 else []), "Attempts", "Utilisation"]
     cut = f"The first {NODES} nodes" if len(runs[0].cluster.nodes) > NODES else ""
     return table(cut, heading, rows)
 
@@ -100,7 +100,7 @@ def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
     ]
     heading = [
         "Job",
-        *(["ReportRun"] if len(runs) > 1 else []),
+        *(["Run"] if len(runs) > 1 else []),
         "User",
         "Project",
         "Size",

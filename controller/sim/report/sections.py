@@ -228,7 +228,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
     ]
     heading = [
         of,
-        *(["ReportRun"] if len(runs) > 1 else []),
+        *(["Run"] if len(runs) > 1 else []),
         "Jobs",
         f"{runs[0].unit}-hours",
         "Mean wait",

@@ -18,7 +18,7 @@ from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreF
 
 LOCK = 0x636F7272616C  # "corral"
 
-# A session that ended a moment ago may not have let go yet: a restart must not be refused for that.
+# A session that ended a moment ago may still hold the lock, and a restart must not be refused for that.
 PATIENCE = text("SET LOCAL lock_timeout = '1s'")
 TAKE = text("SELECT pg_advisory_lock(:lock)")
 OWNER = text(
@@ -27,7 +27,7 @@ OWNER = text(
 )
 
 DISK_FULL = "53100"
-READ_ONLY = "25006"  # a standby, or a server that was told to be one
+READ_ONLY = "25006"  # a standby, or a server in read-only mode
 LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -48,10 +48,10 @@ class PostgresServer:
         since = time.strftime("%Y-%m-%d %H:%M")
         self.engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
-            isolation_level="REPEATABLE READ",  # whoever reads sees one moment; the writer is alone anyway
+            isolation_level="REPEATABLE READ",  # because a reader must see one moment; there is one writer
             connect_args={
                 "connect_timeout": 10,
-                # A server that is cut off says nothing: who has not heard of it for so long gives up.
+                # Because a server that is cut off closes no connection.
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,

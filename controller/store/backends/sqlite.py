@@ -112,13 +112,13 @@ class SqliteFile:
         self._note.write(head)
 
     def acknowledge(self, head: Head) -> None:
-        # SQLite goes on writing to a file that was deleted, or replaced by a backup, under its feet.
+        # Because SQLite goes on writing to a file that was deleted or replaced.
         if not _same_file(self.path, self._opened):
             raise StoreBroken(
                 f"{self.where} was moved, deleted or replaced while it was in use",
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
-        # The log holds what is not in the file yet. Closing it in time still brings all of that there.
+        # The log has commits that are not in the file yet. Closing the database now still copies them.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from controller.core.model import inputs
-from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.local import LocalLink
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.api.cluster import StreamBatch
+from wire.cluster.hosts import HostSpec
 from wire.http.client import Client, Refused
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState
@@ -34,7 +34,7 @@ async def test_every_call_is_understood(
     async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
         api.daemon.agents.open(
             LocalLink(
-                "here", tmp_path / "spool", agent=AgentOptions(gpus="simulated:2xH100", run_as_self=True)
+                "here", HostSpec("", spool=str(tmp_path / "spool"), gpus="simulated:2xH100", run_as_self=True)
             )
         )
         await api.until(lambda: (node := api.daemon.state.nodes.get("here")) is not None and node.up)

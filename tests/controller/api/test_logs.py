@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from controller.api.handlers.jobs import logs
-from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.local import LocalLink
 from tests.controller.api.running_controller import RunningController, start_controller
+from wire.cluster.hosts import HostSpec
 from wire.names import JobState
 
 
@@ -22,7 +22,7 @@ async def api(tmp_path: Path) -> AsyncIterator[RunningController]:
     """A controller with one real node."""
     async with start_controller() as made:
         made.daemon.agents.open(
-            LocalLink("here", tmp_path / "spool", agent=AgentOptions(gpus="none", run_as_self=True))
+            LocalLink("here", HostSpec("", spool=str(tmp_path / "spool"), gpus="none", run_as_self=True))
         )
         await made.until(lambda: (node := made.daemon.state.nodes.get("here")) is not None and node.up)
         yield made

@@ -48,7 +48,10 @@ async def test_without_profiles_the_list_is_empty() -> None:
     async with start_controller() as api:
         assert (await api.get("/v1/profiles"))[1]["profiles"] == []
         status, body = await api.get("/v1/profiles/any")
-        assert (status, body["hint"]) == (404, "This cluster has none: [scheduler] is for everybody.")
+        assert (status, body["hint"]) == (
+            404,
+            "This cluster has no profiles: [scheduler] applies to all jobs.",
+        )
 
 
 RACK = """

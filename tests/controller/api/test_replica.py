@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from controller import user_turns
 from controller.api.handlers.jobs.reasons import FEW_WAITING
 from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.inputs import Submit
 from controller.core.model.job import Job
-from controller.questions import user_turns
 from controller.questions.engine_copy import EngineCopy, QuestionRefused
 from controller.registry import build_pipeline
 from tests.controller.api.running_controller import RunningController, start_controller

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.core.model import inputs
-from controller.watchers.report_queue import ReportQueue
+from controller.user_turns import UserTurns
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.agent.frames import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, Usage
 
@@ -128,11 +128,12 @@ async def test_an_attempt_that_is_run_again_counts_when_it_ran_and_over_restarts
 
 
 async def test_reports_of_one_user_do_not_keep_another_waiting() -> None:
-    reports, order = ReportQueue(), []
+    turns, order, all_wait = UserTurns(1), [], asyncio.Event()
 
     async def ask(user: str) -> None:
-        async with reports.turn(user):
-            await reports.run(lambda: order.append(user))
+        async with turns.turn(user):
+            await all_wait.wait()
+            order.append(user)
 
     many = [asyncio.create_task(ask("ada")) for _ in range(20)]
     await asyncio.sleep(0)
@@ -140,7 +141,7 @@ async def test_reports_of_one_user_do_not_keep_another_waiting() -> None:
     gone = asyncio.create_task(ask("eve"))
     await asyncio.sleep(0)
     gone.cancel()
+    all_wait.set()
     await asyncio.gather(*many, *few)
-    reports.close()
-    assert order[:5].count("bob") == 2
+    assert order[:5] == ["ada", "ada", "bob", "ada", "bob"]
     assert (order.count("ada"), order.count("eve")) == (20, 0)

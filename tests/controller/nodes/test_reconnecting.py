@@ -14,6 +14,7 @@ from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
 from tests.controller.nodes.ways import PATIENCE_S, Listener
 from wire.agent.frames import Hello, NodeFacts, Ping, Report, pack
+from wire.cluster.hosts import HostSpec
 
 Pretend = Callable[[str], tuple[LocalLink, Listener]]
 FACTS = {"cpu_milli": 1_000, "memory_mib": 100}
@@ -32,7 +33,10 @@ async def pretend(tmp_path: Path) -> AsyncIterator[Pretend]:
         program.chmod(0o755)
         (tmp_path / "hello").write_text(HELLO + "\n")
         (tmp_path / "starts").touch()
-        link, listener = LocalLink("gpu01", tmp_path / "spool", python=str(program)), Listener()
+        link, listener = (
+            LocalLink("gpu01", HostSpec("", spool=str(tmp_path / "spool"), python=str(program))),
+            Listener(),
+        )
         links.append(link)
         link.open(listener.deliver)
         return link, listener
@@ -95,7 +99,10 @@ async def test_the_same_trouble_is_told_once(
 
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    link, listener = LocalLink("gpu01", tmp_path / "spool", python="/no/such/python"), Listener()
+    link, listener = (
+        LocalLink("gpu01", HostSpec("", spool=str(tmp_path / "spool"), python="/no/such/python")),
+        Listener(),
+    )
     link.open(listener.deliver)
     assert await listener.nth(LinkLost) == LinkLost(
         "the agent cannot be started with /no/such/python: No such file or directory"

@@ -173,7 +173,7 @@ async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened)
     port = silent.sockets[0].getsockname()[1]
 
     def nowhere(link: SshLink) -> None:
-        link.host = replace(link.host, address=SshAddress("127.0.0.1", "somebody", port))
+        link.host = replace(link.host, ssh=f"somebody@127.0.0.1:{port}")
         link._connector = connector.SshConnector(
             KnownHosts(lambda: way.pinned), config=way.sshd.config, connect_s=0.3
         )
@@ -263,14 +263,14 @@ def test_the_first_command_finds_python_in_this_shell(shell: str) -> None:
 
 
 async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened) -> None:
-    """Labels hold what they like."""
+    """The name of the cluster has characters that a shell would act on."""
     hostile = "$(touch pwned); 'ü\" %n"
 
-    def label(link: SshLink) -> None:
-        link.host = replace(link.host, agent=replace(link.host.agent, labels={"note": hostile}))
+    def rename(link: SshLink) -> None:
+        link._cluster = hostile
 
-    hello = await opened(label).nth(Hello)
-    assert hello.facts.labels == {"note": hostile}
+    hello = await opened(rename).nth(Hello)
+    assert (way.spool / "cluster").read_text().strip() == hostile
     assert hello.facts.address == "127.0.0.1"
     assert not (way.sshd.home / "pwned").exists()
 
@@ -323,7 +323,7 @@ async def test_the_users_ssh_config_is_heeded_jump_hosts_too(way: Ssh, jump: Ssh
     )
 
     def by_name(link: SshLink) -> None:
-        link.host = replace(link.host, address=SshAddress("far"), identity="")
+        link.host = replace(link.host, ssh="far", identity="")
 
     listener = opened(by_name)
     assert "jump host" in (await listener.nth(LinkLost)).why

@@ -6,22 +6,22 @@ import asyncio
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from controller.nodes.agent.arguments import AgentOptions
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.local import LocalLink
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.known_hosts import KnownHosts, key_line
-from controller.nodes.ssh.link import SshHost, SshLink
+from controller.nodes.ssh.link import SshLink
 from tests.agent.driving import end_all
 from tests.controller.nodes.sshd import Sshd
 from tests.limits import PATIENCE_S
 from wire.agent.frames import AgentFrame, AttemptStatus, Hello, Report
-from wire.cluster.hosts import SshAddress
+from wire.cluster.hosts import HostSpec
 
-OPTIONS = AgentOptions(gpus="simulated:2xH100", run_as_self=True)
+HOST = HostSpec("", gpus="simulated:2xH100", run_as_self=True)
 T = TypeVar("T")
 
 
@@ -51,13 +51,8 @@ class Local(Way):
     """A subprocess on this machine."""
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
-        return LocalLink(
-            "gpu01",
-            self.spool,
-            agent=OPTIONS,
-            ping_s=ping_s,
-            silence_s=silence_s,
-        )
+        host = replace(HOST, spool=str(self.spool))
+        return LocalLink("gpu01", host, ping_s=ping_s, silence_s=silence_s)
 
 
 class Ssh(Way):
@@ -73,12 +68,12 @@ class Ssh(Way):
         self.connector = SshConnector(KnownHosts(lambda: self.pinned), config=self.sshd.config)
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> SshLink:
-        host = SshHost(
-            SshAddress("127.0.0.1", "somebody", self.sshd.port),
+        host = replace(
+            HOST,
+            ssh=f"somebody@127.0.0.1:{self.sshd.port}",
             identity=str(self.sshd.identity),
             python=sys.executable,
             spool=str(self.spool),
-            agent=OPTIONS,
         )
         return SshLink("gpu01", host, self.connector, ping_s=ping_s, silence_s=silence_s)
 

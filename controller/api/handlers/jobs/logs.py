@@ -42,7 +42,7 @@ async def read(call: Call) -> web.StreamResponse:
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
         if done:
-            first.result()  # not there, or nobody to ask: still time to say so
+            first.result()  # because the answer has not begun: an error can still be its status
         return await _send(call.request, first, pieces)
     finally:
         first.cancel()

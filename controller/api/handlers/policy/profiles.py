@@ -14,7 +14,7 @@ from wire.names import JobState
 from wire.text import printable
 
 POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
-"""What of [scheduler] a profile may say otherwise. A strategy is told by what it stands for."""
+"""Keys of [scheduler] that a profile may replace. A strategy is shown as its scorers and its picker."""
 
 
 async def listing(call: Call) -> ProfileList:
@@ -31,7 +31,8 @@ async def show(call: Call) -> ProfileView:
     found = next((each for each in profiles if each.name == name), None)
     if found is None:
         names = [each.name for each in profiles]
-        hint = nearest(name, names) if names else "This cluster has none: [scheduler] applies to all jobs."
+        none = "This cluster has no profiles: [scheduler] applies to all jobs."
+        hint = nearest(name, names) if names else none
         raise rejected("not_found", f"there is no profile {printable(name)!r}", "profile", hint)
     return _view(call, found)
 

@@ -8,27 +8,34 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from controller.api.server.request import Call
-from controller.api.views.resources import cluster_view
 from controller.daemon import Daemon
 from controller.store.errors import StoreUnavailable
 from wire import VERSION
 from wire.api.cluster import ClusterView, Health
-from wire.names import JobState
+from wire.names import WHOLE_GPU, JobState, NodeState
 
 _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDictionary()
 
 
 async def show(call: Call) -> ClusterView:
-    """The numbers of jobs, nodes and GPUs by state."""
+    """The numbers of jobs, nodes and GPUs by state. Nodes that are away count with their last facts."""
     daemon = call.daemon
     await daemon.settled()
-    return cluster_view(
-        daemon.state,
+    nodes = daemon.state.nodes
+    states = Counter(node.state for node in nodes)
+    held = (gpu.milli for node in nodes for part in node.held.values() for gpu in part.gpus)
+    cpu_milli = int(nodes.columns.cpu_total.sum())
+    return ClusterView(
         name=daemon.config.cluster.name,
         version=VERSION,
         now=daemon.now(),
         seq=daemon.seq,
         jobs=_jobs_by_state(daemon),
+        nodes={each.value: states[each] for each in NodeState},
+        gpus=int(nodes.columns.gpu_count.sum()),
+        gpus_used=sum(held) / WHOLE_GPU,
+        cpu_milli=cpu_milli,
+        cpu_used_milli=cpu_milli - int(nodes.columns.cpu_free.sum()),
         started_at=daemon.started_at,
     )
 
@@ -46,7 +53,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """The health of the controller, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    with suppress(StoreUnavailable):  # that is what is asked for
+    with suppress(StoreUnavailable):  # because the answer shows it
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
     return Health(daemon.store_problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)

@@ -117,13 +117,8 @@ def _projects(call: Call) -> set[str]:
     named = (*fair.weights, *fair.soft_limits, *fair.hard_limits)
     return {
         DEFAULT_PROJECT,
-        *config.projects,
-        *config.access.limits.projects,
-        *(config.quota.options.get("projects") or {}),
-        *(project for projects in fair.organisations.values() for project in projects),
+        *config.named_projects,
         *(name.partition("/")[0] for name in named),
-        *(project for queue in config.queues.values() for project in queue.projects),
-        *(project for profile in config.profiles.values() for project in profile.projects),
         *(project for project, _ in _seen(call.daemon.state, config)),
     }
 

@@ -17,6 +17,7 @@ from wire.agent.frames import GpuSample
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+NO_LABELS: Mapping[str, str] = {}
 _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 
@@ -48,33 +49,24 @@ async def show(call: Call) -> web.Response:
 
 def _cluster(engine: Engine) -> Iterator[Sample]:
     state = engine.state
-    states: Counter[JobState] = Counter()
-    reasons: Counter[str] = Counter()
-    for job in state.live():
-        states[job.state] += 1
-        if job.state is JobState.QUEUED:
-            reasons[reason_of(state, job).value] += 1
-    for each in _LIVE:
-        yield Sample(
-            "corral_jobs", states[each], {"state": each.value}, "Jobs that have not ended, by state."
-        )
-    for reason, count in sorted(reasons.items()):
-        yield Sample(
-            "corral_queued_jobs", count, {"reason": reason}, "Queued jobs, by the reason why they wait."
-        )
+    jobs = Counter(job.state for job in state.live())
+    reasons = Counter(reason_of(state, job).value for job in state.live() if job.state is JobState.QUEUED)
     nodes = Counter(node.state for node in state.nodes)
-    for kind in NodeState:
-        yield Sample("corral_nodes", nodes[kind], {"state": kind.value}, "Nodes, by state.")
-    gpus: Counter[str] = Counter()
-    for node in state.nodes:
-        gpus.update(_gpus(node))
-    for what, count in sorted(gpus.items()):
-        yield Sample(
-            "corral_gpus",
-            count,
-            {"state": what},
-            "GPUs, by state: free, shared, used, on a node that is away, or out of use for their health.",
-        )
+    gpus = Counter(kind for node in state.nodes for kind in _gpus(node))
+    live = {each.value: jobs[each] for each in _LIVE}
+    yield from _by("corral_jobs", "Jobs that have not ended, by state.", "state", live)
+    about = "Queued jobs, by the reason why they wait."
+    yield from _by("corral_queued_jobs", about, "reason", dict(sorted(reasons.items())))
+    yield from _by(
+        "corral_nodes", "Nodes, by state.", "state", {each.value: nodes[each] for each in NodeState}
+    )
+    about = "GPUs, by state: free, shared, used, on a node that is away, or out of use for their health."
+    yield from _by("corral_gpus", about, "state", dict(sorted(gpus.items())))
+
+
+def _by(name: str, about: str, label: str, counts: Mapping[str, int]) -> Iterator[Sample]:
+    """One sample for each value of a label."""
+    return (Sample(name, count, {label: value}, about) for value, count in counts.items())
 
 
 def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
@@ -107,25 +99,25 @@ def _estimates(engine: Engine) -> Iterator[Sample]:
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
-        yield from _errors("run", {"user": user}, "Run times of ended jobs that had been predicted", figures)
+        yield from _errors("run", {"user": user}, "Run times of ended jobs that had been predicted", *figures)
     for kind, start in sorted(known.starts.items()):
         figures = start.count, start.bias_s, start.error_s, start.late
-        yield from _errors("start", {"kind": kind}, "Starts of jobs that had been estimated", figures)
+        yield from _errors("start", {"kind": kind}, "Starts of jobs that had been estimated", *figures)
 
 
 def _errors(
-    what: str, labels: Mapping[str, str], about: str, figures: tuple[int, float, float, int]
+    what: str, labels: Mapping[str, str], about: str, count: int, bias_s: float, error_s: float, late: int
 ) -> Iterator[Sample]:
-    count, bias, error, late = figures
     name = f"corral_{what}_estimate"
-    yield Sample(f"{name}s_total", count, labels, f"{about}: number.", "counter")
-    yield Sample(f"{name}_bias_seconds", bias, labels, f"{about}: sum of actual minus estimated time.")
-    yield Sample(
-        f"{name}_error_seconds_total", error, labels, f"{about}: sum of the absolute errors.", "counter"
-    )
-    yield Sample(
-        f"{name}s_late_total", late, labels, f"{about}: number that came later than estimated.", "counter"
-    )
+    difference, errors = "sum of actual minus estimated time", "sum of the absolute errors"
+    yield _counter(f"{name}s_total", count, f"{about}: number.", labels)
+    yield Sample(f"{name}_bias_seconds", bias_s, labels, f"{about}: {difference}.")
+    yield _counter(f"{name}_error_seconds_total", error_s, f"{about}: {errors}.", labels)
+    yield _counter(f"{name}s_late_total", late, f"{about}: number that came later than estimated.", labels)
+
+
+def _counter(name: str, value: float, about: str, labels: Mapping[str, str] = NO_LABELS) -> Sample:
+    return Sample(name, value, labels, about, "counter")
 
 
 def _gpus(node: Node) -> Iterator[str]:
@@ -145,43 +137,24 @@ def _gpus(node: Node) -> Iterator[str]:
 
 
 def _counts(counters: ControllerCounters, seq: int, started_at: float) -> Iterator[Sample]:
-    yield Sample(
-        "corral_start_time_seconds",
-        started_at,
-        about="Time at which the controller started, in seconds since 1970.",
-    )
+    about = "Time at which the controller started, in seconds since 1970."
+    yield Sample("corral_start_time_seconds", started_at, about=about)
     yield Sample("corral_journal_seq", seq, about="Sequence number of the last journal entry.")
-    yield Sample(
-        "corral_journal_entries_total",
-        counters.entries,
-        {},
-        "Journal entries written since the controller started.",
-        "counter",
-    )
+    about = "Journal entries written since the controller started."
+    yield _counter("corral_journal_entries_total", counters.entries, about)
+    about = "Requests to the API, by method, path and status."
     for (method, path, status), count in sorted(counters.requests.items()):
         labels = {"method": method, "path": path, "status": str(status)}
-        yield Sample(
-            "corral_requests_total",
-            count,
-            labels,
-            "Requests to the API, by method, path and status.",
-            "counter",
-        )
+        yield _counter("corral_requests_total", count, about, labels)
 
 
 def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
     """The metrics of plugins, and how often each plugin failed."""
     for plugin in engine.pipeline.metrics:
         yield from plugin.collect(engine.state, now)
+    about = "Scheduling passes in which a plugin failed."
     for (kind, name), times in sorted(engine.pipeline.breaker.times().items()):
-        labels = {"kind": kind, "plugin": name}
-        yield Sample(
-            "corral_plugin_failures_total",
-            times,
-            labels,
-            "Scheduling passes in which a plugin failed.",
-            "counter",
-        )
+        yield _counter("corral_plugin_failures_total", times, about, {"kind": kind, "plugin": name})
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:

@@ -17,7 +17,7 @@ COMPACT = admin("delete old jobs and entries")
 
 async def verify(call: Call) -> web.StreamResponse:
     """Verify the whole store. Answers with a JSON line for each step."""
-    async with call.daemon.verifications.turn(call.caller.user):
+    async with call.daemon.verify_turns.turn(call.caller.user):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "controller.store",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

@@ -20,7 +20,7 @@ async def show(call: Call) -> UsageList:
     since, until = _window(call)
     by = call.query["by"][0] if call.query["by"] else "user"
     daemon = call.daemon
-    async with daemon.reports.turn(call.caller.user):
+    async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         state = daemon.state
         # Up to now, because use so far is counted from the start to now. Where the window ends before that,
@@ -32,7 +32,7 @@ async def show(call: Call) -> UsageList:
             for row in usage_rows(job, now, daemon.agents.running_usage.of(job))
         ]
         ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running)
-        sums, total = await daemon.reports.run(ask)
+        sums, total = await daemon.report(ask)
     return UsageList(tuple(map(_view, sums)), since, until, total)
 
 
@@ -60,7 +60,7 @@ def _window(call: Call) -> tuple[float, float]:
 
 
 async def off_queue(call: Call) -> StintList:
-    """Users who used GPUs without a job, since when and until when."""
+    """Use of GPUs without a job: user, GPU, begin and end."""
     since, until = _window(call)
     await call.daemon.settled()
     state = call.daemon.state

@@ -110,7 +110,7 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Names by use, largest first, because the first ones get colours of their own."""
+    """Names by use, largest first, because the first names get their own colours."""
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
         used[getattr(record, of)] += run.held(record) * run.ran_s(record)

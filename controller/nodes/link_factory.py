@@ -1,0 +1,74 @@
+"""Makes the links to agents with the settings that all links of a controller share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from controller.config import Config, NodeSection
+from controller.nodes.link import NodeLink
+from controller.nodes.local import LocalLink
+from controller.nodes.preflight import preflight
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.known_hosts import KnownHosts
+from controller.nodes.ssh.link import SshLink
+from wire.api.nodes import Preflight
+from wire.cluster.hosts import HostSpec
+
+MISSED_PINGS = 3
+"""An agent that is silent for this many intervals of its pings is lost."""
+
+
+class LinkFactory:
+    """One per controller. `cluster` is the name by which agents know their controller."""
+
+    def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
+        self.config = config
+        """Links that are made from now on have its settings."""
+        self._cluster = cluster
+        self.connector = SshConnector(KnownHosts(pinned))
+
+    def link(self, name: str, host: HostSpec) -> SshLink:
+        """A link to an agent on a host that is reached by SSH, not open yet."""
+        ping_s, silence_s = self._intervals()
+        jobs = self.config.jobs.policy
+        return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
+
+    def configured_link(self, name: str) -> NodeLink:
+        """A link to a node of scheduler.toml: by SSH, or to an agent on the controller's machine."""
+        node = self.config.nodes[name]
+        if node.host is not None:
+            return self.link(name, node.host)
+        ping_s, silence_s = self._intervals()
+        here = replace(node.agent, spool=str(self.config.spool(name).absolute()))
+        return LocalLink(
+            name, here, self.config.jobs.policy, self._cluster, ping_s=ping_s, silence_s=silence_s
+        )
+
+    async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
+        """Check a host before it joins. Pins nothing."""
+        shared = self.config.cluster.shared
+        return await preflight(name, host, self.connector, host_key, shared, self._cluster)
+
+    def _intervals(self) -> tuple[float, float]:
+        """Seconds between two pings, and seconds of silence after which an agent is lost."""
+        ping_s = self.config.scheduler.beat_s
+        return ping_s, MISSED_PINGS * ping_s
+
+
+def changed_links(old: Config, new: Config) -> list[str]:
+    """The nodes in both files whose agent must be restarted, because its arguments differ."""
+    both = [name for name in new.nodes if name in old.nodes]
+    if shared_arguments(old) != shared_arguments(new):
+        return both
+    return [name for name in both if _arguments(old, name) != _arguments(new, name)]
+
+
+def shared_arguments(config: Config) -> tuple[object, ...]:
+    """The settings that all agents are started with."""
+    return config.jobs.policy, config.scheduler.beat_s
+
+
+def _arguments(config: Config, name: str) -> NodeSection:
+    # Labels and taints are the controller's alone.
+    return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

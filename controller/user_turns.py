@@ -1,0 +1,104 @@
+"""Gives turns to users in rotation, so that many requests of one user do not delay those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from controller.core.model.inputs import Refusal
+
+MAX_WAITING = 50
+"""Requests of one user that may wait at the same time, if their wait has a limit."""
+
+
+class TurnRefused(Exception):
+    """The request got no turn; `refusal` says why."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class UserTurns:
+    """A number of turns at the same time.
+
+    1. While a turn is free, the next request gets it at once.
+    2. Further requests wait in one line for each user.
+    3. A turn that becomes free goes to the user who has waited longest since the last turn, for the first
+       request in that user's line.
+
+    Invariant: no turn is free while a request waits.
+    With `wait_s` a request waits at most that many seconds, and a user has at most MAX_WAITING requests in
+    line; both limits raise TurnRefused.
+    Example: with one turn, ada sends 50 requests and bob sends one. Bob's is the second that is answered.
+    """
+
+    def __init__(self, at_once: int, wait_s: float | None = None) -> None:
+        self._free = at_once
+        self._wait_s = wait_s
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """The waiting requests by user. The first user has had no turn for the longest time."""
+
+    def resize(self, more: int) -> None:
+        """Add turns, or remove some if `more` is negative. Turns in use are not taken back."""
+        self._free += more
+        self._give()
+
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """Wait for a turn of this user, and keep it until the end of the block."""
+        await self._take(user)
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._give()
+
+    async def _take(self, user: str) -> None:
+        waiting = self._waiting.setdefault(user, deque())
+        if self._wait_s is not None and len(waiting) >= MAX_WAITING:
+            message = f"{len(waiting)} questions of {user} are waiting already"
+            raise TurnRefused(Refusal("busy", message, hint="Ask again when some of them are answered."))
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        self._give()
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():  # the turn was given at the same moment
+                self._free += 1
+                self._give()
+            else:
+                turn.cancel()
+                self._leave(user, turn)
+            if isinstance(error, TimeoutError):
+                message = (
+                    f"the controller did not get to this question within {self._wait_s:g} s: "
+                    "others are being answered"
+                )
+                hint = "Ask again in a moment. [questions] at_once says how many are answered at once."
+                raise TurnRefused(Refusal("busy", message, hint=hint)) from None
+            raise
+
+    def _leave(self, user: str, turn: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(user, deque())
+        if turn in waiting:
+            waiting.remove(turn)
+        if not waiting:
+            self._waiting.pop(user, None)
+
+    def _give(self) -> None:
+        while self._free > 0 and self._waiting:
+            user = next(iter(self._waiting))
+            waiting = self._waiting.pop(user)
+            while waiting:
+                turn = waiting.popleft()
+                if not turn.done():
+                    self._free -= 1
+                    turn.set_result(None)
+                    break
+            if waiting:
+                self._waiting[user] = waiting  # behind all others
