@@ -1,20 +1,16 @@
 """scheduler.toml: its tables, how it is read, and the messages about mistakes."""
 
-from controller.config.ceilings import LimitSection
+from controller.config.config import Config
 from controller.config.differences import differences, digest, in_effect, policy_config, policy_text
 from controller.config.errors import ConfigProblem, ConfigRefused, names_beside, nearest
-from controller.config.fields import Plugin, WeightedPlugin
 from controller.config.key_positions import Key, Source
 from controller.config.load import load, load_text, load_with_problems, problem_at, problem_of, render
-from controller.config.profiles import ProfileSection
-from controller.config.sections import (
-    Config,
-    FairShareSection,
-    NodeSection,
-    PreemptionSection,
-    RetentionSection,
-    SchedulerSection,
-)
+from controller.config.tables.fields import Plugin, WeightedPlugin
+from controller.config.tables.limits import LimitSection
+from controller.config.tables.nodes import NodeSection
+from controller.config.tables.policy import FairShareSection, PreemptionSection, SchedulerSection
+from controller.config.tables.profiles import ProfileSection
+from controller.config.tables.service import RetentionSection
 
 __all__ = [
     "Config",

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from controller.config.config import Config
 from controller.config.key_positions import Key
 from controller.config.load import dotted, render
-from controller.config.sections import Config
 from wire.api.config import ConfigChange
 
 DECIDING = (

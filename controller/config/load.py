@@ -15,9 +15,9 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from controller.config.config import Config
 from controller.config.errors import ConfigProblem, ConfigRefused, names_beside, nearest
 from controller.config.key_positions import DELIMITER, PREFIX, Key, Source, locate
-from controller.config.sections import Config
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath
 

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from controller.nodes.agent.arguments import agent_arguments
+from controller.nodes.agent.last_line import READ, LastLine
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec
-from wire.text import printable
 
-_READ = 1 << 20
+LAST_WORDS_S = 5.0
+"""Seconds to wait for the last output of an agent that has ended."""
 _HOME = str(Path(__file__).absolute().parent.parent.parent)
 _CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import main; sys.exit(main())"
 """As `python -m agent`, but without importing from the working directory."""
@@ -50,7 +51,7 @@ class LocalLink(ReconnectingLink):
                 stderr=asyncio.subprocess.PIPE,
                 cwd="/",
                 start_new_session=True,
-                limit=_READ,
+                limit=READ,
             )
         except OSError as error:
             raise CannotConnect(
@@ -69,11 +70,11 @@ class AgentPipes:
         self.process = process
         self._in = process.stdin
         self._out = process.stdout
-        self._words = asyncio.get_running_loop().create_task(_last_words(process.stderr))
+        self._words = LastLine(process.stderr)
 
     async def read(self) -> bytes:
         """Bytes from the agent; empty when it is gone."""
-        return await self._out.read(_READ)
+        return await self._out.read(READ)
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the agent."""
@@ -93,13 +94,4 @@ class AgentPipes:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
             await self.process.wait()
-        return await self._words
-
-
-async def _last_words(stderr: asyncio.StreamReader) -> str:
-    """The last line of stderr. Reads to the end, because a full pipe would block the agent."""
-    last = b""
-    while data := await stderr.read(_READ):
-        lines = [line for line in (last + data)[-2_000:].split(b"\n") if line.strip()]
-        last = lines[-1] if lines else b""
-    return printable(last.decode("utf-8", "replace"), 500).removeprefix("agent: ")
+        return (await self._words.end(LAST_WORDS_S)).removeprefix("agent: ")

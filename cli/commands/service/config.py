@@ -49,8 +49,8 @@ def check(
 ) -> int:
     """List every problem of a configuration file; print the whole configuration if there is none."""
     from controller.config import ConfigRefused, render
-    from controller.plugin_check import failing_plugins
     from controller.registry import build_pipeline, check_config, open_projects
+    from controller.registry.plugin_check import failing_plugins
 
     path = addresses.find_config(str(file or ""))
     try:

@@ -10,10 +10,11 @@ from functools import partial
 from aiohttp import web
 from pydantic import TypeAdapter
 
+from controller.api.handlers.nodes.nodes import live_view
 from controller.api.handlers.service.events import event_views
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.api.views.resources import job_view, node_view
+from controller.api.views.resources import job_view
 from controller.commit_feed import Commit, Lagged, Subscription
 from controller.core.model.job import Job
 from controller.core.model.rows import JournalEntry
@@ -147,15 +148,9 @@ class EventStreams:
         return {row.id: load_job(row) for row in rows if row is not None}
 
     def _nodes(self, names: set[str] | frozenset[str]) -> tuple[NodeView, ...]:
-        state, samples, found = self.daemon.state, self.daemon.agents.readings, self.daemon.agents.processes
-        idle, now = self.daemon.agents.idle_gpus, self.daemon.now()
-        known = [node for name in sorted(names) if (node := state.nodes.get(name)) is not None]
-        return tuple(
-            node_view(
-                state, node, samples.get(node.name, {}), found.get(node.name, ()), idle.since(node.name, now)
-            )
-            for node in known
-        )
+        nodes = self.daemon.state.nodes
+        known = [node for name in sorted(names) if (node := nodes.get(name)) is not None]
+        return tuple(live_view(self.daemon, node) for node in known)
 
 
 class _Listener:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import asyncssh
 
+from controller.nodes.agent.last_line import READ, LastLine
 from controller.nodes.agent.zipapp import Bundle
 from controller.nodes.reconnecting import CannotConnect
 from wire.text import printable
@@ -24,7 +25,6 @@ PARTING_S = 5.0
 """Seconds to wait for the exit code and last output of a program that has ended."""
 MAX_LOGIN_OUTPUT = 1 << 18
 """Bytes that a login may print before the command runs."""
-READ = 1 << 20
 TRY_S = 6
 """Seconds that a Python may take to print its version."""
 _FIND = (
@@ -51,30 +51,6 @@ class BootstrapFailed(CannotConnect):
     def __init__(self, check: str, why: str, remedy: str) -> None:
         super().__init__(why)
         self.check, self.remedy = check, remedy
-
-
-class LastLine:
-    """Keeps the last line of stderr. Reads to the end, because a full channel would block the writer."""
-
-    def __init__(self, source: asyncssh.SSHReader[bytes]) -> None:
-        self._last = b""
-        self._task = asyncio.get_running_loop().create_task(self._listen(source))
-
-    async def _listen(self, source: asyncssh.SSHReader[bytes]) -> None:
-        with suppress(asyncssh.Error, OSError):
-            while data := await source.read(READ):
-                lines = [line for line in (self._last + data)[-2_000:].split(b"\n") if line.strip()]
-                self._last = lines[-1] if lines else b""
-
-    async def end(self, patience_s: float) -> str:
-        """The last line, after the writer has ended or `patience_s` has passed."""
-        await asyncio.wait([self._task], timeout=patience_s)
-        self._task.cancel()
-        return self.now()
-
-    def now(self) -> str:
-        """The last line until now."""
-        return printable(self._last.decode("utf-8", "replace").strip(), 500)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from contextlib import suppress
 import asyncssh
 
 from controller.nodes.agent.arguments import agent_arguments
-from controller.nodes.agent.bootstrap import READ, BootstrappedAgent, start_agent
+from controller.nodes.agent.bootstrap import BootstrappedAgent, start_agent
+from controller.nodes.agent.last_line import READ
 from controller.nodes.agent.zipapp import bundle
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.ssh.connector import SshConnector

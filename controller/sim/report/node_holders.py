@@ -10,7 +10,7 @@ from controller.sim.report.gantt.bars import tracks_of
 from controller.sim.report.gantt.encoding import Gantt
 from controller.sim.report.markup import Markup, el
 from controller.sim.report.number_formats import count, number, percent, span_text
-from controller.sim.report.page_elements import details, section, table
+from controller.sim.report.page_elements import details, of_several, section, table
 from controller.sim.report.run import ReportRun, TimeSpan
 
 LISTED, NODES = 15, 300
@@ -69,13 +69,13 @@ def _node_table(runs: Sequence[ReportRun]) -> Markup:
         rows += [
             [
                 node,
-                *([run.label] if len(runs) > 1 else []),
+                *of_several(runs, run.label),
                 number(jobs[node]),
                 percent(held[node] / (units * possible or 1)),
             ]
             for node, units in [*capacity.items()][:NODES]
         ]
-    heading = ["Node", *(["Run"] if len(runs) > 1 else []), "Attempts", "Utilisation"]
+    heading = ["Node", *of_several(runs, "Run"), "Attempts", "Utilisation"]
     cut = f"The first {NODES} nodes" if len(runs[0].cluster.nodes) > NODES else ""
     return table(cut, heading, rows)
 
@@ -85,7 +85,7 @@ def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
     rows = [
         [
             str(run.number(record)),
-            *([run.label] if len(runs) > 1 else []),
+            *of_several(runs, run.label),
             el("span", record.user),
             record.project,
             number(run.size(record)),
@@ -100,7 +100,7 @@ def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
     ]
     heading = [
         "Job",
-        *(["Run"] if len(runs) > 1 else []),
+        *of_several(runs, "Run"),
         "User",
         "Project",
         "Size",

@@ -34,6 +34,11 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
     )
 
 
+def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
+    """A cell of the column that names the run; the column is only in comparisons."""
+    return [cell] if len(runs) > 1 else []
+
+
 def section(title: str, about: str, *inside: Markup | None) -> Markup:
     return el("section", el("h2", title), el("p", about, class_="about") if about else None, *inside)
 

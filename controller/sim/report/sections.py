@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from controller.sim.report.number_formats import (
     percent,
     span_text,
 )
-from controller.sim.report.page_elements import PALETTE, details, figure, legend, section, table
+from controller.sim.report.page_elements import PALETTE, details, figure, legend, of_several, section, table
 from controller.sim.report.run import ReportRun, TimeSpan
-from controller.sim.report.series import BINS, FEW, Steps, busy, busy_cores, queued
+from controller.sim.report.series import BINS, FEW, Floats, Steps, busy, busy_cores, queued
 from wire.text import duration
 
 TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
@@ -69,48 +69,38 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
     """Use and queue over time, with the values for the script."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
-    levels = [busy(run) for run in runs]
-    parts = [
-        Curve(run.label, level.means(span, bins) / (run.capacity or 1), place % PALETTE)
-        for place, (run, level) in enumerate(zip(runs, levels, strict=True))
-    ]
-    waiting = [queued(run) for run in runs]
-    depths = [
-        Curve(run.label, steps.means(span, bins), place % PALETTE)
-        for place, (run, steps) in enumerate(zip(runs, waiting, strict=True))
-    ]
+    levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
+    parts = _curves(
+        runs, [level.means(span, bins) / (run.capacity or 1) for run, level in zip(runs, levels, strict=True)]
+    )
+    depths = _curves(runs, [steps.means(span, bins) for steps in waiting])
     cores = _cores(runs[0], span) if len(runs) == 1 else None
-    most = max(float(curve.values.max()) for curve in depths)
-    utilisation = section(
-        "Utilisation",
-        f"The part of all {count(int(capacity), unit)} that jobs held"
-        + (", and dashed the part of all processors." if cores else "."),
-        legend(runs),
-        figure(
-            "busy",
-            over_time(
-                "Utilisation over time", _range(parts, percent), parts, span, 1.0, percent, second=cores
-            ),
-        ),
-        details(
-            "Utilisation by time",
-            _by_time(runs, span, levels, lambda run, level: percent(level / (run.capacity or 1))),
-        ),
-    )
-    depth = section(
-        "Queue",
-        "Jobs that waited.",
-        legend(runs),
-        figure(
-            "queue",
-            over_time(
-                "Queue depth over time", _range(depths, number), depths, span, max(most, 1.0), number, 150.0
-            ),
-        ),
-        details("Queue by time", _by_time(runs, span, waiting, lambda _run, level: number(level))),
-    )
+    most = max(1.0, *(float(curve.values.max()) for curve in depths))
+    used = over_time("Utilisation over time", _range(parts, percent), parts, span, 1.0, percent, second=cores)
+    depth = over_time("Queue depth over time", _range(depths, number), depths, span, most, number, 150.0)
+    used_by_time = _by_time(runs, span, levels, lambda run, level: percent(level / (run.capacity or 1)))
+    depth_by_time = _by_time(runs, span, waiting, lambda _run, level: number(level))
+    about = f"The part of all {count(int(capacity), unit)} that jobs held"
+    about += ", and dashed the part of all processors." if cores else "."
+    utilisation = _charted("Utilisation", about, runs, "busy", used, "Utilisation by time", used_by_time)
+    queue = _charted("Queue", "Jobs that waited.", runs, "queue", depth, "Queue by time", depth_by_time)
     readings = {"busy": _reading(parts, 100, "%"), "queue": _reading(depths, 1, "jobs")}
-    return joined(utilisation, depth), readings
+    return joined(utilisation, queue), readings
+
+
+def _charted(
+    title: str, about: str, runs: Sequence[ReportRun], name: str, chart: Markup, of: str, numbers: Markup
+) -> Markup:
+    """A section with a chart and its numbers in a table; the script finds the chart by its name."""
+    return section(title, about, legend(runs), figure(name, chart), details(of, numbers))
+
+
+def _curves(runs: Sequence[ReportRun], values: Iterable[Floats]) -> list[Curve]:
+    """One curve for each run, in the colour of the run."""
+    return [
+        Curve(run.label, each, place % PALETTE)
+        for place, (run, each) in enumerate(zip(runs, values, strict=True))
+    ]
 
 
 def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str, Any]]:
@@ -170,19 +160,17 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
     about = "Thin: 90 of 100 jobs. Thick: the middle half. Dot and number: the median."
     return el(
         "div",
-        section(
-            "Waits by user",
-            f"{about} The largest use is on top.",
-            legend(runs),
-            figure("", spreads("Waits by user", "", _rows(runs, users))),
-            details("Waits by user", _group_table(runs, [found[:LISTED] for found in groups], "User")),
-        ),
-        section(
-            "Waits by size",
-            about,
-            legend(runs),
-            figure("", spreads("Waits by size", "", _rows(runs, sizes))),
-            details("Waits by size", _group_table(runs, sizes, "Size")),
+        *(
+            _charted(title, text, runs, "", spreads(title, "", _rows(runs, shown)), title, numbers)
+            for title, text, shown, numbers in (
+                (
+                    "Waits by user",
+                    f"{about} The largest use is on top.",
+                    users,
+                    _group_table(runs, [found[:LISTED] for found in groups], "User"),
+                ),
+                ("Waits by size", about, sizes, _group_table(runs, sizes, "Size")),
+            )
         ),
         class_="pair",
     )
@@ -209,7 +197,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
     rows = [
         [
             group.name,
-            *([run.label] if len(runs) > 1 else []),
+            *of_several(runs, run.label),
             number(len(group.records)),
             number(group.used_s / 3_600),
             *(
@@ -228,7 +216,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
     ]
     heading = [
         of,
-        *(["Run"] if len(runs) > 1 else []),
+        *of_several(runs, "Run"),
         "Jobs",
         f"{runs[0].unit}-hours",
         "Mean wait",
@@ -242,37 +230,30 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
 
 def shares_sections(runs: Sequence[ReportRun]) -> Markup:
     """Distributions of waits and slowdowns over all jobs."""
-    waits = [_curve(run, place, [record.wait_s for record in run.started]) for place, run in enumerate(runs)]
-    slowdowns = [
-        _curve(run, place, [record.slowdown for record in run.started]) for place, run in enumerate(runs)
-    ]
+    about = "Fraction of the jobs with at most this slowdown: submit to end, divided by run time."
+    waits = _curves(runs, (_sorted(record.wait_s for record in run.started) for run in runs))
+    slowdowns = _curves(runs, (_sorted(record.slowdown for record in run.started) for run in runs))
+    of_waits = shares("Distribution of waits", _medians(waits, span_text), waits, waits=True)
+    of = "Distribution of bounded slowdown"
+    of_slowdowns = shares(of, _medians(slowdowns, number), slowdowns, waits=False)
     return el(
         "div",
-        section(
+        _charted(
             "Waits",
             "Fraction of the jobs that waited at most this long.",
-            legend(runs),
-            figure("", shares("Distribution of waits", _medians(waits, span_text), waits, waits=True)),
-            details("Distribution of waits", _quantiles(waits, span_text)),
+            runs,
+            "",
+            of_waits,
+            "Distribution of waits",
+            _quantiles(waits, span_text),
         ),
-        section(
-            "Bounded slowdown",
-            "Fraction of the jobs with at most this slowdown: submit to end, divided by run time.",
-            legend(runs),
-            figure(
-                "",
-                shares(
-                    "Distribution of bounded slowdown", _medians(slowdowns, number), slowdowns, waits=False
-                ),
-            ),
-            details("Distribution of bounded slowdown", _quantiles(slowdowns, number)),
-        ),
+        _charted("Bounded slowdown", about, runs, "", of_slowdowns, of, _quantiles(slowdowns, number)),
         class_="pair",
     )
 
 
-def _curve(run: ReportRun, place: int, values: Sequence[float]) -> Curve:
-    return Curve(run.label, np.sort(np.array(values, dtype=np.float64)), place % PALETTE)
+def _sorted(values: Iterable[float]) -> Floats:
+    return np.sort(np.array([*values], dtype=np.float64))
 
 
 def _at(curve: Curve, part: float) -> float:

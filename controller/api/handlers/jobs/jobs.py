@@ -81,7 +81,7 @@ def _readable(spec: JobSpec) -> bool:
 
 
 async def listing(call: Call) -> JobList:
-    """Jobs by id: live and recently ended ones; with history=1 all jobs in the store."""
+    """Jobs by id: live and recently ended ones; with history=1 all jobs in the store, newest first."""
     states = frozenset(map(JobState, call.query["state"]))
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
     profile = call.query["profile"]
@@ -93,42 +93,22 @@ async def listing(call: Call) -> JobList:
             and (not profile or job.profile == profile)
         )
 
+    daemon = call.daemon
     if call.query["history"]:
-        return await _history(call, wanted, states, user, after, limit)
-    await call.daemon.settled()
-    found = [job for job in call.daemon.state.jobs.values() if wanted(job)]
-    total = len(found)
-    if after:
-        found = [job for job in found if job.id > after]
-    found.sort(key=lambda job: job.id)
-    following = found[limit - 1].id if len(found) > limit else None
-    views = tuple(
-        job_view(call.daemon.engine, job, call.daemon.agents.running_usage.of(job)) for job in found[:limit]
-    )
-    return JobList(views, call.daemon.seq, total, following)
-
-
-async def _history(
-    call: Call,
-    wanted: Callable[[Job], bool],
-    states: frozenset[JobState],
-    user: str,
-    after: int,
-    limit: int,
-) -> JobList:
-    """Jobs from the store, newest first. For a job in memory, its present state."""
-    names = [state.value for state in states] or None
-    rows = await call.daemon.read(lambda: call.daemon.store.jobs(names, user or None, after or None, limit))
-    await call.daemon.settled()
-    known = call.daemon.state.jobs
-    jobs = [known.get(row.id) or load_job(row) for row in rows]
-    views = tuple(
-        job_view(call.daemon.engine, job, call.daemon.agents.running_usage.of(job))
-        for job in jobs
-        if wanted(job)
-    )
-    following = rows[-1].id if len(rows) == limit else None
-    return JobList(views, call.daemon.seq, call.daemon.state.next_job - 1, following)
+        names = [state.value for state in states] or None
+        rows = await daemon.read(lambda: daemon.store.jobs(names, user or None, after or None, limit))
+        await daemon.settled()
+        found = [daemon.state.jobs.get(row.id) or load_job(row) for row in rows]
+        page, total = [job for job in found if wanted(job)], daemon.state.next_job - 1
+        following = rows[-1].id if len(rows) == limit else None
+    else:
+        await daemon.settled()
+        found = [job for job in daemon.state.jobs.values() if wanted(job)]
+        behind = sorted((job for job in found if job.id > after), key=lambda job: job.id)
+        page, total = behind[:limit], len(found)
+        following = page[-1].id if len(behind) > limit else None
+    views = tuple(job_view(daemon.engine, job, daemon.agents.running_usage.of(job)) for job in page)
+    return JobList(views, daemon.seq, total, following)
 
 
 async def show(call: Call) -> JobDetail:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.handlers.nodes.nodes import view
+from controller.api.handlers.nodes.nodes import live_view
 from controller.api.server.access import host_refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
@@ -34,7 +34,7 @@ async def add(call: Call, request: NodeRequest) -> NodeView:
     reply = await call.daemon.add_node(request.name, request.host, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
-    return view(call, call.daemon.state.nodes.by_name[request.name])
+    return live_view(call.daemon, call.daemon.state.nodes.by_name[request.name])
 
 
 async def trust(call: Call, body: HostKey) -> NodeView:
@@ -45,14 +45,14 @@ async def trust(call: Call, body: HostKey) -> NodeView:
     await call.ask(inputs.PinKey(node.name, without_comment(body.host_key), call.caller.user))
     await call.daemon.agents.close_link(node.name)
     call.daemon.agents.open(call.daemon.hosts.link(node.name, host))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def remove(call: Call, _: NodeAction) -> NodeView:
     """Remove a node without jobs."""
     node = await call.node()
     _not_configured(call, node.name)
-    before = view(call, node)
+    before = live_view(call.daemon, node)
     reply = await call.daemon.remove_node(node.name, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
@@ -63,7 +63,7 @@ async def lost(call: Call, _: NodeAction) -> NodeView:
     """Declare a node lost: its jobs end, or are queued again."""
     node = await call.node()
     await call.ask(inputs.DeclareLost(node.name, call.caller.user))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:

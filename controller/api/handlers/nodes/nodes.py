@@ -7,25 +7,26 @@ from controller.api.server.request import Call
 from controller.api.views.resources import node_view
 from controller.core.cluster.nodes import Node
 from controller.core.model import inputs
+from controller.daemon import Daemon
 from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
 async def listing(call: Call) -> NodeList:
     """All nodes by name, with their GPUs and the jobs that hold them."""
     await call.daemon.settled()
-    return NodeList(tuple(view(call, node) for node in call.daemon.state.nodes), call.daemon.seq)
+    return NodeList(tuple(live_view(call.daemon, node) for node in call.daemon.state.nodes), call.daemon.seq)
 
 
 async def show(call: Call) -> NodeView:
     """One node."""
-    return view(call, await call.node())
+    return live_view(call.daemon, await call.node())
 
 
 async def gpus(call: Call) -> GpuList:
     """All GPUs of all nodes, with health, readings and processes."""
     await call.daemon.settled()
-    views = [view(call, node) for node in call.daemon.state.nodes]
-    return GpuList(tuple(gpu for view in views for gpu in view.gpus), call.daemon.seq)
+    nodes = [live_view(call.daemon, node) for node in call.daemon.state.nodes]
+    return GpuList(tuple(gpu for node in nodes for gpu in node.gpus), call.daemon.seq)
 
 
 async def drain(call: Call, action: NodeAction) -> NodeView:
@@ -33,21 +34,21 @@ async def drain(call: Call, action: NodeAction) -> NodeView:
     _check_reason(action)
     node = await call.node()
     await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def resume(call: Call, _: NodeAction) -> NodeView:
     """Resume a drained node."""
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def mark(call: Call, marks: NodeMarks) -> NodeView:
     """Set or remove labels and taints. Jobs that do not tolerate a NoExecute taint are evicted."""
     node = await call.node()
     await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
@@ -56,14 +57,14 @@ async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
     node = await call.node()
     gpu = gpu_index(node, call.path["gpu"])
     await call.ask(inputs.CordonGpu(node.name, gpu, call.caller.user, action.why))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
     """Resume a GPU, which must pass a check first."""
     node = await call.node()
     await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
-    return view(call, node)
+    return live_view(call.daemon, node)
 
 
 def _check_reason(action: NodeAction) -> None:
@@ -81,12 +82,9 @@ def gpu_index(node: Node, number: str) -> int:
     return found
 
 
-def view(call: Call, node: Node) -> NodeView:
-    daemon, name = call.daemon, node.name
-    return node_view(
-        daemon.state,
-        node,
-        daemon.agents.readings.get(name, {}),
-        daemon.agents.processes.get(name, ()),
-        daemon.agents.idle_gpus.since(name, daemon.now()),
-    )
+def live_view(daemon: Daemon, node: Node) -> NodeView:
+    """The view of a node with the latest readings of its agent."""
+    agents, name = daemon.agents, node.name
+    idle = agents.idle_gpus.since(name, daemon.now())
+    readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())
+    return node_view(daemon.state, node, readings, processes, idle)

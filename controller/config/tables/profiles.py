@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from controller.config.fields import Name, NodeName, Plugin, Section, WeightedPlugin
-from controller.config.strategies import Strategy, with_strategy
+from controller.config.tables.fields import Name, NodeName, Plugin, Section, WeightedPlugin
+from controller.config.tables.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")

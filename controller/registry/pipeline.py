@@ -1,35 +1,24 @@
-"""Builds the pipeline of scheduler.toml: finds plugins by entry point and creates them with their options."""
+"""Builds the pipeline of scheduler.toml from its tables and plugins."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from controller.config import (
     Config,
-    ConfigProblem,
     ConfigRefused,
     FairShareSection,
     Key,
-    LimitSection,
     PreemptionSection,
     ProfileSection,
     SchedulerSection,
-    Source,
     load_with_problems,
-    names_beside,
     nearest,
     problem_at,
-    problem_of,
 )
 from controller.core.cluster.gpu_health import READING_ACTIONS, GpuHealthPolicy, HealthAction, ReadingLimits
 from controller.core.commands.admission import DEFAULT_QUEUE
@@ -45,29 +34,20 @@ from controller.core.model.events import Overcommit
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.ceilings import Ceiling, Ceilings
 from controller.core.quota.quotas import QueueRule, QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
-from controller.plugin_files import FilePlugin, PluginFileError, plugins_in
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
+from controller.registry.config_checks import filter_problems, unfiltered_settings
+from controller.registry.limits import ceilings_of, raised_open_projects
+from controller.registry.plugin_classes import (
+    METHODS,
+    check_plugin_files,
+    known_plugins,
+    load_plugin,
+    make_plugin,
+)
 from wire.job.start_conditions import OnNodeLost
-
-METHODS = {
-    "filter": ("keep", "concerns", "explain"),
-    "scorer": ("score",),
-    "order": ("rank",),
-    "backfill": ("candidate_key",),
-    "picker": ("pick",),
-    "quota": ("quota", "names"),
-    "preemption": ("standing", "reach"),
-    "metrics": ("collect",),
-    "hook": ("on_placed",),
-}
-"""Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
-
-ALSO = {"picker": ("corral.placement",)}
-"""Further entry-point groups of a kind."""
 
 BUILT_IN = "controller.plugins."
 """Plugins of other packages are isolated: an exception in one does not reach the engine."""
@@ -75,8 +55,6 @@ BUILT_IN = "controller.plugins."
 BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
 """Keys of scheduler.toml that are options of a kind of backfill, if it has an option of that name."""
 
-REQUIRED = ("available", "capacity", "gpu")
-"""Filters that must not be left out."""
 ON_ERROR = ("wait", "pass")
 """What jobs do while a filter that concerns them fails; the first is the default."""
 
@@ -88,7 +66,7 @@ class PipelineBuilder:
         self.config = config
         self.breaker = CircuitBreaker()
         self.hooks: list[Hook] = []
-        self.problems = _check_files(config)
+        self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
         """A plugin, isolated if it is not built in; None after recording a problem."""
@@ -121,7 +99,7 @@ class PipelineBuilder:
     def _options(self, kind: str, name: str) -> list[str]:
         """The names of a plugin's options; empty if it cannot be loaded, which `make` reports."""
         points = known_plugins(kind, self.config.plugin_files).get(name, ())
-        loaded = _load(points[0], METHODS[kind]) if points else ""
+        loaded = load_plugin(points[0], METHODS[kind]) if points else ""
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, said: Container[str], *above: str) -> dict[str, Any]:
@@ -137,7 +115,7 @@ class PipelineBuilder:
             first = self.make("order", section.order.name, section.order.options, *above, "order")
             policy["order"] = chain_orders(first, second)
         if "filters" in said:
-            self.problems += _check_filters(
+            self.problems += filter_problems(
                 [each.name for each in section.filters], (*above, "filters"), self.config.source
             )
             policy["filters"] = tuple(
@@ -246,7 +224,7 @@ def build_pipeline(config: Config) -> Pipeline:
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
-    maker.problems += _check_unfiltered_settings(config) + _check_open_projects(config)
+    maker.problems += unfiltered_settings(config) + raised_open_projects(config)
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
@@ -302,37 +280,8 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
     limits = provider if section.options else Unlimited()
     if not type(provider).__module__.startswith(BUILT_IN):
         limits = isolated("quota", provider, watch or CircuitBreaker())
-    licences, ceilings = dict(config.licences), _ceilings(config)
+    licences, ceilings = dict(config.licences), ceilings_of(config)
     return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings)
-
-
-def _ceilings(config: Config) -> Ceilings:
-    """[access.limits] and [projects]."""
-    section = config.access.limits
-
-    def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
-        return {name: _ceiling(each) for name, each in found.items()}
-
-    return Ceilings(
-        _limits_of_all(config),
-        _ceiling(section.operators),
-        tables(section.users),
-        tables(section.projects),
-        tables(section.queues),
-        {name: frozenset(each.members) for name, each in config.projects.items() if each.members},
-    )
-
-
-def _ceiling(section: LimitSection) -> Ceiling:
-    return Ceiling(**section.model_dump(include=set(LimitSection.model_fields)))
-
-
-def _limits_of_all(config: Config) -> Ceiling:
-    """The limits of users. Deadlines that lift a job above all others need a table that allows them."""
-    usual = _ceiling(config.access.limits)
-    return (
-        usual if usual.deadline is not None else replace(usual, deadline=config.backfill.deadlines != "lift")
-    )
 
 
 def _sharing(section: FairShareSection) -> FairshareConfig:
@@ -360,148 +309,3 @@ def care_of(config: Config) -> GpuHealthPolicy:
     return GpuHealthPolicy(
         section.check_s, section.check_most_s, section.checks, xids, actions, limits, tuple(section.reset)
     )
-
-
-def _check_filters(names: list[str], key: Key, source: Source) -> list[ConfigProblem]:
-    problems = [
-        problem_at(source, (*key, index), f"the filter {name!r} is listed twice", "Remove one.")
-        for index, name in enumerate(names)
-        if name in names[:index]
-    ]
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        message = f"the required filter {', '.join(missing)} is missing: jobs could get nodes without room"
-        problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} first in the list."))
-    return problems
-
-
-def _check_unfiltered_settings(config: Config) -> list[ConfigProblem]:
-    """Settings about nodes that have no effect, because the filter for them is missing."""
-    names = {each.name for each in config.scheduler.filters}
-    said: list[tuple[str, Key]] = [
-        ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select
-    ]
-    said += [("taints", ("nodes", name, "taints")) for name, each in config.nodes.items() if each.taints]
-    return [
-        problem_at(
-            config.source, key, f"has no effect without the filter {name!r}", "Add it to scheduler.filters."
-        )
-        for name, key in said
-        if name not in names
-    ]
-
-
-def _check_open_projects(config: Config) -> list[ConfigProblem]:
-    """Projects that all users may use and that have a higher limit than users have."""
-    usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
-    problems = []
-    for name, each in config.access.limits.projects.items():
-        raised = [
-            key
-            for key in LimitSection.model_fields
-            if (most := getattr(each, key)) is not None
-            and (bound := getattr(usual, key)) is not None
-            and most > bound
-        ]
-        if raised and name not in members:
-            message = f"every user may submit to project {name!r}, and would have this limit"
-            hint = f"Name its members: [projects.{name}] members = [...]."
-            key = ("access", "limits", "projects", name, raised[0])
-            problems.append(problem_at(config.source, key, message, hint))
-    return problems
-
-
-def open_projects(config: Config) -> list[str]:
-    """The projects of the file without members, to which all users may submit."""
-    closed = {name for name, each in config.projects.items() if each.members}
-    return sorted(config.named_projects - closed - {"*"})
-
-
-def _check_files(config: Config) -> list[ConfigProblem]:
-    """The plugin files that cannot be used."""
-    problems = []
-    for index, path in enumerate(config.plugin_files):
-        try:
-            plugins_in(path, tuple(METHODS.items()))
-        except PluginFileError as error:
-            key: Key = ("plugins", "files", index)
-            problems.append(problem_at(config.source, key, f"{path} {error}", "See examples/cheap_power.py."))
-    return problems
-
-
-def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
-    """The plugins of a kind by name, including those in files."""
-    found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
-    for path in files:
-        with suppress(PluginFileError):  # _check_files has reported it
-            for each in plugins_in(path, tuple(METHODS.items()))[kind]:
-                found[each.name] = [*found.get(each.name, ()), each]
-    return found
-
-
-def make_plugin(
-    kind: str,
-    name: str,
-    options: Mapping[str, Any],
-    key: Key,
-    source: Source,
-    files: Sequence[Path] = (),
-) -> Any:
-    """Create a plugin with its options. `key` is its place in scheduler.toml, for messages."""
-
-    def refuse(message: str, hint: str = "") -> ConfigRefused:
-        return ConfigRefused([problem_at(source, key, message, hint)])
-
-    there = known_plugins(kind, files)
-    points = there.get(name)
-    if points is None:
-        missing = "" if there else "No plugin of this kind is installed: install Corral again."
-        raise refuse(f"there is no {kind} {name!r}", missing or nearest(name, there))
-    if len(points) > 1:
-        places = " and ".join(point.value for point in points)
-        raise refuse(
-            f"two plugins provide the {kind} {name!r}: {places}", "Remove one, or give it another name."
-        )
-    loaded = _load(points[0], METHODS[kind])
-    if isinstance(loaded, str):
-        raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
-    try:
-        # As JSON: lists become tuples and words enums, and everything else stays strict.
-        given = json.dumps(options, default=str)
-        return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
-    except ValidationError as error:
-        found = [
-            problem_of(source, key, each, names_beside(loaded, each["loc"]))
-            for each in error.errors(include_url=False)
-        ]
-        raise ConfigRefused(found) from None
-    except Exception as error:
-        raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
-
-
-def _load(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:
-    """The class of a plugin, or why it cannot be used."""
-    try:
-        loaded = point.load()
-    except Exception as error:  # because foreign code may raise anything
-        return f"cannot be loaded ({type(error).__name__}: {error})"
-    if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
-        return "is not a dataclass"
-    kind: Any = loaded
-    if not kind.__dataclass_params__.frozen:
-        return "is not frozen: what decides must not change between two decisions"
-    if not isinstance(getattr(kind, "name", None), str):
-        return "has no `name: ClassVar[str]`"
-    missing = [method for method in methods if not callable(getattr(kind, method, None))]
-    return f"has no method {missing[0]!r}" if missing else loaded
-
-
-@functools.cache
-def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
-    """The installed plugins of a kind by name. Two under one name are a mistake that make_plugin reports."""
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for group in (f"corral.{kind}", *ALSO.get(kind, ())):
-        for point in entry_points(group=group):
-            # The same package may be found twice on the path: that is one plugin.
-            found.setdefault(point.name, {})[point.value] = point
-    return {name: list(points.values()) for name, points in found.items()}

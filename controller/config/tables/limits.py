@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.fields import Name, Section
+from controller.config.tables.fields import Name, Section
 from wire.names import HIGHEST_PRIORITY, PRIORITIES
 
 

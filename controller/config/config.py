@@ -1,0 +1,153 @@
+"""The configuration as a whole: all tables of scheduler.toml, and the environment that overrides them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import PrivateAttr
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from controller.config.key_positions import DELIMITER, PREFIX, Source
+from controller.config.tables.fields import Name, NodeName
+from controller.config.tables.limits import ProjectSection
+from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
+from controller.config.tables.policy import (
+    BackfillSection,
+    FairShareSection,
+    LicenceCount,
+    LicenceName,
+    OvercommitSection,
+    PreemptionSection,
+    QueueSection,
+    QuotaSection,
+    RebalanceSection,
+    SchedulerSection,
+)
+from controller.config.tables.profiles import ProfileSection
+from controller.config.tables.service import (
+    AccessSection,
+    ApiSection,
+    ClusterSection,
+    ControllerSection,
+    PluginsSection,
+    QuestionsSection,
+    RetentionSection,
+    StoreSection,
+)
+from wire.http import addresses
+
+
+class _Environment(EnvSettingsSource):
+    """Reads lists and tables as JSON. Other text stays text and is refused with the variable's name."""
+
+    def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+class Config(BaseSettings):
+    """The whole file, overridden by environment variables `CORRAL_<TABLE>__<KEY>`."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        allow_inf_nan=False,
+    )
+
+    cluster: ClusterSection = ClusterSection()
+    controller: ControllerSection = ControllerSection()
+    store: StoreSection = StoreSection()
+    retention: RetentionSection = RetentionSection()
+    api: ApiSection = ApiSection()
+    access: AccessSection = AccessSection()
+    questions: QuestionsSection = QuestionsSection()
+    projects: dict[Name, ProjectSection] = {}
+    plugins: PluginsSection = PluginsSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    backfill: BackfillSection = BackfillSection()
+    overcommit: OvercommitSection = OvercommitSection()
+    queues: dict[Name, QueueSection] = {}
+    quota: QuotaSection = QuotaSection()
+    licences: dict[LicenceName, LicenceCount] = {}
+    preemption: PreemptionSection = PreemptionSection()
+    rebalance: RebalanceSection = RebalanceSection()
+    fair_share: FairShareSection = FairShareSection()
+    jobs: JobsSection = JobsSection()
+    gpus: GpusSection = GpusSection()
+    profiles: dict[Name, ProfileSection] = {}
+    nodes: dict[NodeName, NodeSection] = {}
+
+    _source: Source = PrivateAttr(default_factory=Source)
+
+    @property
+    def source(self) -> Source:
+        """The lines of the keys, for messages about mistakes that are found later."""
+        return self._source
+
+    @property
+    def state_dir(self) -> Path:
+        """The directory of journal, token and local spools; its mode is 0700."""
+        return _path(self.controller.state_dir) or addresses.state_dir()
+
+    @property
+    def socket(self) -> Path:
+        """The path of the unix socket."""
+        return _path(self.controller.socket) or addresses.socket_path()
+
+    @property
+    def store_url(self) -> str:
+        """The URL of the database."""
+        return self.store.url or f"sqlite:///{self.state_dir / 'corral.db'}"
+
+    @property
+    def plugin_files(self) -> tuple[Path, ...]:
+        """The plugin files. A relative path begins at the directory of the configuration file."""
+        beside = Path(self._source.name).parent if self._source.name else Path()
+        return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
+
+    @property
+    def named_projects(self) -> set[str]:
+        """The projects that the tables name, apart from weights and limits of shares."""
+        return {
+            *self.projects,
+            *self.access.limits.projects,
+            *(self.quota.options.get("projects") or {}),
+            *(project for projects in self.fair_share.organisations.values() for project in projects),
+            *(project for queue in self.queues.values() for project in queue.projects),
+            *(project for profile in self.profiles.values() for project in profile.projects),
+        }
+
+    def of_profile(self, name: str) -> Config:
+        """This configuration with the policy of one profile for all jobs."""
+        if name not in self.profiles:
+            return self.model_copy(update={"profiles": {}})
+        said = self.profiles[name]
+        scheduler = self.scheduler.model_copy(update=said.policy)
+        preemption = self.preemption.model_copy(update=said.preemption.said)
+        return self.model_copy(update={"scheduler": scheduler, "preemption": preemption, "profiles": {}})
+
+    def spool(self, node: str) -> Path:
+        """The directory in which the agent of a local node keeps attempts and logs."""
+        return _path(self.nodes[node].spool) or self.state_dir / "nodes" / node
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment overrides the values that load() has read from the file."""
+        return _Environment(settings_cls), init_settings
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None

@@ -1,0 +1,1 @@
+"""The tables of scheduler.toml with their default values."""

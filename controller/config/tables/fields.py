@@ -1,0 +1,116 @@
+"""Building blocks of the tables of scheduler.toml: names, and plugins with their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_serializer, model_validator
+
+from controller.core.model.request import JobDefaults
+from wire.cluster import hosts
+
+NodeName = Annotated[str, AfterValidator(hosts.checked_node_name)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Section(BaseModel):
+    """A table: frozen, without unknown keys and without conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class WithOptions(BaseModel):
+    """A table whose other keys are the options of a plugin."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the plugin."""
+        return self.model_extra or {}
+
+
+class Plugin(WithOptions):
+    """A plugin by name, or as a table of its name and its options."""
+
+    name: Name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, dict | Plugin):
+            return value
+        if isinstance(value, str):
+            return {"name": value}
+        raise ValueError("must be the name of a plugin, or a table with its name and options")
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return {"name": self.name, **self.options} if self.options else self.name
+
+
+class WeightedPlugin(WithOptions):
+    """A scorer's weight, or a table of its weight and its options."""
+
+    weight: float = Field(ge=0, le=1_000_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_weight(cls, value: Any) -> Any:
+        if isinstance(value, dict | WeightedPlugin):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"weight": value}
+        raise ValueError("must be a weight, or a table with weight and options")
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return {"weight": self.weight, **self.options} if self.options else self.weight
+
+
+def _absolute(text: str) -> str:
+    # Because the working directory of a daemon depends on how it was started.
+    if text and not Path(text).expanduser().is_absolute():
+        raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")
+    return text
+
+
+def _root(text: str) -> str:
+    # Because the paths of jobs are compared with it letter by letter.
+    if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
+        raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
+    return text
+
+
+PlainPath = Annotated[str, AfterValidator(_root)]
+
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+
+Cpus = Annotated[float, Field(gt=0, le=10_000)]
+
+Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
+
+
+class SizesSection(Section):
+    """CPU and memory of jobs that ask for none. Values that are left out are computed from the nodes."""
+
+    cpus: Cpus | None = None
+    memory: Memory | None = None
+    cpus_per_gpu: Cpus | None = None
+    memory_per_gpu: Memory | None = None
+
+    @property
+    def defaults(self) -> JobDefaults:
+        """The same in the units of the engine."""
+        return JobDefaults(
+            _milli(self.cpus), _mib(self.memory), _milli(self.cpus_per_gpu), _mib(self.memory_per_gpu)
+        )
+
+
+def _milli(cpus: float | None) -> int | None:
+    return None if cpus is None else max(1, round(cpus * 1_000))
+
+
+def _mib(memory: str | None) -> int | None:
+    return None if memory is None else hosts.memory_mib(memory)

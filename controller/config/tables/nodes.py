@@ -1,0 +1,166 @@
+"""Tables for nodes and for jobs on them: [jobs], [gpus] and [nodes]."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from controller.config.tables.fields import AbsolutePath, Section, SizesSection
+from wire import gpudescription
+from wire.agent.job_policy import JobPolicy
+from wire.cluster import hosts
+from wire.cluster.hosts import HostSpec
+from wire.codec import decode
+from wire.job.affinity import parse_taint
+from wire.job.images import mount_problem
+
+
+def _ssh(text: str) -> str:
+    if text:
+        hosts.parse_ssh_address(text)
+    return text
+
+
+def _taint(text: str) -> str:
+    parse_taint(text)
+    return text
+
+
+def _hook(command: list[str]) -> list[str]:
+    if command and not command[0].startswith("/"):
+        raise ValueError(
+            f'{command[0]!r} is no absolute path; write ["/etc/corral/prolog"], arguments behind it'
+        )
+    return command
+
+
+Hook = Annotated[list[str], AfterValidator(_hook)]
+
+
+def _mount(text: str) -> str:
+    wrong = mount_problem(text)
+    if wrong:
+        raise ValueError(wrong)
+    return text
+
+
+class ContainersSection(Section):
+    """How container images are run."""
+
+    command: list[str] = []
+    options: list[str] = []
+    mounts: list[Annotated[str, AfterValidator(_mount)]] = []
+
+
+class JobsSection(SizesSection):
+    """How agents run jobs."""
+
+    limits: Literal["auto", "none"] = "auto"
+    bind: Literal["cores", "numa", "none"] = "cores"
+    max_processes: int = Field(16_384, ge=16, le=4_000_000)
+    prolog: Hook = []
+    epilog: Hook = []
+    hook_s: float = Field(60.0, gt=0, le=86_400)
+    log_mib: int = Field(1_024, ge=0, le=1 << 30)
+    log_running_mib: int = Field(8_192, ge=0, le=1 << 30)
+    log_user_mib: int = Field(20_480, ge=0, le=1 << 30)
+    log_node_mib: int = Field(102_400, ge=0, le=1 << 30)
+    log_days: float = Field(365.0, ge=0, le=36_500)
+    log_attempts: int = Field(10_000, ge=1, le=1_000_000)
+    scratch_overuse: Literal["end", "flag"] = "end"
+    checkpoint_look_s: float = Field(30.0, ge=0.1, le=86_400)
+    containers: ContainersSection = ContainersSection()
+
+    @property
+    def policy(self) -> JobPolicy:
+        """The same in the form that agents get."""
+        return decode(JobPolicy, self.model_dump(exclude=set(SizesSection.model_fields)))
+
+
+def _xids(table: dict[str, str]) -> dict[str, str]:
+    wrong = next((code for code in table if not (code.isascii() and code.isdigit() and len(code) < 6)), None)
+    if wrong is not None:
+        raise ValueError(f'{wrong!r} is no number of an Xid; write xid = {{ 13 = "ignore" }}')
+    return table
+
+
+Remedy = Literal["ignore", "suspect", "cordon", "reset", "reboot"]
+
+
+class GpuRulesSection(Section):
+    """The actions on GPU readings, and their thresholds."""
+
+    ecc_uncorrected: Remedy = "cordon"
+    ecc_corrected: Remedy = "suspect"
+    corrected_per_hour: int = Field(1_000, ge=1, le=1_000_000_000)
+    row_remap: Remedy = "reset"
+    nvlink: Remedy = "cordon"
+    slowdown: Remedy = "suspect"
+    slowdown_s: float = Field(60.0, gt=0, le=86_400)
+    memory: Remedy = "suspect"
+    memory_s: float = Field(60.0, gt=0, le=86_400)
+
+
+class GpusSection(Section):
+    """Checks and actions for GPUs in trouble, and for idle GPUs."""
+
+    check_s: float = Field(30.0, gt=0, le=86_400)
+    check_most_s: float = Field(3_600.0, gt=0, le=604_800)
+    checks: int = Field(3, ge=1, le=100)
+    reset: list[str] = ["nvidia-smi", "--gpu-reset", "-i"]
+    idle_after_s: float = Field(1_800.0, ge=0, le=31_536_000)
+    idle: Literal["flag", "requeue", "cancel"] = "flag"
+    idle_grace_s: float = Field(600.0, ge=0, le=31_536_000)
+    rules: GpuRulesSection = GpuRulesSection()
+    xid: Annotated[
+        dict[str, Literal["ignore", "blame", "suspect", "cordon", "reset", "reboot"]], AfterValidator(_xids)
+    ] = {}
+
+
+class NodeSection(Section):
+    """One host. The host itself reports the values that are left out."""
+
+    link: Literal["local", "ssh"] = "local"
+    ssh: Annotated[str, AfterValidator(_ssh)] = ""
+    identity: AbsolutePath = ""
+    address: str = ""
+    gpus: Annotated[str, AfterValidator(gpudescription.checked_description)] = "auto"
+    cpus: int | None = Field(None, ge=1, le=10_000)
+    memory: Annotated[str, AfterValidator(hosts.checked_memory)] | None = None
+    labels: dict[str, str] = {}
+    taints: list[Annotated[str, AfterValidator(_taint)]] = []
+    run_as_self: bool = False
+    python: AbsolutePath = ""
+    spool: AbsolutePath = ""
+    scratch: Annotated[str, AfterValidator(hosts.checked_memory)] | None = None
+    scratch_dir: AbsolutePath = ""
+
+    @property
+    def agent(self) -> HostSpec:
+        """The host of the agent; without an SSH address it is the controller's own machine."""
+        return HostSpec(**self.model_dump(exclude={"link", "taints"}))
+
+    @property
+    def host(self) -> HostSpec | None:
+        """The host behind an SSH address; None for an agent on this machine."""
+        return self.agent if self.link == "ssh" else None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, value: Any) -> Any:
+        """An `ssh` address implies a link by SSH."""
+        if isinstance(value, dict) and value.get("ssh") and "link" not in value:
+            return {**value, "link": "ssh"}
+        return value
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> NodeSection:
+        if self.link == "ssh" and not self.ssh:
+            raise ValueError('has no address; write ssh = "user@host:port"')
+        if self.link == "local" and (self.ssh or self.identity or self.address):
+            raise ValueError('has link = "local"; ssh, identity and address are for link = "ssh"')
+        if self.host is not None:
+            for where, message in hosts.host_problems(self.host):
+                raise ValueError(f"{where}: {message}")
+        return self

@@ -1,0 +1,186 @@
+"""Tables for the policy: order, backfill, queues, quotas, preemption, rebalancing and fair share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from controller.config.tables.fields import (
+    Name,
+    PlainPath,
+    Plugin,
+    Section,
+    SizesSection,
+    WeightedPlugin,
+    WithOptions,
+)
+from controller.config.tables.strategies import STRATEGIES, Strategy, with_strategy
+from wire.job.licences import MAX_PER_LICENCE, NAME
+
+
+def _resource(name: str) -> str:
+    if name not in ("cpu", "memory", "gpu") and not name.startswith("gpu."):
+        raise ValueError(f'there is no {name!r} to bill; "cpu", "memory", "gpu", or a model as "gpu.H100"')
+    return name
+
+
+def _licence(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a licence: letters, digits, '.', '_', '@' and '-'")
+    return name
+
+
+Resource = Annotated[str, AfterValidator(_resource)]
+
+LicenceName = Annotated[str, AfterValidator(_licence)]
+
+LicenceCount = Annotated[int, Field(ge=0, le=MAX_PER_LICENCE)]
+
+Billing = Annotated[float, Field(ge=0, le=1e12)]
+
+Weight = Annotated[float, Field(gt=0, le=1_000_000)]
+
+
+class FairShareSection(Section):
+    """Accounting of use, and shares."""
+
+    half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
+    window_s: float | None = Field(None, ge=60, le=315_360_000)
+    billing: dict[Resource, Billing] = {"gpu": 1.0}
+    charge: Literal["sum", "dominant"] = "sum"
+    held_hours: float = Field(1.0, ge=0, le=1_000)
+    organisations: dict[Name, list[Name]] = {}
+    weights: dict[Name, Weight] = {}
+    soft_limits: dict[Name, Billing] = {}
+    hard_limits: dict[Name, Billing] = {}
+    off_queue: str = ""
+
+    @field_validator("organisations")
+    @classmethod
+    def _one_place_each(cls, found: dict[str, list[str]]) -> dict[str, list[str]]:
+        seen = dict.fromkeys(found, "is an organisation itself")
+        for organisation, projects in found.items():
+            for project in projects:
+                if project in seen:
+                    raise ValueError(f"the project {project!r} of {organisation!r} {seen[project]}")
+                seen[project] = f"is one of {organisation!r} already"
+        return found
+
+
+FILTERS = ("available", "capacity", "gpu", "image", "selector", "affinity", "taints", "company")
+
+
+class WaitingSection(Section):
+    """Rules for jobs that wait for a dependency, data or a begin time."""
+
+    hopeless: Literal["cancel", "hold"] = "cancel"
+    data_roots: list[PlainPath] = []
+    data_check_s: float = Field(10.0, ge=0.1, le=86_400)
+    promote_after_s: float | None = Field(None, ge=60, le=31_536_000)
+    promote_by: int = Field(10, ge=1, le=100)
+    promote_most: int = Field(75, ge=0, le=100)
+
+
+class SchedulerSection(Section):
+    """The scheduling policy: order, backfill, filters, scorers, and what follows when a node is lost."""
+
+    order: Plugin = Plugin(name="priority")
+    then: Plugin | None = None
+    backfill: str = "easy"
+    backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
+    backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
+    on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"
+    lease_s: float = Field(300.0, ge=1, le=86_400)
+    lease_margin_s: float = Field(30.0, ge=0, le=86_400)
+    down_after_s: float = Field(60.0, ge=0, le=86_400)
+    heartbeat_s: float = Field(5.0, ge=0.1, le=3_600)
+    filters: list[Plugin] = [Plugin(name=name) for name in FILTERS]
+    strategy: Strategy = "thrift"
+    scorers: dict[str, WeightedPlugin] = {
+        name: WeightedPlugin(weight=weight) for name, weight in STRATEGIES["thrift"][0].items()
+    }
+    picker: Plugin = Plugin(name="thrift")
+    waiting: WaitingSection = WaitingSection()
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds between two pings to an agent: at least six in a lease."""
+        return min(self.heartbeat_s, self.lease_s / 6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, section: Any) -> Any:
+        return with_strategy(section)
+
+
+class BackfillSection(Section):
+    """The run times that backfill and estimates assume, and the protection of deadlines."""
+
+    estimate: Literal["limit", "predicted"] = "limit"
+    quantile: float = Field(0.9, gt=0, le=1)
+    least_runs: int = Field(5, ge=1, le=32)
+    deadlines: Literal["none", "guard", "lift"] = "none"
+    score_starts_s: float = Field(300.0, ge=0, le=86_400)
+
+
+class OvercommitSection(Section):
+    """The part of a node's CPUs and memory that jobs may get; above 1 it is more than the node has."""
+
+    cpu: float = Field(1.0, ge=0.1, le=100)
+    memory: float = Field(1.0, ge=0.1, le=100)
+
+
+class QueueSection(SizesSection):
+    """One queue: its limits and the defaults of its jobs."""
+
+    priority: int = Field(0, ge=-1_000, le=1_000)
+    max_running: int | None = Field(None, ge=0, le=1_000_000)
+    default_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    max_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    users: list[Name] = []
+    projects: list[Name] = []
+    select: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Self:
+        least, most = self.default_time_limit_s, self.max_time_limit_s
+        if least is not None and most is not None and least > most:
+            raise ValueError("default_time_limit_s is more than max_time_limit_s")
+        return self
+
+
+class QuotaSection(WithOptions):
+    """The plugin that gives quotas, with its options."""
+
+    provider: Name = "local"
+    window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
+    reclaim: Literal["wait", "preempt"] = "wait"
+
+
+class PreemptionSection(Section):
+    """Which jobs may preempt others, and how running jobs are protected. Off by default."""
+
+    strategies: list[Plugin] = []
+    grace_s: float = Field(60.0, ge=0, le=86_400)
+    min_runtime_s: float = Field(300.0, ge=0, le=31_536_000)
+    max_per_job: int = Field(3, ge=1, le=1_000_000)
+    cooldown_s: float = Field(900.0, ge=0, le=31_536_000)
+    rate: int = Field(100, ge=1, le=100_000)
+    window_s: float = Field(3_600.0, gt=0, le=31_536_000)
+
+
+class RebalanceSection(Section):
+    """Whether running jobs are moved to other nodes, and at what cost. Off by default."""
+
+    mode: Literal["off", "propose", "auto"] = "off"
+    interval_s: float = Field(300.0, ge=1, le=604_800)
+    kinds: list[Literal["defragment", "drain", "load"]] = ["defragment", "drain"]
+    max_moves: int = Field(4, ge=1, le=1_000)
+    max_gpu_hours: float = Field(8.0, ge=0, le=1_000_000)
+    min_ratio: float = Field(2.0, ge=0, le=1_000_000)
+    restart_s: float = Field(60.0, ge=0, le=86_400)
+    horizon_s: float = Field(86_400.0, ge=1, le=31_536_000)
+    gathered_hours: float = Field(1.0, ge=0, le=1_000)
+    load_gap: float = Field(0.5, gt=0, le=1)
+    without_checkpoint: bool = False

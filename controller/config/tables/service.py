@@ -1,0 +1,84 @@
+"""Tables for the service: cluster, controller, store, retention, API, access, questions and plugins."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from controller.config.tables.fields import AbsolutePath, Name, PlainPath, Plugin, Section
+from controller.config.tables.limits import LimitsSection
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
+
+
+def _address(text: str) -> str:
+    match = _ADDRESS.fullmatch(text)
+    if text and (match is None or int(match[2]) > 65_535):
+        raise ValueError(f'cannot read {text!r} as an address; write "127.0.0.1:7070", or "" for none')
+    return text
+
+
+class ClusterSection(Section):
+    """The name of the cluster, and what its hosts share."""
+
+    name: Name = "corral"
+    shared: list[PlainPath] = []
+
+
+class ControllerSection(Section):
+    """Paths and limits of the controller."""
+
+    state_dir: AbsolutePath = ""
+    socket: AbsolutePath = ""
+    keep_ended: int = Field(10_000, ge=0, le=1_000_000)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class StoreSection(Section):
+    """The database of journal and rows."""
+
+    url: str = ""
+
+
+class RetentionSection(Section):
+    """How long the store keeps ended jobs and journal entries; 0 means no limit."""
+
+    jobs_days: float = Field(365.0, ge=0, le=36_500)
+    jobs: int = Field(500_000, ge=0, le=1_000_000_000)
+    journal_days: float = Field(365.0, ge=0, le=36_500)
+    journal_entries: int = Field(2_000_000, ge=0, le=1_000_000_000)
+
+
+class ApiSection(Section):
+    """Address and limits of the HTTP API."""
+
+    listen: Annotated[str, AfterValidator(_address)] = ""
+    max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
+    max_connections: int = Field(1_000, ge=1, le=100_000)
+
+
+class QuestionsSection(Section):
+    """Limits for `corral explain`, `corral what-if` and previews."""
+
+    at_once: int = Field(0, ge=0, le=64)
+    budget_s: float = Field(2.0, ge=0.1, le=60)
+    longest_s: float = Field(10.0, ge=0.1, le=600)
+    memory_mib: int = Field(1_024, ge=64, le=1 << 20)
+
+
+class AccessSection(Section):
+    """Operators, and what other users may do. Root and the controller's user may do everything."""
+
+    operators: list[Name] = []
+    others: Literal["submit", "view"] = "submit"
+    limits: LimitsSection = LimitsSection()
+
+
+class PluginsSection(Section):
+    """Plugin files, hooks and metrics."""
+
+    files: list[Name] = []
+    hooks: list[Plugin] = []
+    metrics: list[Plugin] = []

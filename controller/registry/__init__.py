@@ -1,0 +1,16 @@
+"""Builds the pipeline of scheduler.toml: finds plugins, creates them, and checks the tables."""
+
+from controller.registry.limits import open_projects
+from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config
+from controller.registry.plugin_classes import METHODS, installed_plugins, make_plugin
+
+__all__ = [
+    "METHODS",
+    "build_pipeline",
+    "build_rules",
+    "care_of",
+    "check_config",
+    "installed_plugins",
+    "make_plugin",
+    "open_projects",
+]

@@ -1,0 +1,37 @@
+"""Checks what one table of scheduler.toml says about another."""
+
+from __future__ import annotations
+
+from controller.config import Config, ConfigProblem, Key, Source, problem_at
+
+REQUIRED = ("available", "capacity", "gpu")
+"""Filters that must not be left out."""
+
+
+def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigProblem]:
+    problems = [
+        problem_at(source, (*key, index), f"the filter {name!r} is listed twice", "Remove one.")
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        message = f"the required filter {', '.join(missing)} is missing: jobs could get nodes without room"
+        problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} first in the list."))
+    return problems
+
+
+def unfiltered_settings(config: Config) -> list[ConfigProblem]:
+    """Settings about nodes that have no effect, because the filter for them is missing."""
+    names = {each.name for each in config.scheduler.filters}
+    said: list[tuple[str, Key]] = [
+        ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select
+    ]
+    said += [("taints", ("nodes", name, "taints")) for name, each in config.nodes.items() if each.taints]
+    return [
+        problem_at(
+            config.source, key, f"has no effect without the filter {name!r}", "Add it to scheduler.filters."
+        )
+        for name, key in said
+        if name not in names
+    ]

@@ -1,0 +1,64 @@
+"""The limits of callers from [access.limits] and [projects], and mistakes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.config import Config, ConfigProblem, LimitSection, problem_at
+from controller.core.quota.ceilings import Ceiling, Ceilings
+
+
+def ceilings_of(config: Config) -> Ceilings:
+    """[access.limits] and [projects]."""
+    section = config.access.limits
+
+    def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
+        return {name: _ceiling(each) for name, each in found.items()}
+
+    return Ceilings(
+        _limits_of_all(config),
+        _ceiling(section.operators),
+        tables(section.users),
+        tables(section.projects),
+        tables(section.queues),
+        {name: frozenset(each.members) for name, each in config.projects.items() if each.members},
+    )
+
+
+def _ceiling(section: LimitSection) -> Ceiling:
+    return Ceiling(**section.model_dump(include=set(LimitSection.model_fields)))
+
+
+def _limits_of_all(config: Config) -> Ceiling:
+    """The limits of users. Deadlines that lift a job above all others need a table that allows them."""
+    usual = _ceiling(config.access.limits)
+    return (
+        usual if usual.deadline is not None else replace(usual, deadline=config.backfill.deadlines != "lift")
+    )
+
+
+def raised_open_projects(config: Config) -> list[ConfigProblem]:
+    """Projects that all users may use and that have a higher limit than users have."""
+    usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
+    problems = []
+    for name, each in config.access.limits.projects.items():
+        raised = [
+            key
+            for key in LimitSection.model_fields
+            if (most := getattr(each, key)) is not None
+            and (bound := getattr(usual, key)) is not None
+            and most > bound
+        ]
+        if raised and name not in members:
+            message = f"every user may submit to project {name!r}, and would have this limit"
+            hint = f"Name its members: [projects.{name}] members = [...]."
+            key = ("access", "limits", "projects", name, raised[0])
+            problems.append(problem_at(config.source, key, message, hint))
+    return problems
+
+
+def open_projects(config: Config) -> list[str]:
+    """The projects of the file without members, to which all users may submit."""
+    closed = {name for name, each in config.projects.items() if each.members}
+    return sorted(config.named_projects - closed - {"*"})

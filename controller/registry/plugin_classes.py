@@ -1,0 +1,133 @@
+"""Finds plugins by entry point or file, and creates them with their options."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from controller.config import (
+    Config,
+    ConfigProblem,
+    ConfigRefused,
+    Key,
+    Source,
+    names_beside,
+    nearest,
+    problem_at,
+    problem_of,
+)
+from controller.registry.plugin_files import FilePlugin, PluginFileError, plugins_in
+
+METHODS = {
+    "filter": ("keep", "concerns", "explain"),
+    "scorer": ("score",),
+    "order": ("rank",),
+    "backfill": ("candidate_key",),
+    "picker": ("pick",),
+    "quota": ("quota", "names"),
+    "preemption": ("standing", "reach"),
+    "metrics": ("collect",),
+    "hook": ("on_placed",),
+}
+"""Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
+
+ALSO = {"picker": ("corral.placement",)}
+"""Further entry-point groups of a kind."""
+
+
+def check_plugin_files(config: Config) -> list[ConfigProblem]:
+    """The plugin files that cannot be used."""
+    problems = []
+    for index, path in enumerate(config.plugin_files):
+        try:
+            plugins_in(path, tuple(METHODS.items()))
+        except PluginFileError as error:
+            key: Key = ("plugins", "files", index)
+            problems.append(problem_at(config.source, key, f"{path} {error}", "See examples/cheap_power.py."))
+    return problems
+
+
+def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
+    """The plugins of a kind by name, including those in files."""
+    found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
+    for path in files:
+        with suppress(PluginFileError):  # check_plugin_files has reported it
+            for each in plugins_in(path, tuple(METHODS.items()))[kind]:
+                found[each.name] = [*found.get(each.name, ()), each]
+    return found
+
+
+def make_plugin(
+    kind: str,
+    name: str,
+    options: Mapping[str, Any],
+    key: Key,
+    source: Source,
+    files: Sequence[Path] = (),
+) -> Any:
+    """Create a plugin with its options. `key` is its place in scheduler.toml, for messages."""
+
+    def refuse(message: str, hint: str = "") -> ConfigRefused:
+        return ConfigRefused([problem_at(source, key, message, hint)])
+
+    there = known_plugins(kind, files)
+    points = there.get(name)
+    if points is None:
+        missing = "" if there else "No plugin of this kind is installed: install Corral again."
+        raise refuse(f"there is no {kind} {name!r}", missing or nearest(name, there))
+    if len(points) > 1:
+        places = " and ".join(point.value for point in points)
+        raise refuse(
+            f"two plugins provide the {kind} {name!r}: {places}", "Remove one, or give it another name."
+        )
+    loaded = load_plugin(points[0], METHODS[kind])
+    if isinstance(loaded, str):
+        raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
+    try:
+        # As JSON: lists become tuples and words enums, and everything else stays strict.
+        given = json.dumps(options, default=str)
+        return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
+    except ValidationError as error:
+        found = [
+            problem_of(source, key, each, names_beside(loaded, each["loc"]))
+            for each in error.errors(include_url=False)
+        ]
+        raise ConfigRefused(found) from None
+    except Exception as error:
+        raise refuse(f"the {kind} {name!r} fails when made ({type(error).__name__}: {error})") from None
+
+
+def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:
+    """The class of a plugin, or why it cannot be used."""
+    try:
+        loaded = point.load()
+    except Exception as error:  # because foreign code may raise anything
+        return f"cannot be loaded ({type(error).__name__}: {error})"
+    if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
+        return "is not a dataclass"
+    kind: Any = loaded
+    if not kind.__dataclass_params__.frozen:
+        return "is not frozen: what decides must not change between two decisions"
+    if not isinstance(getattr(kind, "name", None), str):
+        return "has no `name: ClassVar[str]`"
+    missing = [method for method in methods if not callable(getattr(kind, method, None))]
+    return f"has no method {missing[0]!r}" if missing else loaded
+
+
+@functools.cache
+def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
+    """The installed plugins of a kind by name. Two under one name are a mistake that make_plugin reports."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for group in (f"corral.{kind}", *ALSO.get(kind, ())):
+        for point in entry_points(group=group):
+            # The same package may be found twice on the path: that is one plugin.
+            found.setdefault(point.name, {})[point.value] = point
+    return {name: list(points.values()) for name, points in found.items()}
