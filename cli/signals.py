@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-_HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalReceived(Exception):
@@ -21,17 +21,17 @@ class SignalReceived(Exception):
 
 
 class DeferredSignals:
-    """While entered, SIGINT, SIGTERM and SIGHUP raise SignalReceived only in `heard` and `nap`."""
+    """While entered, SIGINT, SIGTERM and SIGHUP raise SignalReceived only in `interruptible` and `nap`."""
 
     def __init__(self) -> None:
         self._pending = 0
-        self._listening = False
+        self._interruptible = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> DeferredSignals:
-        for number in _HEEDED:
+        for number in _HANDLED:
             if signal.getsignal(number) != signal.SIG_IGN:  # ignored already, for example by nohup
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(
@@ -41,24 +41,24 @@ class DeferredSignals:
             signal.signal(number, handler)
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """Inside, a signal raises SignalReceived at once, also one that came before."""
-        self._listening = True
+        self._interruptible = True
         try:
             if self._pending:
                 number, self._pending = self._pending, 0
                 raise SignalReceived(number)
             yield
         finally:
-            self._listening = False
+            self._interruptible = False
 
     def nap(self, seconds: float) -> None:
         """Sleep for this many seconds; a signal raises SignalReceived."""
-        with self.heard():
+        with self.interruptible():
             time.sleep(seconds)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
-        if self._listening:
-            self._listening = False
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self._interruptible:
+            self._interruptible = False
             raise SignalReceived(number)
         self._pending = number

@@ -38,7 +38,6 @@ class ScreenAction:
     help: str
     views: frozenset[str] = EVERYWHERE
     changes: bool = False
-    confirms: bool = False
     command: str = ""
     footer: int = 0
 
@@ -47,8 +46,15 @@ class ScreenAction:
         return view in self.views
 
 
+def _change(
+    name: str, key: str, title: str, help: str, views: frozenset[str], command: str, footer: int = 0
+) -> ScreenAction:
+    """An action that changes something: its key is a capital letter."""
+    return ScreenAction(name, (key,), title, help, views, True, command, footer)
+
+
 LOOKING: Final = (
-    ScreenAction("open", ("enter", "l", "right"), "open", "Open what is under the cursor", LISTS, footer=1),
+    ScreenAction("open", ("enter", "l", "right"), "open", "Open the row under the cursor", LISTS, footer=1),
     ScreenAction(
         "filter",
         ("slash",),
@@ -58,11 +64,16 @@ LOOKING: Final = (
         footer=2,
     ),
     ScreenAction(
-        "sort", ("s",), "sort", "Choose what to sort by; the same again reverses it", LISTS, footer=3
+        "sort",
+        ("s",),
+        "sort",
+        "Choose the sort column; the same column again reverses the order",
+        LISTS,
+        footer=3,
     ),
     ScreenAction("mark", ("space",), "mark", "Mark the job, to act on several at once", MARKED, footer=4),
-    ScreenAction("range", ("v",), "range", "Mark everything from the last mark to the cursor", MARKED),
-    ScreenAction("all", ("asterisk",), "all", "Mark everything shown, or unmark it", MARKED),
+    ScreenAction("range", ("v",), "range", "Mark all jobs from the last mark to the cursor", MARKED),
+    ScreenAction("all", ("asterisk",), "all", "Mark all shown jobs, or unmark them", MARKED),
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
     ),
@@ -74,187 +85,144 @@ LOOKING: Final = (
 )
 
 CHANGING: Final = (
-    ScreenAction(
+    _change(
         "submit",
-        ("N",),
+        "N",
         "new job",
         "Fill in a form and submit a job",
         EVERYWHERE - LIMITS - KEPT,
-        changes=True,
-        confirms=True,
-        command="corral submit …",
-        footer=8,
+        "corral submit …",
+        8,
     ),
-    ScreenAction(
-        "cancel",
-        ("C",),
-        "cancel",
-        "Cancel the marked jobs, or this one",
-        JOBS,
-        changes=True,
-        confirms=True,
-        command="corral job cancel {jobs}",
-        footer=5,
+    _change(
+        "cancel", "C", "cancel", "Cancel the marked jobs, or this one", JOBS, "corral job cancel {jobs}", 5
     ),
-    ScreenAction(
-        "hold",
-        ("H",),
-        "hold",
-        "Keep queued jobs from starting",
-        JOBS,
-        changes=True,
-        command="corral job hold {jobs}",
-        footer=6,
-    ),
-    ScreenAction(
-        "release",
-        ("R",),
-        "release",
-        "Let held jobs start again",
-        JOBS,
-        changes=True,
-        command="corral job release {jobs}",
-        footer=7,
-    ),
-    ScreenAction(
+    _change("hold", "H", "hold", "Keep queued jobs from starting", JOBS, "corral job hold {jobs}", 6),
+    _change("release", "R", "release", "Let held jobs start again", JOBS, "corral job release {jobs}", 7),
+    _change(
         "preempt",
-        ("P",),
+        "P",
         "preempt",
         "Stop running jobs, which save if they can, and queue them again",
         JOBS,
-        changes=True,
-        confirms=True,
-        command="corral job preempt {jobs}",
+        "corral job preempt {jobs}",
     ),
-    ScreenAction(
+    _change(
         "drain",
-        ("D",),
+        "D",
         "drain",
-        "Let a node finish what it runs and take nothing new",
+        "Let a node finish its jobs and start no others",
         HOSTS,
-        changes=True,
-        confirms=True,
-        command="corral nodes drain {nodes} --why {why}",
-        footer=5,
+        "corral nodes drain {nodes} --why {why}",
+        5,
     ),
-    ScreenAction(
+    _change(
         "resume",
-        ("U",),
+        "U",
         "resume",
-        "Let a drained node take work again",
+        "Let jobs start on a drained node again",
         HOSTS,
-        changes=True,
-        command="corral nodes resume {nodes}",
-        footer=6,
+        "corral nodes resume {nodes}",
+        6,
     ),
-    ScreenAction(
+    _change(
         "edit_share",
-        ("E",),
+        "E",
         "edit share",
         "Change the weight and the limits of a share; the effect on start times is shown first",
         TREE,
-        changes=True,
-        confirms=True,
-        command="corral shares set {share} {weight}",
-        footer=5,
+        "corral shares set {share} {weight}",
+        5,
     ),
-    ScreenAction(
+    _change(
         "new_quota",
-        ("N",),
+        "N",
         "new quota",
-        "Limit what a user, a project or a queue may hold",
+        "Limit the resources of a user, a project or a queue",
         LIMITS,
-        changes=True,
-        confirms=True,
-        command="corral quota set …",
-        footer=6,
+        "corral quota set …",
+        6,
     ),
-    ScreenAction(
+    _change(
         "edit_quota",
-        ("E",),
+        "E",
         "edit quota",
         "Change these limits; the effect on start times is shown first",
         LIMITS,
-        changes=True,
-        confirms=True,
-        command="corral quota set {scope} {name} gpus={gpus}",
-        footer=5,
+        "corral quota set {scope} {name} gpus={gpus}",
+        5,
     ),
-    ScreenAction(
+    _change(
         "unset_quota",
-        ("U",),
+        "U",
         "unset",
-        "Take back what was set: what the configuration says holds again",
+        "Remove the limits that were set; those of scheduler.toml apply again",
         LIMITS,
-        changes=True,
-        confirms=True,
-        command="corral quota unset {scope} {name}",
-        footer=7,
+        "corral quota unset {scope} {name}",
+        7,
     ),
-    ScreenAction(
+    _change(
         "new_reservation",
-        ("N",),
+        "N",
         "reserve",
-        "Keep nodes for users or projects, or for maintenance",
+        "Reserve nodes for users or projects, or for maintenance",
         KEPT,
-        changes=True,
-        confirms=True,
-        command="corral reserve create …",
-        footer=5,
+        "corral reserve create …",
+        5,
     ),
-    ScreenAction(
+    _change(
         "cancel_reservation",
-        ("C",),
+        "C",
         "cancel",
         "Let all jobs start on the nodes again",
         KEPT,
-        changes=True,
-        confirms=True,
-        command="corral reserve cancel {reservation}",
-        footer=6,
+        "corral reserve cancel {reservation}",
+        6,
     ),
-    ScreenAction(
+    _change(
         "move",
-        ("M",),
+        "M",
         "move",
-        "Move jobs as proposed: they save their state, end, and go on in the place kept for them",
+        "Move jobs as proposed: they save their state, stop, and continue on the nodes reserved for them",
         PROPOSED,
-        changes=True,
-        confirms=True,
-        command="corral rebalance run {proposal}",
-        footer=5,
+        "corral rebalance run {proposal}",
+        5,
     ),
-    ScreenAction(
+    _change(
         "move_all",
-        ("A",),
+        "A",
         "all moves",
-        "Do whatever can be proposed, one after the other",
+        "Carry out all proposals, one after the other",
         PROPOSED,
-        changes=True,
-        confirms=True,
-        command="corral rebalance run all",
-        footer=6,
+        "corral rebalance run all",
+        6,
     ),
 )
 
 MOVING: Final = (
     ScreenAction("queue", ("1",), "queue", "All jobs", command="corral queue"),
     ScreenAction("nodes", ("2",), "nodes", "All nodes and their GPUs", command="corral nodes"),
-    ScreenAction("events", ("3",), "events", "What happened, as it happens", command="corral events -f"),
-    ScreenAction(
-        "shares", ("4",), "shares", "Shares of the cluster, and what was used", command="corral shares"
-    ),
+    ScreenAction("events", ("3",), "events", "Events as they happen", command="corral events -f"),
+    ScreenAction("shares", ("4",), "shares", "Fair shares and past usage", command="corral shares"),
     ScreenAction("quotas", ("5",), "quotas", "Quotas and their use", command="corral quota"),
     ScreenAction(
-        "reservations", ("6",), "reservations", "Nodes that are kept, now and later", command="corral reserve"
+        "reservations",
+        ("6",),
+        "reservations",
+        "Present and future reservations of nodes",
+        command="corral reserve",
     ),
     ScreenAction(
-        "rebalance", ("7",), "rebalance", "Jobs that could be moved, and were", command="corral rebalance"
+        "rebalance",
+        ("7",),
+        "rebalance",
+        "Proposed and recent moves of running jobs",
+        command="corral rebalance",
     ),
-    ScreenAction("next", ("tab",), "next view", "The next of the views"),
-    ScreenAction("previous", ("shift+tab",), "previous view", "The view before"),
+    ScreenAction("next", ("tab",), "next view", "Go to the next view"),
+    ScreenAction("previous", ("shift+tab",), "previous view", "Go to the previous view"),
     ScreenAction(
-        "back", ("escape", "h", "left", "backspace"), "back", "Take back the filter, the marks, the view"
+        "back", ("escape", "h", "left", "backspace"), "back", "Undo the filter, the marks, or leave the view"
     ),
     ScreenAction("down", ("j", "down"), "down", "One line down"),
     ScreenAction("up", ("k", "up"), "up", "One line up"),
@@ -268,12 +236,10 @@ PROGRAM: Final = (
     ScreenAction("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=8),
     ScreenAction("theme", ("t",), "theme", "Other colours: red-green safe, light"),
     ScreenAction(
-        "palette", ("colon", "ctrl+p"), "menu", "All that can be done here; a number opens a job", footer=10
+        "palette", ("colon", "ctrl+p"), "menu", "All actions of this view; a number opens a job", footer=10
     ),
-    ScreenAction(
-        "help", ("question_mark", "f1"), "help", "All keys of this view, and what they do", footer=11
-    ),
-    ScreenAction("quit", ("q", "ctrl+c"), "quit", "Leave; all jobs go on running", footer=12),
+    ScreenAction("help", ("question_mark", "f1"), "help", "All keys of this view", footer=11),
+    ScreenAction("quit", ("q", "ctrl+c"), "quit", "Quit; all jobs go on running", footer=12),
 )
 
 ACTIONS: Final = (*LOOKING, *CHANGING, *MOVING, *PROGRAM)

@@ -53,8 +53,6 @@ PACE_S = 0.05
 
 SAID_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
-FIRST_ANSWER_S = 5.0
-EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
 class CorralApp(OrderedKeysApp):
@@ -90,8 +88,8 @@ class CorralApp(OrderedKeysApp):
         self.feed, self.connect, self.read_only = feed, connect, read_only
         self.cli = cli
         self.model = ClusterModel(clock)
-        self.desk = RequestWorkers(connect, self.deliver)
-        self.trials = RequestWorkers(connect, self.deliver, threads=1)
+        self.requests = RequestWorkers(connect, self.deliver)
+        self.what_ifs = RequestWorkers(connect, self.deliver, threads=1)
         self.orders, self.edits = JobOrders(self), TenantEdits(self)
         self.menus = Menus(self)
         self.roots: tuple[View, ...] = (
@@ -129,16 +127,16 @@ class CorralApp(OrderedKeysApp):
     def on_mount(self) -> None:
         """Start the feed."""
         self._show()
-        self.desk.open()
-        self.trials.open()
+        self.requests.open()
+        self.what_ifs.open()
         self.feed.start(lambda: self.deliver(self._woken))
         self.set_interval(1.0, self._tick)
 
     def on_unmount(self) -> None:
         """Stop the feed and the request workers."""
         self.feed.stop()
-        self.desk.close()
-        self.trials.close()
+        self.requests.close()
+        self.what_ifs.close()
         for view in self.trail[1:]:
             view.close()
 
@@ -239,14 +237,14 @@ class CorralApp(OrderedKeysApp):
             if action.name == root.NAME:
                 return partial(self._go, root)
         name = f"act_{action.name}"
-        for who, what in (
+        for owner, method in (
             (self.view, name),
             (self, name),
             (self.orders, action.name),
             (self.edits, action.name),
             (self.menus, action.name),
         ):
-            duty: Callable[[], None] | None = getattr(who, what, None)
+            duty: Callable[[], None] | None = getattr(owner, method, None)
             if duty is not None:
                 return duty
         return None
@@ -375,7 +373,7 @@ class CorralApp(OrderedKeysApp):
         self._exit_renderables.append(
             Text(
                 f"corral tui: this is a bug: {type(error).__name__}: {printable(str(error))}\n"
-                f"The cluster goes on. Please report it with {path}"
+                f"The cluster is not affected. Please report this with the file {path}"
             )
         )
         self._close_messages_no_wait()

@@ -35,8 +35,8 @@ class AppInterface(App[int]):
 
     model: ClusterModel
     paint: Paint
-    desk: RequestWorkers
-    trials: RequestWorkers
+    requests: RequestWorkers
+    what_ifs: RequestWorkers
     """Workers of their own for what-if questions, because these take long and must not delay other
     requests."""
     connect: Callable[[], Client]

@@ -28,7 +28,9 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     # Textual reads stdin and writes to stderr; messages after it go to stdout.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
-            "the terminal UI needs a terminal", "'corral queue' prints the same to anything.", EXIT_USAGE
+            "the terminal UI needs a terminal",
+            "Without a terminal use: corral queue, corral nodes",
+            EXIT_USAGE,
         )
     try:
         first = Client(url, timeout_s=FIRST_ANSWER_S)

@@ -1,4 +1,4 @@
-"""The renewal of leases: one file in the spool with the time of the last word from the controller.
+"""The renewal of leases: one file in the spool with the time of the last contact with the controller.
 
 A lease is how long a job may run without contact to the controller. The agent writes the file, supervisors
 read it when their lease would expire: a renewal costs one write for all jobs.
@@ -24,12 +24,12 @@ def boot_time_s() -> float:
 
 
 def write_renewal(descriptor: int, boot_id: str, heard: float) -> None:
-    """Write when the controller last heard of this agent, in seconds since boot."""
+    """Write the time of the last contact with the controller, in seconds since boot."""
     os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{heard:020.6f}"), 0)
 
 
 def last_renewal(spool: str, boot_id: str) -> float:
-    """When the controller last heard of the agent, in seconds since boot; -inf if this boot has no file."""
+    """The last contact with the controller, in seconds since boot; -inf if this boot has no file."""
     for _ in range(_TRIES):
         with suppress(OSError, UnreadableRecord, ValueError, IndexError):
             with open(f"{spool}/{NAME}", "rb") as file:

@@ -4,7 +4,7 @@
     lock                 locked by the one agent that uses this spool; holds its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
     hints                a FIFO through which supervisors tell the agent what they just recorded
-    lease                when the controller last heard of this agent (lease.py)
+    lease                the time of the last contact with the controller (lease.py)
     attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go
     settled/42.1/        the same, once the controller has recorded the end; kept for its logs
     unreadable/          damaged records, kept for an operator
@@ -286,7 +286,7 @@ class Spool:
         return attempt_record.lock_holder(f"{self.directory(key)}/record")
 
     def unsettled(self) -> list[SpooledAttempt]:
-        """The attempts other end the controller may not have recorded, oldest first."""
+        """The attempts whose end the controller may not have recorded, oldest first."""
         return [self.read(key) for key in sorted(self._keys(self._attempts))]
 
     def settled(self) -> list[SpooledAttempt]:

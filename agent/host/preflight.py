@@ -121,7 +121,7 @@ def _other_agents(spool: Path) -> list[PreflightCheck]:
         return []
     shown = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     remedy = "Only one may count its CPUs and GPUs: remove the other, or give each its part (--cpus, --gpus)."
-    return [PreflightCheck("company", NOTE, f"Corral is on this host already: {shown}", remedy)]
+    return [PreflightCheck("agents", NOTE, f"Corral is on this host already: {shown}", remedy)]
 
 
 def _file_system(path: Path) -> str:

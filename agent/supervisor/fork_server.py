@@ -18,7 +18,7 @@ Invariant: a child that is not in `_supervisors` belongs to an attempt whose sup
 Cost: one wait and one wake-up for each attempt.
 
 Example: agent and supervisor of job 7 are killed while the network is cut. `setsid env -i sleep 9999`, which
-job 7 left in the background, becomes a child of this process and is killed before the next agent is told that
+job 7 left in the background, becomes a child of this process and is killed before the next agent learns that
 job 7 is over.
 """
 

@@ -89,7 +89,7 @@ class Supervisor:
         self.rss_mib = 0
 
         self.ending = False
-        """Whether the processes of the job have been told to end."""
+        """Whether the processes of the job got SIGTERM."""
         self.killing = False
         self.grace_s = launch.grace_s
         self.sweep_pause_s = _SWEEP_PAUSES_S[0]

@@ -135,7 +135,7 @@ class _Attendance:
         """Show the output of each attempt of the job, until the job has ended."""
         views = changes([self.job])
         while True:
-            with self._interrupts.heard():
+            with self._interrupts.interruptible():
                 job = next(views)
             self._tell(job)
             if job.started_at is not None and job.attempt > self._attempt:
@@ -155,7 +155,7 @@ class _Attendance:
             self._told = line
 
     def _finish(self) -> None:
-        with self._interrupts.heard():
+        with self._interrupts.interruptible():
             for reader in self._readers:
                 reader.join()
 

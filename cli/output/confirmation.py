@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 from cli.exit_codes import CommandError
+from wire.text import printable
 
 
 def confirmed(question: str) -> bool:
     """Whether the user answers yes. Raises CommandError without a terminal."""
     if not sys.stdin.isatty():
         raise CommandError(f"{question} There is no terminal to ask", "Add --yes to skip the question.")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(question, 500)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

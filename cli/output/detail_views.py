@@ -39,7 +39,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("started", clock(job.started_at) if job.started_at else ""),
         ("ended", clock(job.ended_at) if job.ended_at else ""),
         ("ran" if job.started_at else "waited", elapsed(job)),
-        ("foretold", "\n".join(_foreseen(each, job) for each in detail.foreseen)),
+        ("estimates", "\n".join(_foreseen(each, job) for each in detail.foreseen)),
         ("predicted", of_prediction(detail.predicted_s, job, detail.planned_s)),
         ("attempt", str(job.attempt or "")),
         ("restarts", str(job.restarts or "")),
@@ -76,7 +76,7 @@ def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | No
     limit = "no limit" if job.time_limit_s is None else f"{duration(job.time_limit_s)} at most"
     outlived = planned_s is not None and planned_s > predicted_s
     counted_on = f"; it runs longer, plans count on {duration(planned_s)}" if outlived else ""
-    return f"{duration(predicted_s)}, as its like did ({limit}){counted_on}"
+    return f"{duration(predicted_s)}, as similar jobs did ({limit}){counted_on}"
 
 
 def _waits(job: JobView) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from cli import exit_codes
 from wire.text import printable
 
-if TYPE_CHECKING:  # see cli.exits
+if TYPE_CHECKING:  # see cli.exit_codes
     from wire.api.problem import Problem
 
 
@@ -23,7 +23,7 @@ def print_error(message: str, hint: str = "", code: int = 0) -> int:
 def print_refusal(problem: Problem) -> int:
     """Print a problem that the controller reports; return the exit code."""
     if problem.where == "Authorization":
-        hint = "Set CORRAL_TOKEN to what stands in the controller's <state_dir>/token."
+        hint = "Set CORRAL_TOKEN to the content of the controller's <state_dir>/token."
         return print_error(problem.message, hint, exit_codes.of_problem(problem))
     where = f"{problem.where}: " if problem.where and problem.where not in problem.message else ""
     return print_error(where + problem.message, problem.hint, exit_codes.of_problem(problem))

@@ -36,7 +36,7 @@ def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None
         third = client.submit(short).ids[0]
         assert client.explain(third).predicted_s is not None
         for told in (system.corral("job", "show", str(third)), system.corral("explain", str(third))):
-            assert "as its like did (1h00m at most)" in told
+            assert "as similar jobs did (1h00m at most)" in told
         assert "(all)" in system.corral("report", "estimates")
         assert json.loads(system.corral("report", "estimates", "-o", "json"))["runs"][0]["jobs"] == 1
         kinds = {"latest", "likely"}

@@ -37,7 +37,7 @@ from tui.widgets.frame import StatusLine
 from tui.widgets.table import ListTable
 from wire.names import GpuHealth, JobState
 
-LOST = ConnectionStatus("lost", NOW - 12, "nobody listens there", NOW + 3)
+LOST = ConnectionStatus("lost", NOW - 12, "no program listens there", NOW + 3)
 
 
 def table(screen: Screen) -> ListTable[int, object]:
@@ -305,7 +305,7 @@ async def test_holding_and_releasing_what_waits() -> None:
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "H")
-        assert "only jobs that wait can be held" in screen.text()
+        assert "only queued jobs can be held and released" in screen.text()
         screen.model.jobs.follow(12)
         await press(pilot, "H")
         await until(pilot, lambda: "12 held" in screen.text())
@@ -425,7 +425,7 @@ async def test_a_log_is_followed_until_one_scrolls_up() -> None:
         await press(pilot, "e")
         assert "CUDA out of memory" in screen.text()
         await press(pilot, "e")
-        assert "no error further on" in screen.text()
+        assert "no error below" in screen.text()
         await press(pilot, "slash", *"step 1..".replace(" ", "."), "enter")
         assert "step 199" in screen.text()
         assert "tail" not in screen.text()

@@ -22,9 +22,9 @@ def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
     assert question.command == "corral job cancel 1 3 12"
     assert said(question) == [
         "Owners   dmitri, emeka, bob",
-        "Running  2 to get SIGTERM now, SIGKILL after the grace time",
+        "Running  2 get SIGTERM now, SIGKILL after the grace time",
         "Lost     3.0 GPU-hours since they started, on 8.5 GPUs",
-        "Waiting  1 to leave the queue",
+        "Waiting  1 leave the queue",
         "",
         "● running  1 dpo  dmitri · 8 GPUs · 20m00s",
         "● running  3 whisper-large  emeka · 0.5 GPU · 46m00s",
@@ -49,7 +49,7 @@ def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
 def test_one_waiting_job_loses_nothing() -> None:
     question = confirm.cancel([job(12)], NOW)
     assert question.title == "Cancel 1 job?"
-    assert said(question)[:2] == ["Owners   bob", "Waiting  1 to leave the queue"]
+    assert said(question)[:2] == ["Owners   bob", "Waiting  1 leave the queue"]
 
 
 def test_work_without_gpus_is_lost_too() -> None:
@@ -79,7 +79,7 @@ def test_draining_says_what_goes_on_and_what_is_closed() -> None:
     question = confirm.drain([nodes()[1]])
     assert question.title == "Drain node-2?"
     assert said(question) == [
-        "Running  5 jobs finish undisturbed",
-        "Effect   nothing new starts there; 0.5 free GPUs are closed",
+        "Running  5 jobs continue to their end",
+        "Effect   no new job starts there; 0.5 free GPUs take no jobs",
     ]
     assert (question.command, question.reason) == ("corral nodes drain node-2", "--why")

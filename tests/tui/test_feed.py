@@ -20,7 +20,7 @@ from wire.api.problem import Problem
 from wire.http.client import Refused, Unreachable
 from wire.names import JobState
 
-GONE = Unreachable("unix:///gone", "nobody listens there")
+GONE = Unreachable("unix:///gone", "no program listens there")
 
 
 class Controller:
@@ -167,7 +167,7 @@ def test_after_a_loss_it_goes_on_without_gaps_or_doubles(controller: Controller,
     controller.broken = GONE
     controller.tell(GONE)
     reader.until(lambda: reader.state == "lost" and len(reader.connections) > 5)
-    assert reader.connections[-1].note == "nobody listens there"
+    assert reader.connections[-1].note == "no program listens there"
     for number in range(51, 60):
         controller.commit(number, JobState.RUNNING)
     assert reader.rows.keys() >= {1, 50}, "the last data stays"

@@ -30,7 +30,7 @@ async def test_what_is_used_stands_before_what_may_be() -> None:
         assert lines["alice"][2:6] == ["8/8", "5/20", "2", "32"]
         assert lines["vision"][2] == "10/8"
         await press(pilot, *"jjj")
-        assert "project   vision  set while running" in screen.text()
+        assert "project   vision  set at run time" in screen.text()
         assert "gpu-hours     322.75      2000         ·         ·" in screen.text()
 
 
@@ -75,7 +75,7 @@ async def test_unsetting_asks_first_and_only_what_was_set() -> None:
         await press(pilot, "5")
         await until(pilot, lambda: "alice" in screen.text())
         await press(pilot, "U")
-        assert "nothing to unset: it is as configured" in screen.text()
+        assert "nothing to unset: these limits are those of scheduler.toml" in screen.text()
         await press(pilot, "j", "U")
         assert isinstance(screen.screen, ConfirmDialog)
         assert screen.screen.query_one("#back", Button).has_focus

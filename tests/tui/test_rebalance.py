@@ -46,7 +46,7 @@ async def test_moving_asks_first_and_what_is_refused_is_told() -> None:
         await press(pilot, "enter")
         assert screen.ordered == []
         await press(pilot, "M", "right", "enter")
-        await until(pilot, lambda: "1 job on the move" in screen.text())
+        await until(pilot, lambda: "1 job being moved" in screen.text())
         assert screen.ordered == [("move", "3f9a2c41")]
         await press(pilot, "j", "M", "right", "enter")
         await until(pilot, lambda: "what it said does not hold any more" in screen.text())

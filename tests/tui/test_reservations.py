@@ -52,7 +52,7 @@ async def test_making_one() -> None:
         assert "corral reserve create upgrade --count 2 --for 2h" in screen.text()
         await until(pilot, lambda: "1 starts later" in screen.text())
         await press(pilot, "ctrl+s")
-        await until(pilot, lambda: "reservation upgrade: 1 node kept" in screen.text())
+        await until(pilot, lambda: "reservation upgrade: 1 node reserved" in screen.text())
         assert screen.ordered == [("reserve", (ReservationSpec("upgrade", NOW, 7200.0, count=2), False))]
 
 
@@ -79,7 +79,7 @@ async def test_cancelling_asks_first() -> None:
         await until(pilot, lambda: "fans" in screen.text())
         await press(pilot, "j", "C")
         assert isinstance(screen.screen, ConfirmDialog)
-        assert "it was to begin in 2h00m, and again every 7d00h" in screen.text()
+        assert "it begins in 2h00m, and again every 7d00h" in screen.text()
         await press(pilot, "enter")
         assert screen.ordered == []
         await press(pilot, "C", "right", "enter")
@@ -95,7 +95,7 @@ async def test_without_any_it_says_how_to_make_one() -> None:
         await press(pilot, "6")
         await until(pilot, lambda: "no reservations; N makes one" in screen.text())
         await press(pilot, "C")
-        assert "no reservation here" in screen.text()
+        assert "no reservation under the cursor" in screen.text()
 
 
 def spoken(command: str) -> ReservationSpec:

@@ -30,7 +30,7 @@ async def test_the_tree_is_asked_for_when_it_is_shown() -> None:
         await press(pilot, *"jjjj")
         assert "past its soft limit: its jobs come after all others" in screen.text()
         await press(pilot, "G")
-        assert "nothing of it starts for 2h10m at most: the hard limit of nlp" in screen.text()
+        assert "none of its jobs starts for 2h10m at most: hard limit of nlp" in screen.text()
 
 
 async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:

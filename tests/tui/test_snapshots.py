@@ -123,7 +123,7 @@ def test_a_share_to_edit(snap_compare: Compare) -> None:
 
 @WIDTHS
 def test_disconnected(snap_compare: Compare, size: tuple[int, int]) -> None:
-    lost = Changes(ConnectionStatus("lost", NOW - 12, "nobody listens there"))
+    lost = Changes(ConnectionStatus("lost", NOW - 12, "no program listens there"))
     screen = Screen(everything(), replace(lost))
     assert snap_compare(screen, terminal_size=size, run_before=after(sign="stale"))
 

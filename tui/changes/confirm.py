@@ -55,12 +55,12 @@ def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
         lines.append(
             [
                 ("Running  ", "muted"),
-                (f"{len(running):,} to get SIGTERM now, SIGKILL after the grace time", "text"),
+                (f"{len(running):,} get SIGTERM now, SIGKILL after the grace time", "text"),
             ]
         )
         lines.append([("Lost     ", "muted"), (_lost(held, spent), "warn")])
     if waiting:
-        lines.append([("Waiting  ", "muted"), (f"{waiting:,} to leave the queue", "text")])
+        lines.append([("Waiting  ", "muted"), (f"{waiting:,} leave the queue", "text")])
     return Confirmation(
         f"Cancel {number}?",
         (*lines, [], *_rows(jobs, now)),
@@ -99,8 +99,8 @@ def drain(nodes: Sequence[NodeView]) -> Confirmation:
     return Confirmation(
         f"Drain {names}?",
         (
-            [("Running  ", "muted"), (f"{counted(jobs, 'job')} finish undisturbed", "text")],
-            [("Effect   ", "muted"), (f"nothing new starts there; {free} free GPUs are closed", "warn")],
+            [("Running  ", "muted"), (f"{counted(jobs, 'job')} continue to their end", "text")],
+            [("Effect   ", "muted"), (f"no new job starts there; {free} free GPUs take no jobs", "warn")],
         ),
         "Drain",
         f"corral nodes drain {shlex.join(printable(node.name) for node in nodes)}",
@@ -114,7 +114,7 @@ def unset_quota(quota: QuotaView) -> Confirmation:
     name = printable(quota.name)
     return Confirmation(
         f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",
-        ([("Effect   ", "muted"), ("what scheduler.toml says holds again, from now on", "text")],),
+        ([("Effect   ", "muted"), ("the limits of scheduler.toml apply again, at once", "text")],),
         "Unset",
         f"corral quota unset {quota.scope} {shlex.quote(name)}",
         trial=WhatIf(quotas=(QuotaEdit(quota.scope, quota.name),)),
@@ -124,7 +124,7 @@ def unset_quota(quota: QuotaView) -> Confirmation:
 def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
     """The confirmation of cancelling a reservation."""
     spec = row.spec
-    when = "it is on" if row.on else f"it was to begin in {duration(row.starts_at - now)}"
+    when = "it is on" if row.on else f"it begins in {duration(row.starts_at - now)}"
     again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
     return Confirmation(
         f"Cancel the reservation {printable(spec.name, 30)}?",

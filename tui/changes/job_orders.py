@@ -32,58 +32,22 @@ class OrderResults(Generic[Thing]):
 class JobOrders:
     """One method for each action that changes jobs or nodes."""
 
-    def __init__(self, stage: AppInterface) -> None:
-        self._stage = stage
+    def __init__(self, app: AppInterface) -> None:
+        self._app = app
 
     def submit(self) -> None:
         """Open the submit form."""
-        self._stage.push_screen(FormDialog(new_job(os.getcwd(), self._stage.cli.inherit), self._submitted))
+        self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
         """Cancel the chosen jobs, after asking."""
-
-        def still() -> list[JobView]:
-            rows = self._stage.model.jobs.rows
-            return [rows[job] for job in ids if job in rows and confirm.cancellable(rows[job])]
-
-        def question() -> confirm.Confirmation | None:
-            jobs = still()
-            return confirm.cancel(jobs, self._stage.model.now()) if jobs else None
-
-        ids = [job.id for job in self._chosen(confirm.cancellable)]
-        first = question()
-        if first is None:
-            self._stage.say("nothing to cancel: it has ended", "warn")
-            return
-
-        def answered(yes: str | None) -> None:
-            if yes is not None:
-                self._order("cancelled", "cancel", still())
-
-        self._stage.push_screen(ConfirmDialog(question, first), answered)
+        self._ask("cancel", "cancelled", confirm.cancellable, confirm.cancel, "the job has ended")
 
     def preempt(self) -> None:
         """Preempt the chosen jobs, after asking."""
-
-        def still() -> list[JobView]:
-            rows = self._stage.model.jobs.rows
-            return [rows[job] for job in ids if job in rows and confirm.preemptible(rows[job])]
-
-        def question() -> confirm.Confirmation | None:
-            jobs = still()
-            return confirm.preempt(jobs, self._stage.model.now()) if jobs else None
-
-        ids = [job.id for job in self._chosen(confirm.preemptible)]
-        first = question()
-        if first is None:
-            self._stage.say("nothing to preempt: only jobs that run can be", "warn")
-            return
-
-        def answered(yes: str | None) -> None:
-            if yes is not None:
-                self._order("preempted", "preempt", still())
-
-        self._stage.push_screen(ConfirmDialog(question, first), answered)
+        self._ask(
+            "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
+        )
 
     def hold(self) -> None:
         """Hold the chosen jobs."""
@@ -95,12 +59,12 @@ class JobOrders:
 
     def drain(self) -> None:
         """Drain the chosen nodes, after asking why."""
-        nodes = self._stage.view.nodes()
+        nodes = self._app.view.nodes()
         if not nodes:
             return
 
         def question() -> confirm.Confirmation | None:
-            rows = self._stage.model.nodes.rows
+            rows = self._app.model.nodes.rows
             there = [rows[node.name] for node in nodes if node.name in rows]
             return confirm.drain(there) if there else None
 
@@ -108,25 +72,54 @@ class JobOrders:
             if why is not None:
                 self._each("drained", nodes, lambda client, node: client.drain(node.name, why))
 
-        self._stage.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
+        self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def resume(self) -> None:
         """Resume the chosen nodes."""
-        self._each("resumed", self._stage.view.nodes(), lambda client, node: client.resume(node.name))
+        self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
     # -- inside -------------------------------------------------------------------------
 
+    def _ask(
+        self,
+        action: str,
+        done: str,
+        possible: Callable[[JobView], bool],
+        confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
+        impossible: str,
+    ) -> None:
+        """Ask about the chosen jobs, and send the order for those for which it is still possible then."""
+        ids = [job.id for job in self._chosen(possible)]
+
+        def still() -> list[JobView]:
+            rows = self._app.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and possible(rows[job])]
+
+        def question() -> confirm.Confirmation | None:
+            jobs = still()
+            return confirmation(jobs, self._app.model.now()) if jobs else None
+
+        def answered(yes: str | None) -> None:
+            if yes is not None:
+                self._order(done, action, still())
+
+        first = question()
+        if first is None:
+            self._app.say(f"nothing to {action}: {impossible}", "warn")
+        else:
+            self._app.push_screen(ConfirmDialog(question, first), answered)
+
     def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
-        return [job for job in self._stage.view.jobs() if possible(job)]
+        return [job for job in self._app.view.jobs() if possible(job)]
 
     def _waiting(self, done: str, verb: str) -> None:
         jobs = self._chosen(confirm.holdable)
-        others = len(self._stage.view.jobs()) - len(jobs)
-        rule = "only jobs that wait can be held"
+        others = len(self._app.view.jobs()) - len(jobs)
+        rule = "only queued jobs can be held and released"
         if jobs:
             self._order(done, verb, jobs, f", {others:,} left out: {rule}" if others else "")
         else:
-            self._stage.say(f"nothing to {verb}: {rule}", "warn")
+            self._app.say(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
         """Send one request for all of them; `left_out` says which of the chosen jobs are not among them."""
@@ -138,7 +131,7 @@ class JobOrders:
             failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))
 
-        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome, left_out))
+        self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome, left_out))
 
     def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
         def carry_out(client: Client) -> OrderResults[Thing]:
@@ -152,32 +145,32 @@ class JobOrders:
                     bad.append((thing, failure))
             return OrderResults(tuple(good), tuple(bad))
 
-        self._stage.desk.ask(carry_out, lambda outcome: self._report(done, outcome))
+        self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
         """Report the results. Jobs that are held or released stay marked, so that the other key undoes it."""
         if not isinstance(outcome, OrderResults):
-            self._stage.say(failure_text(outcome), "bad")
+            self._app.say(failure_text(outcome), "bad")
             return
         if done not in ("held", "released"):
-            self._stage.model.jobs.marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
+            self._app.model.jobs.marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
         names = [_name(thing) for thing in outcome.done]
         about = names[0] if len(names) == 1 else f"{len(names):,}"
         if not outcome.failed:
-            self._stage.say(f"{about} {done}{left_out}", "good")
+            self._app.say(f"{about} {done}{left_out}", "good")
         else:
             thing, failure = outcome.failed[0]
             first = f"{_name(thing)}: {failure_text(failure)}"
-            self._stage.say(
+            self._app.say(
                 f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad"
             )
-        self._stage.refresh_view()
+        self._app.refresh_view()
 
     def _submitted(self, answer: Submitted) -> None:
         many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
-        self._stage.say(f"submitted {printable(answer.label)}{many}", "good")
-        self._stage.model.jobs.follow(answer.ids[0])
-        self._stage.refresh_view()
+        self._app.say(f"submitted {printable(answer.label)}{many}", "good")
+        self._app.model.jobs.follow(answer.ids[0])
+        self._app.refresh_view()
 
 
 def _name(thing: object) -> str:

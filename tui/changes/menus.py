@@ -51,7 +51,7 @@ class Menus:
         app = self._app
         before = app.theme
         if before == SIXTEEN.colours.name:
-            app.say("this terminal has its own colours", "warn")
+            app.say("this terminal has 16 colours: there is no other theme", "warn")
             return
         entries = [MenuEntry(name, look.title) for name, look in THEMES.items() if look is not SIXTEEN]
         menu = Menu("Colours", entries, at=before, on_step=app.wear)

@@ -24,31 +24,31 @@ Thing = TypeVar("Thing")
 class TenantEdits:
     """One method for each action. Its subject is the row under the cursor."""
 
-    def __init__(self, stage: AppInterface) -> None:
-        self._stage = stage
+    def __init__(self, app: AppInterface) -> None:
+        self._app = app
 
     def edit_share(self) -> None:
         """Change the share under the cursor."""
-        row = self._here(self._stage.model.shares, "share")
+        row = self._here(self._app.model.shares, "share")
         if row is not None:
             said = f"share of {printable(row.share, 60)} set"
-            self._stage.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
+            self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
 
     def new_quota(self) -> None:
         """Set a quota for a tenant that has none."""
-        self._stage.push_screen(FormDialog(quota.new(), self._quota_set))
+        self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:
         """Change the quota under the cursor."""
-        row = self._here(self._stage.model.quotas, "quota")
+        row = self._here(self._app.model.quotas, "quota")
         if row is not None:
-            self._stage.push_screen(FormDialog(quota.edit(row), self._quota_set))
+            self._app.push_screen(FormDialog(quota.edit(row), self._quota_set))
 
     def unset_quota(self) -> None:
         """Unset the quota under the cursor, after asking."""
-        row = self._here(self._stage.model.quotas, "quota")
+        row = self._here(self._app.model.quotas, "quota")
         if row is not None and not row.edited:
-            self._stage.say("nothing to unset: it is as configured", "warn")
+            self._app.say("nothing to unset: these limits are those of scheduler.toml", "warn")
         elif row is not None:
             self._ask(
                 lambda: confirm.unset_quota(row),
@@ -60,16 +60,16 @@ class TenantEdits:
         """Make a reservation."""
 
         def made(view: ReservationView) -> None:
-            self._stage.model.reservations.put((view,))
-            self._stage.model.reservations.follow(view.spec.name)
+            self._app.model.reservations.put((view,))
+            self._app.model.reservations.follow(view.spec.name)
             nodes = counted(len(view.nodes), "node")
-            self._done(f"reservation {printable(view.spec.name, 60)}: {nodes} kept")
+            self._done(f"reservation {printable(view.spec.name, 60)}: {nodes} reserved")
 
-        self._stage.push_screen(FormDialog(reservation.new(self._stage.model.now), made))
+        self._app.push_screen(FormDialog(reservation.new(self._app.model.now), made))
 
     def cancel_reservation(self) -> None:
         """Cancel the reservation under the cursor, after asking."""
-        model = self._stage.model
+        model = self._app.model
         row = self._here(model.reservations, "reservation")
         if row is None:
             return
@@ -84,16 +84,16 @@ class TenantEdits:
 
     def move(self) -> None:
         """Carry out the proposal under the cursor, after asking."""
-        steps = self._stage.model.steps
+        steps = self._app.model.steps
         row = self._here(steps, "proposal")
         if row is not None and row.state != "proposed":
-            self._stage.say(f"nothing to do: this is {row.state} already", "warn")
+            self._app.say(f"nothing to do: this is {row.state} already", "warn")
         elif row is not None:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
     def move_all(self) -> None:
         """Carry out all proposals, after asking."""
-        steps = self._stage.model.steps
+        steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 
     def _move(self, meant: Callable[[], list[MoveRow]], proposal: str) -> None:
@@ -101,10 +101,10 @@ class TenantEdits:
             return confirm.move(meant()) if meant() else None
 
         def told(answer: Rebalanced) -> str:
-            return f"{counted(len(answer.moves), 'job')} on the move"
+            return f"{counted(len(answer.moves), 'job')} being moved"
 
         if question() is None:
-            self._stage.say("nothing is proposed", "warn")
+            self._app.say("nothing is proposed", "warn")
         self._ask(question, lambda client: client.run_rebalance(proposal), told)
 
     # -- inside -------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class TenantEdits:
         """The row under the cursor."""
         rows = listing.chosen()
         if not rows:
-            self._stage.say(f"no {what} here", "warn")
+            self._app.say(f"no {what} under the cursor", "warn")
         return rows[0] if rows else None
 
     def _ask(
@@ -126,22 +126,22 @@ class TenantEdits:
 
         def told(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
-                self._stage.say(failure_text(answer), "bad")
+                self._app.say(failure_text(answer), "bad")
             else:
                 self._done(said(answer))
 
         def answered(yes: str | None) -> None:
             if yes is not None:
-                self._stage.desk.ask(order, told)
+                self._app.requests.ask(order, told)
 
         first = question()
         if first is not None:
-            self._stage.push_screen(ConfirmDialog(question, first), answered)
+            self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _done(self, said: str) -> None:
         """Report success and ask for the list again."""
-        self._stage.say(said, "good")
-        self._stage.refresh_view()
+        self._app.say(said, "good")
+        self._app.refresh_view()
 
     def _quota_set(self, view: QuotaView) -> None:
         self._done(f"quota of {view.scope} {printable(view.name, 60)} set")

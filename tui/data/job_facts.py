@@ -153,7 +153,7 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
         ]
     elif explanation.covers_until is not None:
         least = f"not within the next {duration(explanation.covers_until - now)}"
-        lines.append(cells.fact("starts", (least, "text"), ("   later starts were not worked out", "muted")))
+        lines.append(cells.fact("starts", (least, "text"), ("   later starts are unknown", "muted")))
     elif explanation.unknown:
         lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
     return lines

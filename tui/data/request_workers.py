@@ -27,7 +27,7 @@ class RequestWorkers:
     def open(self) -> None:
         """Start the threads."""
         for number in range(self._threads):
-            threading.Thread(target=self._carry, name=f"desk-{number}", daemon=True).start()
+            threading.Thread(target=self._carry, name=f"requests-{number}", daemon=True).start()
 
     def close(self) -> None:
         """Stop the threads; requests that wait are dropped."""

@@ -19,7 +19,7 @@ def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
     if answer.shifts or not answer.refused:
         told.append(_summary(answer, moved))
     if answer.preempted:
-        told.append([(f"{counted(len(answer.preempted), 'job')} would make room", "warn")])
+        told.append([(f"{counted(len(answer.preempted), 'job')} would be preempted", "warn")])
     shown = _worst_and_best(answer, moved, max(0, lines - len(told)))
     told += [_row(answer, shift) for shift in shown]
     return told[:lines]

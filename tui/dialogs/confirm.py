@@ -114,7 +114,7 @@ class ConfirmDialog(Dialog[str]):
         """Update the content to the present state."""
         question = self._question()
         if question is None:
-            app_of(self).say("nothing left to do: it has changed meanwhile", "warn")
+            app_of(self).say("nothing left to do: the cluster has changed", "warn")
             self.dismiss(None)
         elif app_of(self).model.stale:
             app_of(self).say("the connection is lost: changes have to wait", "warn")

@@ -135,23 +135,23 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
     @on(Button.Pressed, "#do")
     def action_send(self) -> None:
         """Send the form, or focus the first field with an error."""
-        read, form, on_stage = self._form.read(self.typed), self._form, app_of(self)
+        read, form, app = self._form.read(self.typed), self._form, app_of(self)
         wish = read.wish
         if read.wrong:
             wrong = next(field for field in self.query(Input) if field.name in read.wrong)
             wrong.focus()
             self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
-        elif on_stage.model.stale:
+        elif app.model.stale:
             self._say("the connection is lost: changes have to wait")
         elif wish is not None and not self._sending:
             self._sending = True
             self._say("")
             self.check()
-            on_stage.desk.ask(
-                lambda client: form.send(client, wish), lambda answer: self._answered(on_stage, answer)
+            app.requests.ask(
+                lambda client: form.send(client, wish), lambda answer: self._answered(app, answer)
             )
 
-    def _answered(self, on_stage: AppInterface, answer: Answer | Failure) -> None:
+    def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
         """Close if the controller accepted the form; else show its error at the field."""
         there, self._sending = self.is_attached, False
         if not isinstance(answer, (Refused, Unreachable)):
@@ -168,7 +168,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
                 self._say(failure_text(answer))
             self.check()
         else:
-            on_stage.say(failure_text(answer), "bad")
+            app.say(failure_text(answer), "bad")
 
     def _say(self, text: str) -> None:
         says = self.query_one(".refused", Static)

@@ -17,11 +17,11 @@ from tui.look.paint import Piece, fit
 from tui.widgets.pane import Pane
 
 _FILTERS = (
-    ("train", "a regex, looked for in everything the row says"),
-    ("!done", "everything but that"),
-    ("user:alice", "in one field; its beginning is enough: us:alice"),
-    ("gpus:>=4", "numbers compare"),
-    ("state:run !node:n1", "all of several"),
+    ("train", "a regex, searched in all texts of the row"),
+    ("!done", "rows that do not match"),
+    ("user:alice", "in one field; a prefix of its name is enough: us:alice"),
+    ("gpus:>=4", "compares numbers"),
+    ("state:run !node:n1", "all terms must match"),
 )
 
 
@@ -30,9 +30,7 @@ def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[l
     actions = actions_of(view, read_only)
     here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
     lines = _section(f"In {view}", here)
-    lines += _section(
-        "Changing something (capital letters)", [action for action in actions if action.changes]
-    )
+    lines += _section("Changes (capital letters)", [action for action in actions if action.changes])
     lines += _section(
         "Everywhere", [action for action in actions if action.views == EVERYWHERE and not action.changes]
     )

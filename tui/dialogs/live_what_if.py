@@ -51,7 +51,7 @@ class LiveWhatIf(Facts):
 
     def _put(self, wish: WhatIf, *, only_first: bool) -> None:
         # The dialog may have been closed while the request waited for a worker.
-        app_of(self).trials.ask(
+        app_of(self).what_ifs.ask(
             lambda client: client.what_if(wish, only_first=only_first) if self.is_attached else None,
             lambda answer: self._answered(wish, answer, refine=only_first),
         )
@@ -72,7 +72,7 @@ class LiveWhatIf(Facts):
             if refine:
                 self._put(wish, only_first=False)
         else:
-            self._say(f"what would change cannot be told: {printable(failure_text(answer), 300)}")
+            self._say(f"the effect is unknown: {printable(failure_text(answer), 300)}")
 
     def _say(self, text: str) -> None:
         self._lines = [[(text, "faint")]]

@@ -20,18 +20,58 @@ class CorralTheme:
     parts: Mapping[str, str]
 
 
+def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:
+    """All named styles, from the colours of the ground and of the states of a job.
+
+    Nodes, GPUs and messages have the colours of the states that mean the same: good, a warning, bad.
+    """
+    accent, good, bad = ground["accent"], states["running"], states["failed"]
+    return {
+        "text": ground["text"],
+        "strong": f"bold {ground['strong']}",
+        "muted": ground["muted"],
+        "faint": ground["faint"],
+        "accent": accent,
+        "brand": f"bold {accent}",
+        "head": ground["muted"],
+        "sorted": f"bold {accent}",
+        "key": f"bold {accent}",
+        "mark": f"bold {accent}",
+        "cursor": f"on {ground['cursor']}",
+        "cursor-away": f"on {ground['panel']}",
+        "edge": accent,
+        "bar": accent,
+        "track": ground["track"],
+        "line": ground["line"],
+        "tab": f"bold {ground['strong']}",
+        **states,
+        "up": good,
+        "drained": accent,
+        "suspect": accent,
+        "down": bad,
+        "busy": good,
+        "share": states["scheduled"],
+        "free": ground["faint"],
+        "sick": bad,
+        "good": good,
+        "warn": accent,
+        "bad": bad,
+    }
+
+
 def _look(
-    title: str, name: str, dark: bool, ground: Mapping[str, str], parts: Mapping[str, str]
+    title: str, name: str, ground: Mapping[str, str], states: Mapping[str, str], *, dark: bool = True
 ) -> CorralTheme:
+    parts = _parts(ground, states)
     colours = Colours(
         name=name,
         dark=dark,
         primary=ground["accent"],
         secondary=ground["muted"],
         accent=ground["accent"],
-        warning=parts["warn"].split()[-1],
+        warning=parts["warn"],
         error=parts["bad"].split()[-1],
-        success=parts["good"].split()[-1],
+        success=parts["good"],
         foreground=ground["text"],
         background=ground["background"],
         surface=ground["surface"],
@@ -58,40 +98,24 @@ def _look(
             "scrollbar-corner-color": ground["background"],
         },
     )
-    common = {
-        "text": ground["text"],
-        "strong": f"bold {ground['strong']}",
-        "muted": ground["muted"],
-        "faint": ground["faint"],
-        "accent": ground["accent"],
-        "brand": f"bold {ground['accent']}",
-        "head": ground["muted"],
-        "sorted": f"bold {ground['accent']}",
-        "key": f"bold {ground['accent']}",
-        "mark": f"bold {ground['accent']}",
-        "cursor": f"on {ground['cursor']}",
-        "cursor-away": f"on {ground['panel']}",
-        "edge": ground["accent"],
-        "bar": ground["accent"],
-        "track": ground["track"],
-        "line": ground["line"],
-        "tab": f"bold {ground['strong']}",
-    }
-    return CorralTheme(title, colours, {**common, **parts})
+    return CorralTheme(title, colours, parts)
 
 
 # Backgrounds of low saturation, because on 256 colours they map to neighbouring greys, not to black.
+_DARK: Final = {
+    "background": "#14161a",
+    "surface": "#1a1d22",
+    "panel": "#22262c",
+    "line": "#343943",
+    "track": "#474d59",
+    "cursor": "#2d323b",
+}
+
 DUSK = _look(
     "Dusk",
     "dusk",
-    True,
     {
-        "background": "#14161a",
-        "surface": "#1a1d22",
-        "panel": "#22262c",
-        "line": "#343943",
-        "track": "#474d59",
-        "cursor": "#2d323b",
+        **_DARK,
         "text": "#c5ccd8",
         "strong": "#eef2f8",
         "muted": "#8791a1",
@@ -107,24 +131,12 @@ DUSK = _look(
         "failed": "bold #ee8a80",
         "cancelled": "#7d8796",
         "held": "#d6a2c8",
-        "up": "#84cfa4",
-        "drained": "#e2b36c",
-        "suspect": "#e2b36c",
-        "down": "bold #ee8a80",
-        "busy": "#84cfa4",
-        "share": "#6fc6d6",
-        "free": "#596374",
-        "sick": "bold #ee8a80",
-        "good": "#84cfa4",
-        "warn": "#e2b36c",
-        "bad": "bold #ee8a80",
     },
 )
 
 DAWN = _look(
     "Dawn (light)",
     "dawn",
-    False,
     {
         "background": "#fbf9f5",
         "surface": "#f3efe8",
@@ -147,32 +159,16 @@ DAWN = _look(
         "failed": "bold #ae2f26",
         "cancelled": "#757d89",
         "held": "#8e3f7c",
-        "up": "#1c7445",
-        "drained": "#935c0b",
-        "suspect": "#935c0b",
-        "down": "bold #ae2f26",
-        "busy": "#1c7445",
-        "share": "#136f80",
-        "free": "#98a0ab",
-        "sick": "bold #ae2f26",
-        "good": "#1c7445",
-        "warn": "#935c0b",
-        "bad": "bold #ae2f26",
     },
+    dark=False,
 )
 
 # Blue and orange are distinct with red-green blindness; other colours also differ in lightness.
 HORIZON = _look(
     "Horizon (red-green safe)",
     "horizon",
-    True,
     {
-        "background": "#14161a",
-        "surface": "#1a1d22",
-        "panel": "#22262c",
-        "line": "#343943",
-        "track": "#474d59",
-        "cursor": "#2d323b",
+        **_DARK,
         "text": "#c9cfd9",
         "strong": "#f1f4f9",
         "muted": "#8b94a3",
@@ -188,17 +184,6 @@ HORIZON = _look(
         "failed": "bold #f28e2b",
         "cancelled": "#7f8796",
         "held": "#cc79a7",
-        "up": "#56b4e9",
-        "drained": "#f0e442",
-        "suspect": "#f0e442",
-        "down": "bold #f28e2b",
-        "busy": "#56b4e9",
-        "share": "#9ad4f5",
-        "free": "#5d6676",
-        "sick": "bold #f28e2b",
-        "good": "#56b4e9",
-        "warn": "#f0e442",
-        "bad": "bold #f28e2b",
     },
 )
 
@@ -238,42 +223,29 @@ SIXTEEN = CorralTheme(
         },
     ),
     {
-        "text": "default",
+        **_parts(
+            {
+                **dict.fromkeys(("text", "strong", "cursor", "panel"), "default"),
+                **dict.fromkeys(("muted", "faint", "track", "line"), "dim"),
+                "accent": "yellow",
+            },
+            {
+                "queued": "cyan",
+                "scheduled": "bright_cyan",
+                "running": "green",
+                "preempted": "magenta",
+                "completed": "green",
+                "failed": "bold red",
+                "cancelled": "dim",
+                "held": "magenta",
+            },
+        ),
+        # Attributes instead of colours, because the background of the terminal is unknown.
         "strong": "bold",
-        "muted": "dim",
-        "faint": "dim",
-        "accent": "yellow",
-        "brand": "bold yellow",
-        "head": "dim",
-        "sorted": "bold yellow",
-        "key": "bold yellow",
-        "mark": "bold yellow",
+        "tab": "bold",
         "cursor": "reverse",
         "cursor-away": "underline",
-        "edge": "yellow",
-        "bar": "yellow",
-        "track": "dim",
-        "line": "dim",
-        "tab": "bold",
-        "queued": "cyan",
-        "scheduled": "bright_cyan",
-        "running": "green",
-        "preempted": "magenta",
-        "completed": "green",
-        "failed": "bold red",
-        "cancelled": "dim",
-        "held": "magenta",
-        "up": "green",
-        "drained": "yellow",
-        "suspect": "yellow",
-        "down": "bold red",
-        "busy": "green",
         "share": "cyan",
-        "free": "dim",
-        "sick": "bold red",
-        "good": "green",
-        "warn": "yellow",
-        "bad": "bold red",
     },
 )
 

@@ -66,7 +66,7 @@ class EventsView(ListView[int, EventView]):
     def status(self) -> Sequence[Piece]:
         """The whole event under the cursor."""
         event = self.listing.rows.get(self.listing.cursor or -1)
-        return [(printable(event.text, 400), "muted")] if event else [("nothing has happened yet", "muted")]
+        return [(printable(event.text, 400), "muted")] if event else [("no events yet", "muted")]
 
     def changed(self, changes: Changes) -> None:
         """Add new events."""

@@ -166,7 +166,7 @@ class JobDetailsView(View):
     # -- requests ----------------------------------------------------------------------
 
     def _ask(self) -> None:
-        app_of(self).desk.ask(lambda client: client.job(self.job), self._answered)
+        app_of(self).requests.ask(lambda client: client.job(self.job), self._answered)
 
     def _answered(self, answer: JobDetail | Failure) -> None:
         if not self.is_attached:
@@ -181,7 +181,7 @@ class JobDetailsView(View):
     def _ask_when(self) -> None:
         """Ask for the latest start and for changes that would start the job now."""
         if self.row is not None and self.row.state is JobState.QUEUED:
-            app_of(self).desk.ask(lambda client: client.explain(self.job), self._explained)
+            app_of(self).requests.ask(lambda client: client.explain(self.job), self._explained)
 
     def _explained(self, answer: Explanation | Failure) -> None:
         if self.is_attached and isinstance(answer, Explanation):
@@ -191,10 +191,8 @@ class JobDetailsView(View):
     def _follow_log(self) -> None:
         if self._tail is not None:
             self._tail.stop()
-        on_stage = app_of(self)
-        tail = LogTail(
-            on_stage.connect, self.job, self.stream, lambda: on_stage.deliver(lambda: self._arrived(tail))
-        )
+        app = app_of(self)
+        tail = LogTail(app.connect, self.job, self.stream, lambda: app.deliver(lambda: self._arrived(tail)))
         self._tail, self.output_over, self.output_note = tail, False, ""
         tail.start()
 
@@ -239,5 +237,5 @@ class JobDetailsView(View):
     def act_error(self) -> None:
         """Go to the next line that contains an error."""
         if not self.output.next_trouble():
-            app_of(self).say("no error further on")
+            app_of(self).say("no error below")
         self._title.refresh()

@@ -91,9 +91,7 @@ class ListView(View, Generic[Key, Row]):
     def act_sort(self) -> None:
         """Choose the sort column."""
         listing = self.listing
-        entries = [
-            MenuEntry(name, name, "turn round" if name == listing.sort else "") for name in listing.sorts
-        ]
+        entries = [MenuEntry(name, name, "reverse" if name == listing.sort else "") for name in listing.sorts]
 
         def sort(name: str | None) -> None:
             if name is not None:

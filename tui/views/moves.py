@@ -74,11 +74,11 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     def legend(self) -> Sequence[Piece]:
         """The meaning of the figures."""
         if any(step.state == "proposed" for step in self.listing.rows.values()):
-            auto = " · the controller does this by itself" if self._mode == "auto" else ""
+            auto = " · the controller carries them out by itself" if self._mode == "auto" else ""
             return [(f"COST and WORTH in GPU-hours{auto}", "muted")]
         return self.nothing() if self.listing.rows else ()
 
-    def told(self, step: MoveRow) -> list[list[Piece]]:
+    def details(self, step: MoveRow) -> list[list[Piece]]:
         """The proposal, one job per line."""
         lines = [cells.fact("so that", (printable(step.aim, 300), "strong"))]
         if isinstance(step.what, Moved):
@@ -107,14 +107,6 @@ def _state(step: MoveRow) -> Piece:
     return (f"{glyphs.MOVE[step.state]} {step.state}", PARTS[step.state])
 
 
-def _moves(step: MoveRow) -> Sequence[Piece]:
-    return [(printable(step.moves), "accent")]
-
-
-def _cost(step: MoveRow) -> Sequence[Piece]:
-    return [(f"{step.what.gpu_hours:.2f}", "text")]
-
-
 def _worth(step: MoveRow) -> Sequence[Piece]:
     what = step.what
     if isinstance(what, Moved) or what.kind == "load":
@@ -136,13 +128,13 @@ def _proposed(what: ProposalView) -> list[list[Piece]]:
 
 def _moved(move: Moved, now: float) -> list[list[Piece]]:
     then = f", ran there {cells.clock(move.done_at, now)}" if move.done_at is not None else ""
-    who = (
+    job = (
         (f"{printable(move.label)} {printable(move.name, 40)}  ", "text"),
         (printable(move.user, 24), "muted"),
     )
     return [
-        cells.fact("job", *who),
+        cells.fact("job", *job),
         cells.fact("moves", (printable(f"{', '.join(move.origin)} → {', '.join(move.to)}", 200), "accent")),
-        cells.fact("when", (f"told to move {cells.clock(move.at, now)}{then}", "muted")),
+        cells.fact("when", (f"ordered {cells.clock(move.at, now)}{then}", "muted")),
         *([cells.fact("undone", (printable(move.undone, 300), "bad"))] if move.undone else []),
     ]

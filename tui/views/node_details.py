@@ -49,7 +49,7 @@ class NodeDetailsView(View):
 
     def status(self) -> Sequence[Piece]:
         """The state of the node, or that it was removed."""
-        return [] if self.nodes() else [("this node is gone", "warn")]
+        return [] if self.nodes() else [("this node was removed", "warn")]
 
     def changed(self, changes: Changes) -> None:
         """Repaint."""

@@ -51,7 +51,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         """The text of an empty list: what it means and what to do."""
         raise NotImplementedError
 
-    def told(self, row: Row) -> list[list[Piece]]:
+    def details(self, row: Row) -> list[list[Piece]]:
         """Details of a row."""
         raise NotImplementedError
 
@@ -59,12 +59,12 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
 
     def ask(self) -> None:
         """Ask now, or after the answer that is under way."""
-        on_stage = app_of(self)
-        if self._asking or on_stage.model.connection.state == "lost":
+        app = app_of(self)
+        if self._asking or app.model.connection.state == "lost":
             self._again = self._asking
             return
         self._asking, self._again = True, False
-        on_stage.desk.ask(self.question, self._answered)
+        app.requests.ask(self.question, self._answered)
 
     def _answered(self, answer: Answer | Failure) -> None:
         if not self.is_attached:
@@ -109,10 +109,10 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     def empty(self) -> Sequence[Piece]:
         """The text of an empty list: no answer yet, all rows filtered, or no rows."""
         if self.listing.rows:
-            return [("nothing passes the filter; esc takes it back", "muted")]
+            return [("no row matches the filter; esc removes it", "muted")]
         if self._wrong:
             return [(printable(self._wrong, 300), "warn")]
-        return self.nothing() if self._answered_once else [("asking…", "faint")]
+        return self.nothing() if self._answered_once else [("loading…", "faint")]
 
     def status(self) -> Sequence[Piece]:
         """The error of the last request."""
@@ -140,5 +140,5 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     def _tell(self) -> None:
         """The details take what they need, up to half of the height."""
         row = self.here
-        lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.told(row)]
+        lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.details(row)]
         self.facts.update(lines[: max(0, self.size.height // 2)])

@@ -85,7 +85,7 @@ class QueueView(ListView[int, JobView]):
             return [
                 ("no jobs yet: N submits one", "muted")
                 if not self.filter_text
-                else ("no job passes", "muted")
+                else ("no job matches the filter", "muted")
             ]
         return [
             (f"{printable(job.label)} ", "strong"),

@@ -66,15 +66,15 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
     def legend(self) -> Sequence[Piece]:
         """The meaning of the figures."""
-        return [(f"used/limit · GPU-hours are those of the last {duration(self._window_s)}", "muted")]
+        return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
-    def told(self, quota: QuotaView) -> list[list[Piece]]:
+    def details(self, quota: QuotaView) -> list[list[Piece]]:
         """All limits as a table."""
         kinds = KINDS if quota.scope == "project" else KINDS[:2]
-        whose = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
-        origin = "  set while running" if quota.edited else ""
+        tenants = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
+        origin = "  set at run time" if quota.edited else ""
         return [
-            cells.fact(quota.scope, (printable(quota.name, 60), "strong"), (f"{whose}{origin}", "muted")),
+            cells.fact(quota.scope, (printable(quota.name, 60), "strong"), (f"{tenants}{origin}", "muted")),
             cells.fact("", *((f"{head:>10}", "faint") for head in ("used", *kinds))),
             *(_line(amount, quota, kinds) for amount in AMOUNTS),
         ]
@@ -91,8 +91,9 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         """Show the jobs that count towards the quota."""
         quota = self.here
         if quota is not None:
-            everybody = quota.name == ANY_NAME
-            app_of(self).show_jobs("" if everybody else f"{quota.scope}:{exact_filter(quota.name)}")
+            app_of(self).show_jobs(
+                "" if quota.name == ANY_NAME else f"{quota.scope}:{exact_filter(quota.name)}"
+            )
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
@@ -103,19 +104,19 @@ def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
         limited = hard not in (None, UNLIMITED)
         if not limited and not used:
             return [("·", "faint")]
-        told = "-" if quota.name == ANY_NAME else amount.text(used)
+        shown = "-" if quota.name == ANY_NAME else amount.text(used)
         full = limited and used >= hard and quota.name != ANY_NAME
-        return [(f"{told}/{amount.text(hard)}" if limited else told, "warn" if full else "text")]
+        return [(f"{shown}/{amount.text(hard)}" if limited else shown, "warn" if full else "text")]
 
     return cell
 
 
 def _line(amount: Amount, quota: QuotaView, kinds: Sequence[str]) -> list[Piece]:
     used = getattr(quota.used, amount.field) or 0
-    mine = "-" if quota.name == ANY_NAME else amount.text(used)
+    shown = "-" if quota.name == ANY_NAME else amount.text(used)
     limits = (amount.limit_text(getattr(quota.quota, kind)) or "·" for kind in kinds)
     return cells.fact(
         amount.word,
-        (f"{mine:>10}", "text" if used else "faint"),
+        (f"{shown:>10}", "text" if used else "faint"),
         *((f"{limit:>10}", "faint" if limit == "·" else "text") for limit in limits),
     )

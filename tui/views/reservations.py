@@ -79,7 +79,7 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         """No reservations."""
         return [("no reservations", "muted"), *self.hint("new_reservation", "makes one")]
 
-    def told(self, row: ReservationView) -> list[list[Piece]]:
+    def details(self, row: ReservationView) -> list[list[Piece]]:
         """Times, users, nodes, and the jobs on them now."""
         now, spec = self._now(), row.spec
         when = f"for {duration(row.ends_at - now)} more" if row.on else f"in {duration(row.starts_at - now)}"
@@ -97,7 +97,7 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
             ),
             cells.fact("for", _whom(row)),
             cells.fact(f"nodes {len(row.nodes)}", (printable(", ".join(row.nodes), 300), "accent")),
-            cells.fact("jobs", (there or "none there", "text" if there else "faint")),
+            cells.fact("jobs", (there or "none", "text" if there else "faint")),
             *([cells.fact("why", (printable(spec.why, 300), "text"))] if spec.why else []),
         ]
 

@@ -63,9 +63,9 @@ class SharesView(PolledListView[ShareView, ShareList]):
 
     def legend(self) -> Sequence[Piece]:
         """The meaning of the figures."""
-        return [("USED counts now and fades · NOW/H is added an hour · FACTOR 1 goes first", "muted")]
+        return [("USED is decayed usage · NOW/H is usage per hour now · FACTOR 1 starts first", "muted")]
 
-    def told(self, share: ShareView) -> list[list[Piece]]:
+    def details(self, share: ShareView) -> list[list[Piece]]:
         """The use of the share, and the effect on its jobs."""
         path = " › ".join(printable(name, 40) for name in share.path)
         soft, hard = (
@@ -76,15 +76,15 @@ class SharesView(PolledListView[ShareView, ShareList]):
             cells.fact(
                 "weight",
                 (f"{share.weight:g}", "text"),
-                (f": {share.part:.1%} of what there is for it and those beside it", "muted"),
+                (f": {share.part:.1%} of the shares of the same parent", "muted"),
             ),
             cells.fact(
                 "used",
                 (f"{share.used:,.2f} units", "text"),
-                (f" that count now, {share.held:,.2f} more with every hour like this one", "muted"),
+                (f" of decayed usage, {share.held:,.2f} more per hour at present", "muted"),
             ),
             cells.fact("limits", (f"soft {soft}, hard {hard}", "text")),
-            *([cells.fact("so", (self._consequence(share), _tone(share)))] if share_state(share) else []),
+            *([cells.fact("effect", (self._consequence(share), _tone(share)))] if share_state(share) else []),
         ]
 
     def _consequence(self, share: ShareView) -> str:
@@ -92,7 +92,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
             return "past its soft limit: its jobs come after all others"
         left = None if share.until is None else share.until - app_of(self).model.now()
         until = "" if left is None else f" for {duration(left)} at most"
-        return f"nothing of it starts{until}: the hard limit of {printable(share.stopped, 60)}"
+        return f"none of its jobs starts{until}: hard limit of {printable(share.stopped, 60)}"
 
     def subjects(self) -> Mapping[str, str]:
         """The share under the cursor, with its weight."""
@@ -129,8 +129,8 @@ def _factor(share: ShareView) -> Sequence[Piece]:
 
 
 def _limits(share: ShareView) -> str:
-    told = ["-" if limit is None else f"{limit:g}" for limit in (share.soft, share.hard)]
-    return "" if told == ["-", "-"] else "/".join(told)
+    shown = ["-" if limit is None else f"{limit:g}" for limit in (share.soft, share.hard)]
+    return "" if shown == ["-", "-"] else "/".join(shown)
 
 
 def _tone(share: ShareView) -> str:

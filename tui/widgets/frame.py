@@ -139,13 +139,13 @@ class FooterLine(FrameLine):
 
     def pieces(self, width: int) -> Sequence[Piece]:
         """As many keys as fit; help and menu always."""
-        on_stage = app_of(self)
-        actions = footer_of(self._view().NAME, on_stage.read_only)
-        right: list[Piece] = [("read-only ", "warn")] if on_stage.read_only else []
+        app = app_of(self)
+        actions = footer_of(self._view().NAME, app.read_only)
+        right: list[Piece] = [("read-only ", "warn")] if app.read_only else []
         shown = [
             [
-                (shown_key(action.keys[0]), "faint" if on_stage.allowed(action) else "key"),
-                (f" {action.title}", "faint" if on_stage.allowed(action) else "muted"),
+                (shown_key(action.keys[0]), "faint" if app.allowed(action) else "key"),
+                (f" {action.title}", "faint" if app.allowed(action) else "muted"),
             ]
             for action in actions
         ]

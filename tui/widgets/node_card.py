@@ -136,10 +136,10 @@ class NodeCard(Pane):
 
 def _marks(gpu: GpuView) -> list[Piece]:
     """Anomalies: processes that Corral did not start, links down, memory errors, throttled clocks."""
-    strangers = [each for each in gpu.processes if each.job is None]
+    off_queue = [each for each in gpu.processes if each.job is None]
     pieces: list[Piece] = [
         (f"off-queue: {printable(each.user, 16)} {printable(each.command, 24)}  ", "warn")
-        for each in strangers[:2]
+        for each in off_queue[:2]
     ]
     if gpu.links_up < gpu.links_there:
         pieces.append((f"NVLink {gpu.links_up}/{gpu.links_there}  ", "warn"))

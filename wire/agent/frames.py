@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Union, get_args
 
 from wire.codec import Malformed, decode, dumps, encode
 from wire.names import GpuHealth, TroubleKind
@@ -534,37 +535,13 @@ ControllerFrame = Union[
 ]
 Frame = Union[AgentFrame, ControllerFrame]
 
-_KINDS: dict[str, type[Any]] = {
-    "hello": Hello,
-    "report": Report,
-    "gpus": GpuReport,
-    "gpu_processes": GpuProcesses,
-    "gpu_trouble": GpuTrouble,
-    "gpu_checked": GpuChecked,
-    "gpu_reset": GpuReset,
-    "log": LogChunk,
-    "shell_output": ShellOutput,
-    "shell_ended": ShellEnded,
-    "open_shell": OpenShell,
-    "shell_input": ShellInput,
-    "shell_taken": ShellTaken,
-    "resize_shell": ResizeShell,
-    "close_shell": CloseShell,
-    "pong": Pong,
-    "start": Start,
-    "go": Go,
-    "stop": Stop,
-    "signal": Signal,
-    "note": Note,
-    "settle": Settle,
-    "read_log": ReadLog,
-    "stop_reading": StopReading,
-    "check_gpu": CheckGpu,
-    "reset_gpu": ResetGpu,
-    "ping": Ping,
-    "leave": Leave,
+_SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
+"""Classes whose kind is not their name in snake case."""
+_NAMES = {
+    kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    for kind in (*get_args(AgentFrame), *get_args(ControllerFrame))
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+_KINDS: dict[str, type[Any]] = {name: kind for kind, name in _NAMES.items()}
 
 
 def _whole(digits: str) -> int:

@@ -17,7 +17,6 @@ from wire.api.jobs import (
     JobsAnswer,
     JobsOrder,
     JobView,
-    PreemptAction,
     ShellGiven,
     ShellOpened,
     ShellRequest,
@@ -162,14 +161,6 @@ class Client:
         """Release a held job."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
-    def preempt(self, job: JobName, *, hold: bool = False) -> JobView:
-        """Preempt a running job: end its attempt, and queue it again at its old position."""
-        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/preempt", PreemptAction(hold))
-
-    def requeue(self, job: JobName) -> JobView:
-        """Requeue one of the caller's running jobs: end its attempt, and queue it again."""
-        return self._post(JobView, f"/v1/jobs/{_quoted(job)}/requeue")
-
     def order(self, order: JobsOrder) -> JobsAnswer:
         """Carry out one action on many jobs. A refusal for one job does not stop the others."""
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
@@ -199,11 +190,7 @@ class Client:
 
     def read_shell(self, shell: str) -> Iterator[ShellSaid]:
         """The output of the command, then its end."""
-        rest = b""
-        for piece in self._transport.listen(f"/v1/shells/{_quoted(shell)}", None):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield self._transport.understand(ShellSaid, line)
+        return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
     def write_shell(self, shell: str, given: ShellGiven) -> None:
         """Send input to the command."""
@@ -324,11 +311,7 @@ class Client:
 
     def verify(self) -> Iterator[VerifyLine]:
         """Verify the whole store: yields progress, and the report last."""
-        rest = b""
-        for piece in self._transport.listen("/v1/store/verify", None):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield self._transport.understand(VerifyLine, line)
+        return self._lines(VerifyLine, "/v1/store/verify")
 
     def compact(self, asked: CompactRequest) -> Compacted:
         """Delete old jobs and old entries of the journal."""
@@ -366,6 +349,14 @@ class Client:
     def close(self) -> None:
         """Close all connections; a thread that waits in `stream` or `logs` gets Unreachable."""
         self._transport.close()
+
+    def _lines(self, kind: type[T], path: str) -> Iterator[T]:
+        """An answer of one JSON object per line."""
+        rest = b""
+        for piece in self._transport.listen(path, None):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield self._transport.understand(kind, line)
 
     def _get(self, kind: type[T], path: str, query: Iterable[tuple[str, Any]] = (), more_s: float = 0.0) -> T:
         target = _target(path, query)

@@ -16,6 +16,7 @@ from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, look, 
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
+from cli.output.confirmation import confirmed
 from cli.output.formats import Column, Format, Output, Table, write_data
 from cli.output.stderr import print_note
 from cli.output.table_columns import RED
@@ -24,7 +25,7 @@ from wire.api.nodes import NodeRequest, NodeView, Preflight
 from wire.cluster.hosts import HostSpec
 from wire.http.client import Client, Refused
 from wire.job.mig import counted_models
-from wire.text import counted, printable
+from wire.text import counted
 
 JOIN_S = 20.0
 
@@ -156,11 +157,9 @@ def lost(names: Names, yes: Yes = False) -> int:
     Jobs whose on_node_lost is manual or requeue-after-lease are queued again at once, all others end as
     failed. If a job is still running there, it may run twice.
     """
-    if not yes and sys.stdin.isatty():
-        question = f"Does nothing run on {', '.join(names)} any more? [y/N]"
-        print(printable(question, 500), end=" ", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
-            return FAILED
+    question = f"Is it certain that no job runs on {', '.join(names)} any more?"
+    if not yes and sys.stdin.isatty() and not confirmed(question):
+        return FAILED
     done, refusals = for_each(dict.fromkeys(names), Client().declare_lost)
     for node in done:
         print_note(f"node {node.name}: declared lost")

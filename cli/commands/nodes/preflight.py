@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cli.exit_codes import FAILED, CommandError
+from cli.output.confirmation import confirmed
 from cli.output.formats import Format, write, write_data
 from cli.output.stderr import coloured, print_note
 from wire.api.nodes import Check, NodeRequest, Preflight
@@ -22,10 +23,10 @@ LOOK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
 ONE_MACHINE = Check(
-    "company",
+    "agents",
     "note",
-    "they are one machine, by its boot id",
-    "Its CPUs and memory count once for each of them: keep one, or give each its part (--cpus, --memory).",
+    "these nodes are one machine: they have the same boot id",
+    "Its CPUs and memory count once for each node: keep one node, or divide them (--cpus, --memory).",
 )
 Looked = tuple[NodeRequest, Preflight]
 T = TypeVar("T")
@@ -107,11 +108,9 @@ def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
     if not sys.stdin.isatty():
         print_note(f"{result.name}: no terminal to confirm {result.fingerprint}; use --yes or --fingerprint")
         return False
-    question = (
-        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is that its own? [y/N] "
+    return confirmed(
+        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is that its own?"
     )
-    print(printable(question, 500), end=" ", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
 def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:

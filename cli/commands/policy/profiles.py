@@ -62,7 +62,7 @@ def profile_table() -> Table[ProfileView]:
     return Table(
         [
             Column("PROFILE", lambda view: view.name, least=8),
-            Column("JOBS OF", whose, keep=2, least=8),
+            Column("JOBS OF", owners, keep=2, least=8),
             Column("NODES", lambda view: str(len(view.nodes)), right=True),
             Column("GPUS", lambda view: str(view.gpus), keep=3, right=True),
             Column("SHARES WITH", lambda view: ", ".join(view.shared) or "-", keep=6, least=8),
@@ -84,7 +84,7 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
     strategies = preemption.pop("strategies")
     return [
         ("profile", view.name),
-        ("jobs of", whose(view)),
+        ("jobs of", owners(view)),
         ("only nodes", "\n".join(view.terms)),
         ("nodes", f"{counted(len(view.nodes), 'node')} with {counted(view.gpus, 'GPU')}"),
         ("", ", ".join(view.nodes)),
@@ -102,7 +102,7 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
     ]
 
 
-def whose(view: ProfileView) -> str:
+def owners(view: ProfileView) -> str:
     """The users, projects and queues of a profile."""
     parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
     told = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]

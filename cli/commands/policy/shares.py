@@ -99,9 +99,9 @@ def _state(each: ShareView, now: float) -> str:
     """Which limit the share exceeds; empty if none."""
     if not each.stopped:
         return "past its soft limit" if each.beyond else ""
-    whose = "" if each.stopped == each.share else f" {printable(each.stopped)}"
+    parent = "" if each.stopped == each.share else f" {printable(each.stopped)}"
     until = f", for {duration(each.until - now)} at most" if each.until is not None else ""
-    return f"stopped by the hard limit{' of' if whose else ''}{whose}{until}"
+    return f"stopped by the hard limit{' of' if parent else ''}{parent}{until}"
 
 
 def _limits(each: ShareView) -> str:

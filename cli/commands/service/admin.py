@@ -152,7 +152,7 @@ def restore(
                 ("Store", done.store),
                 ("Last entry", str(done.head.seq)),
                 ("Jobs", str(done.jobs)),
-                ("Moved aside", done.moved_to),
+                ("Old store", done.moved_to),
                 ("Entries lost", str(done.lost) if done.lost else ""),
             ]
         )

@@ -68,7 +68,7 @@ def check(
         write(render(found))
         if unguarded := open_projects(found):
             print_note(
-                f"every user may submit to {', '.join(unguarded)}: [projects.NAME] members says who may"
+                f"every user may submit to {', '.join(unguarded)}: [projects.NAME] members limits that"
             )
         print_note(f"{path or 'no file, all defaults'}: good")
     return 0
