@@ -22,9 +22,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.",
     ),
     "logs": ("cli.commands.logs", "Show the output of a job: short for 'corral job logs'."),
-    "cancel": ("cli.commands.cancel", "Cancel jobs: short for 'corral job cancel'."),
+    "cancel": ("cli.commands.job:cancel_app", "Cancel jobs: short for 'corral job cancel'."),
     "exec": ("cli.commands.exec", "Run a command inside a running job, within its limits."),
-    "attach": ("cli.commands.attach", "Open a shell inside a running job."),
+    "attach": ("cli.commands.exec:attach_app", "Open a shell inside a running job."),
     "ps": ("cli.commands.queue", "List waiting and running jobs: short for 'corral queue'."),
     "why": ("cli.commands.explain", "Show why a job waits: short for 'corral explain'."),
     "explain": ("cli.commands.explain", "Show why a job waits, and when it starts at the latest."),
@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
 }
+"""Name, then the module whose `app` it is (or module:attribute), then its summary."""
 
 
 OTHER_WORDS: Mapping[str, str] = {
@@ -91,7 +92,9 @@ class RootGroup(TyperGroup):
             return None
         if cmd_name not in self.commands:
             module, summary = COMMANDS[cmd_name]
-            command = use_fast_readers(command_of(importlib.import_module(module).app))
+            path, _, attribute = module.partition(":")
+            found = getattr(importlib.import_module(path), attribute or "app")
+            command = use_fast_readers(command_of(found))
             command.short_help = summary
             self.commands[cmd_name] = command
         return self.commands[cmd_name]

@@ -115,7 +115,6 @@ class CorralApp(OrderedKeysApp):
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
 
     def compose(self) -> ComposeResult:
-        """Header, trail, view, status line, footer."""
         yield self._header
         yield self._trail_line
         with Container(id="body"):
@@ -186,31 +185,25 @@ class CorralApp(OrderedKeysApp):
 
     @property
     def view(self) -> View:
-        """The current view."""
         return self.trail[-1]
 
     def say(self, text: str, part: str = "text") -> None:
-        """Show a message on the status line for a few seconds."""
         self._status.say(text, part, SAID_S)
 
     def copy(self, text: str) -> None:
-        """Copy text to the clipboard of the terminal."""
         self.copy_to_clipboard(text)
         clipboard.tell_tmux(text)
         self.say(f"copied: {text}", "good")
 
     def refresh_lines(self) -> None:
-        """Repaint the lines around the view."""
         for line in (self._header, self._trail_line, self._status):
             line.refresh_changed()
 
     def refresh_view(self) -> None:
-        """Repaint the view and the lines around it."""
         self.view.changed(Changes(fresh=True))
         self.refresh_lines()
 
     def allowed(self, action: ScreenAction) -> str:
-        """Why the action cannot be done now; empty if it can."""
         if not action.in_view(self.view.NAME):
             return f"not in {self.view.NAME}"
         if action.changes and self.read_only:
@@ -220,7 +213,6 @@ class CorralApp(OrderedKeysApp):
         return ""
 
     def act(self, name: str) -> None:
-        """Do the action, or say why it cannot be done."""
         action = BY_NAME[name]
         wrong = self.allowed(action)
         if wrong:
@@ -291,24 +283,19 @@ class CorralApp(OrderedKeysApp):
         self.call_after_refresh(self._show)
 
     def open_job(self, job: int) -> None:
-        """Show one job."""
         self._enter(JobDetailsView(job))
 
     def open_node(self, name: str) -> None:
-        """Show one node."""
         self._enter(NodeDetailsView(name))
 
     def show_jobs(self, wanted: str) -> None:
-        """All jobs that pass this filter."""
         self.roots[0].narrow(wanted)
         self._go(self.roots[0])
 
     def act_next(self) -> None:
-        """Go to the next view."""
         self._turn(1)
 
     def act_previous(self) -> None:
-        """Go to the previous view."""
         self._turn(-1)
 
     def _turn(self, by: int) -> None:
@@ -331,7 +318,6 @@ class CorralApp(OrderedKeysApp):
     # -- overlays ------------------------------------------------------------------
 
     def act_filter(self) -> None:
-        """Open the filter line."""
         view = self.view
 
         def done() -> None:
@@ -343,7 +329,6 @@ class CorralApp(OrderedKeysApp):
         self._filter.open(view.filter_text, view.narrow, done)
 
     def wear(self, look: str) -> None:
-        """Change the theme."""
         self.theme = look
         self.paint = Paint(styles(THEMES[look]))
         for screen in self.screen_stack:

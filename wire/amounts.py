@@ -93,7 +93,7 @@ def cores_milli(text: str) -> int:
 
 def gpus(text: str) -> float:
     """A number of GPUs: 8, or a share of one, such as 0.25."""
-    return _number(text, "a number of GPUs", "write 8, or a share of one GPU such as 0.25")
+    return _number(text, "a number of GPUs", "write 8 or 0.25")
 
 
 def number(text: str) -> float:

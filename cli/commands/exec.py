@@ -1,4 +1,4 @@
-"""corral exec: runs a command in the allocation of a running job."""
+"""corral exec and corral attach: run a command, or a shell, in the allocation of a running job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cli.jobs.selection import Job, select_one
 from cli.registry import SETTINGS, application, examples
 from wire.http.client import Client
 
-app = application()
+app, attach_app = application(), application()
 
 Node = Annotated[
     str,
@@ -46,3 +46,12 @@ def exec_(
         )
     words = command[1:] if command[0] == "--" else command
     return exec_terminal.run(select_one(Client(), job).id, tuple(words), node, exec_terminal.wanted(tty))
+
+
+@attach_app.command(epilog=examples("corral attach last", "corral attach --node gpu02 7"))
+def attach(job: Job, node: Node = "") -> int:
+    """Open a shell inside a running job: as its user, on its GPUs and CPUs, within its limits.
+
+    The shell ends when the job ends. The job keeps running when the shell ends.
+    """
+    return exec_terminal.run(select_one(Client(), job).id, (), node, exec_terminal.wanted(None))

@@ -95,6 +95,12 @@ def cancel(chosen: Chosen, output: Output = Format.TABLE) -> int:
     return chosen.order("cancel", output)
 
 
+cancel_app = application()
+cancel_app.command(epilog=examples("corral cancel 7", "corral cancel 7_[0-9] 12-15", "corral cancel --mine"))(
+    cancel
+)
+
+
 @app.command(
     "set",
     epilog=examples(

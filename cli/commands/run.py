@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import os
 import signal
+import stat
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,7 +27,6 @@ from cli.jobs.wait import changes
 from cli.output import detail_views
 from cli.output.formats import Format
 from cli.output.stderr import print_note
-from cli.piped import has_unread_input
 from cli.registry import application, examples
 from cli.signals import DeferredSignals, SignalReceived
 from cli.spec.spec_builder import spec_of
@@ -75,7 +79,7 @@ def run(
     client = Client()
     with DeferredSignals() as interrupts:
         submitted = send(client, spec, key, as_user)
-        if has_unread_input() and not quiet:
+        if _has_unread_input() and not quiet:
             label = submitted.label
             print_note(
                 f"corral: job {label} does not get the input of this command: the stdin of a job is empty. "
@@ -83,6 +87,21 @@ def run(
             )
         _forward(submitted.ids[0])
         return _attend(client, _Attendance(submitted.ids[0], quiet, interrupts))
+
+
+def _has_unread_input(descriptor: int = 0) -> bool:
+    """Whether a pipe, socket or file holds data now. A terminal or an empty pipe does not."""
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+            count = array.array("i", [0])
+            fcntl.ioctl(descriptor, termios.FIONREAD, count)
+            return count[0] > 0
+    except OSError:  # closed
+        pass
+    return False
 
 
 def _forward(job: int) -> None:

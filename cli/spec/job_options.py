@@ -17,31 +17,20 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from cli.exit_codes import CommandError
+from cli.spec import option_texts
 from cli.spec.time_options import AFTER, dependencies
 from wire import amounts
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.gangs import MemberFailure
-from wire.job.gpu_requirements import Topology, parse_domains, parse_require_or_prefer, parse_topology
-from wire.job.job_affinity import JobTerm, parse_job_term
+from wire.job.gpu_requirements import parse_domains, parse_require_or_prefer, parse_topology
+from wire.job.job_affinity import parse_job_term
 from wire.job.licences import parse_licence
 from wire.job.spec import JobSpec, gpus_text
-from wire.job.start_conditions import DEFAULT_RESTART, RELAXABLE, Dependency, OnNodeLost, Restart
+from wire.job.start_conditions import RELAXABLE, Dependency, OnNodeLost
 from wire.names import priority_name
-
-Texts = list[str]
-
-
-def _texts(value: Any) -> Texts:
-    """The texts of any value: an entry each of a list or mapping, none for a value that says nothing."""
-    if isinstance(value, Mapping):
-        return [f"{key}={each}" for key, each in value.items()]
-    if isinstance(value, tuple):
-        return [str(each) for each in value]
-    return [str(getattr(value, "value", value))] if value else []
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class JobOption:
     """The field of JobSpec, or its part as gang.min_nodes; empty: the name of the option."""
     metavar: str = ""
     read: Callable[[str], Any] = str
-    show: Callable[[Any], Texts] = _texts
+    show: Callable[[Any], option_texts.Texts] = option_texts.any_value
     title: str = ""
     repeats: bool = False
     adds_up: bool = False
@@ -78,7 +67,7 @@ class JobOption:
     def is_switch(self) -> bool:
         return not self.metavar
 
-    def texts(self, spec: JobSpec) -> Texts:
+    def texts(self, spec: JobSpec) -> option_texts.Texts:
         """The texts with which this option sets what the spec has; none where it is not needed."""
         value = getattr(spec, self.field)
         # A part that is no field of the value, such as the policy of a restart, is worked out from all of it.
@@ -124,88 +113,16 @@ def _relaxable(text: str) -> str:
     return field
 
 
-def _size(mib: int | None) -> Texts:
-    return [] if not mib else [f"{mib}M" if mib % 1024 else f"{mib // 1024}G"]
-
-
-def _cores(milli: int | None) -> Texts:
-    return [f"{milli / 1000:g}"] if milli else []
-
-
-def _time_text(seconds: float) -> str:
-    whole = round(seconds)
-    if whole % 60:
-        return f"{whole}s"
-    return f"{whole // 60}m" if whole % 3_600 else f"{whole // 3_600}h"
-
-
-def _time(seconds: float | None) -> Texts:
-    return [_time_text(seconds)] if seconds else []
-
-
-def _when(at: float | None) -> Texts:
-    return [f"{datetime.fromtimestamp(at, UTC).astimezone():%Y-%m-%dT%H:%M:%S%z}"] if at else []
-
-
-def _if_true(value: bool) -> Texts:
-    return [""] if value else []
-
-
-def _if_false(value: bool) -> Texts:
-    return [] if value else [""]
-
-
-def _words(command: tuple[str, ...]) -> Texts:
-    import shlex
-
-    return [shlex.join(command)] if command else []
-
-
-def _topology(kind: str) -> Callable[[Topology], Texts]:
-    def show(topology: Topology) -> Texts:
-        if {1: "same", None: "different"}.get(topology.domains, "domains") != kind:
-            return []
-        count = f"={topology.domains}" if kind == "domains" else ""
-        return [f"{topology.label}{count}{':prefer' if topology.prefer else ''}"]
-
-    return show
-
-
-def _near(kind: str) -> Callable[[tuple[JobTerm, ...]], Texts]:
-    def show(terms: tuple[JobTerm, ...]) -> Texts:
-        return [
-            f"{each.key}={each.value} on {each.topology}"
-            + (f"={each.domains}" if kind == "over" else "")
-            + (":prefer" if each.prefer else "")
-            for each in terms
-            if {1: "near", None: "apart"}.get(each.domains, "over") == kind
-        ]
-
-    return show
-
-
-def _restart_policy(restart: Restart) -> Texts:
-    if restart == DEFAULT_RESTART:
-        return []
-    return [restart.when.value + (f":{restart.limit}" if restart.limit is not None else "")]
-
-
-def _restart_delay(restart: Restart) -> Texts:
-    if (restart.delay_s, restart.delay_most_s) == (DEFAULT_RESTART.delay_s, DEFAULT_RESTART.delay_most_s):
-        return []
-    return [f"{_time_text(restart.delay_s)}:{_time_text(restart.delay_most_s)}"]
-
-
 _TERM: Mapping[str, Any] = {"metavar": "TERM", "repeats": True, "adds_up": True, "separator": ";"}
 _SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
 _LIST: Mapping[str, Any] = {"repeats": True}
-_SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": _if_true}
-_NEGATED: Mapping[str, Any] = {"read": _no, "show": _if_false}
-_SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": _size}
-_TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": _time}
-_WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": _when}
+_SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": option_texts.if_true}
+_NEGATED: Mapping[str, Any] = {"read": _no, "show": option_texts.if_false}
+_SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": option_texts.size}
+_TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": option_texts.time_span}
+_WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": option_texts.moment}
 _COUNT: Mapping[str, Any] = {"metavar": "N", "read": amounts.count}
-_CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": _cores}
+_CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": option_texts.cores}
 _DIR: Mapping[str, Any] = {"metavar": "DIR", "read": directory}
 _SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
 
@@ -214,7 +131,7 @@ def _after(name: str, metavar: str, help_text: str) -> JobOption:
     """An option for dependencies."""
     until = AFTER[name]
 
-    def show(after: tuple[Dependency, ...]) -> Texts:
+    def show(after: tuple[Dependency, ...]) -> option_texts.Texts:
         return [each.path or each.job for each in after if each.until is until]
 
     return JobOption(name, help_text, "after", metavar, dependencies(until), show=show, **_LIST)
@@ -383,7 +300,7 @@ _ROWS = (
         "Run where a job with this label runs: 'app=ps on rack', or 'app=ps on rack:prefer'.",
         "company",
         read=lambda text: parse_job_term(text, 1),
-        show=_near("near"),
+        show=option_texts.job_terms("near"),
         **_TERM,
     ),
     JobOption(
@@ -391,7 +308,7 @@ _ROWS = (
         "Run where no job with this label runs: 'app=db on node'.",
         "company",
         read=lambda text: parse_job_term(text, None),
-        show=_near("apart"),
+        show=option_texts.job_terms("apart"),
         **_TERM,
     ),
     JobOption(
@@ -399,7 +316,7 @@ _ROWS = (
         "Spread this job and the jobs with this label over exactly N domains: 'app=db on rack=2'.",
         "company",
         read=lambda text: parse_job_term(text, 0),
-        show=_near("over"),
+        show=option_texts.job_terms("over"),
         **_TERM,
     ),
     JobOption(
@@ -408,7 +325,7 @@ _ROWS = (
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, 1),
-        show=_topology("same"),
+        show=option_texts.topology("same"),
     ),
     JobOption(
         "different",
@@ -416,7 +333,7 @@ _ROWS = (
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, None),
-        show=_topology("different"),
+        show=option_texts.topology("different"),
     ),
     JobOption(
         "domains",
@@ -424,7 +341,7 @@ _ROWS = (
         "topology",
         metavar="LABEL=N",
         read=parse_domains,
-        show=_topology("domains"),
+        show=option_texts.topology("domains"),
     ),
     JobOption(
         "select",
@@ -529,7 +446,7 @@ _ROWS = (
         "Run this command to save the job's state before the job is stopped.",
         metavar="COMMAND",
         read=amounts.words,
-        show=_words,
+        show=option_texts.command,
     ),
     JobOption(
         "checkpoint_signal",
@@ -588,14 +505,14 @@ _ROWS = (
         "never.",
         "restart.policy",
         metavar="POLICY[:N]",
-        show=_restart_policy,
+        show=option_texts.restart_policy,
     ),
     JobOption(
         "restart_delay",
         "Wait this long before a restart. The wait doubles up to the second time given. Default: 10s:10m.",
         "restart.delay",
         metavar="TIME[:TIME]",
-        show=_restart_delay,
+        show=option_texts.restart_delay,
     ),
     JobOption(
         "restart_codes",

@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.output.stderr import print_note
 from cli.registry import nearest
-from cli.spec import sbatch_directives
+from cli.spec import sbatch_directives, sbatch_sizes
 from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.submit_options import Given, Layer, merged
 
@@ -105,7 +105,7 @@ def _program(interpreter: list[str]) -> str:
 
 def _directives(text: str, path: str) -> tuple[Layer, bool]:
     found: dict[str, list[Given]] = {}
-    slurms: list[sbatch_directives.Option] = []
+    slurms: list[sbatch_sizes.Option] = []
     body = False
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.rstrip())
@@ -126,7 +126,7 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
 
 
 def _with_slurms(
-    found: dict[str, list[Given]], slurms: list[sbatch_directives.Option], path: str
+    found: dict[str, list[Given]], slurms: list[sbatch_sizes.Option], path: str
 ) -> tuple[Layer, bool]:
     """The options of both kinds of lines, and whether to wait; #CORRAL is stronger.
 

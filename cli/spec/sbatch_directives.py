@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from cli.spec.sbatch_sizes import Option, Sizes, Translation
 from cli.spec.submit_options import Given
 
 _SHORT = {
@@ -42,33 +42,10 @@ _SHORT = {
 }
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
-_GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
-_MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
 _HOSTS = re.compile(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*")
 _MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECASE)
-_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 Pairs = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of one line, by its long name; `value` is None if the line has none."""
-
-    flag: str
-    value: str | None
-    where: str
-
-
-@dataclass
-class Translation:
-    """The options of all #SBATCH lines of a script, the errors, and warnings about ignored lines."""
-
-    pairs: list[tuple[str, Given]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    wait: bool = False
-    """True if `corral submit` is to wait for the end of the job."""
 
 
 def options(words: list[str], where: str) -> list[Option]:
@@ -120,7 +97,7 @@ def translate(found: list[Option]) -> Translation:
             made.problems.append(
                 f"{option.where}: Corral has no counterpart for #SBATCH {option.flag}. {instead}"
             )
-    _Sizes(sizes, made).add()
+    Sizes(sizes, made).add()
     made.pairs.append(("batch", Given("true", found[0].where)))
     return made
 
@@ -142,8 +119,8 @@ def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
 class _Harmless(Exception):
     """Part of a value is ignored with a warning; `pairs` has the options of the rest."""
 
-    def __init__(self, told: str, pairs: Pairs) -> None:
-        super().__init__(told)
+    def __init__(self, warning: str, pairs: Pairs) -> None:
+        super().__init__(warning)
         self.pairs = pairs
 
 
@@ -155,119 +132,6 @@ def _split(word: str) -> tuple[str, str | None]:
         return word, None
     # Short ones carry their value in the same word: -c4.
     return word[:2], word[2:] or None
-
-
-class _Sizes:
-    """Converts nodes, tasks, CPUs, GPUs and memory from Slurm's counts per task to Corral's per node."""
-
-    def __init__(self, given: dict[str, Option], made: Translation) -> None:
-        self._given = given
-        self._made = made
-
-    def add(self) -> None:
-        """Add the resulting options, or the errors."""
-        nodes, least = self._nodes()
-        tasks = self._number("--ntasks")
-        each = self._number("--ntasks-per-node")
-        if nodes is None and tasks and each:
-            nodes = -(-tasks // each)
-        per_node = each or (-(-tasks // (nodes or 1)) if tasks else 1)
-        if nodes is None and per_node > 1:
-            nodes = 1
-        gpus = self._gpus(nodes or 1, per_node)
-        self._say("nodes", nodes, "--nodes", "--ntasks", "--ntasks-per-node")
-        self._say("min_nodes", least, "--nodes")
-        if per_node > 1:
-            self._say("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks")
-        cpus = self._cpus(per_node, gpus)
-        self._memory(cpus or per_node, gpus)
-
-    def _nodes(self) -> tuple[int | None, int | None]:
-        """The number of nodes, and the fewest nodes; None if not given."""
-        option = self._given.get("--nodes")
-        if option is None:
-            return None, None
-        low, dash, high = (option.value or "").partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
-            self._wrong(option, f"{option.value!r} is not a number of nodes")
-            return None, None
-        return int(high or low), int(low) if dash and int(low) < int(high) else None
-
-    def _cpus(self, tasks: int, gpus: int) -> int | None:
-        each, of_gpu = self._number("--cpus-per-task"), self._number("--cpus-per-gpu")
-        if of_gpu and gpus and not each:
-            self._say("cpus", of_gpu * gpus, "--cpus-per-gpu")
-            return of_gpu * gpus
-        if each or tasks > 1:
-            self._say("cpus", tasks * (each or 1), "--cpus-per-task", "--ntasks-per-node", "--ntasks")
-            return tasks * (each or 1)
-        return None
-
-    def _gpus(self, nodes: int, tasks: int) -> int:
-        """Add the GPU options; return the number of GPUs per node."""
-        for flag in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus"):
-            option = self._given.get(flag)
-            if option is None:
-                continue
-            text = option.value or ""
-            if flag == "--gres":
-                kind, _, text = text.partition(":")
-                if kind != "gpu":
-                    self._wrong(option, f"{option.value!r} asks for something other than GPUs")
-                    return 0
-                text = text or "1"
-            match = _GPUS.fullmatch(text)
-            if match is None:
-                self._wrong(option, f"{text!r} is not a number of GPUs; write 2 or h100:2")
-                return 0
-            model, number = match[1], int(match[2])
-            if model:
-                self._say("gpu_model", model, flag)
-            if flag == "--gpus":
-                self._say("gpus", number, flag)
-                return max(1, number // nodes) if number else 0
-            number *= tasks if flag == "--gpus-per-task" else 1
-            self._say("gpus_per_node", number, flag)
-            return number
-        return 0
-
-    def _memory(self, cpus: int, gpus: int) -> None:
-        for flag, times in (("--mem", 1), ("--mem-per-cpu", cpus), ("--mem-per-gpu", gpus)):
-            option = self._given.get(flag)
-            if option is None:
-                continue
-            match = _MEMORY.fullmatch(option.value or "")
-            if match is None:
-                self._wrong(option, f"{option.value!r} is not an amount of memory; write 16G")
-                continue
-            mib = int(match[1]) * _MIB[match[2].upper()] * times
-            if not int(match[1]):
-                self._made.warnings.append(
-                    f"{option.where}: {flag}=0 (all memory of a node) is not known; "
-                    "the job gets the share of its GPUs or CPUs"
-                )
-            elif not times:
-                self._wrong(option, "the job asks for no GPUs")
-            else:
-                self._say("memory", f"{max(1, round(mib))}M", flag)
-
-    def _number(self, flag: str) -> int | None:
-        option = self._given.get(flag)
-        if option is None:
-            return None
-        text = option.value or ""
-        if not text.isdigit() or not int(text):
-            self._wrong(option, f"{text!r} is not a number")
-            return None
-        return int(text)
-
-    def _say(self, name: str, value: object, *flags: str) -> None:
-        if value is not None:
-            option = next(self._given[flag] for flag in flags if flag in self._given)
-            self._made.pairs.append((name, Given(str(value), f"{option.where}: {option.flag}")))
-
-    def _wrong(self, option: Option, told: str) -> None:
-        self._made.problems.append(f"{option.where}: {option.flag}: {told}")
 
 
 def _as(name: str) -> Callable[[str], Pairs]:

@@ -175,7 +175,9 @@ async def test_what_cannot_be_held_is_counted_and_the_held_jobs_stay_marked() ->
         await settled(pilot)
         screen.model.jobs.marks.update((1, 12))
         await press(pilot, "H")
-        await until(pilot, lambda: "12 held, 1 left out: only jobs that wait can be held" in screen.text())
+        await until(
+            pilot, lambda: "12 held, 1 left out: only queued jobs can be held and released" in screen.text()
+        )
         await press(pilot, "R")
         await until(pilot, lambda: "12 released, 1 left out" in screen.text())
 
@@ -296,7 +298,7 @@ async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
         assert screen.screen.query_one("#back", Button).has_focus
         screen.recording.put(Changes(LIVE, jobs=(job(2, JobState.FAILED),)))
         await until(pilot, lambda: not isinstance(screen.screen, ConfirmDialog))
-        assert "it has changed meanwhile" in screen.text()
+        assert "nothing left to do" in screen.text()
         assert screen.ordered == []
 
 

@@ -121,7 +121,7 @@ def test_what_means_nothing_is_told_at_its_line() -> None:
     assert form.new().read(typed).wrong == {
         "soft queued": "only a hard limit on queued jobs means anything",
         "borrow gpus": "only projects borrow from each other",
-        "hard memory": "write 16M or 16G",
+        "hard memory": "write 16M or 16G, or none",
     }
     assert form.new().read({"of": "team", "hard gpus": "1"}).wrong.keys() == {"of", "name"}
 

@@ -79,7 +79,7 @@ async def test_a_proposal_that_has_gone_closes_its_question() -> None:
         event = EventView(990, NOW, "JobQueued", "bob queued job 50", 50, None)
         screen.recording.put(Changes(LIVE, events=(event,)))
         await until(pilot, lambda: not isinstance(screen.screen, ConfirmDialog))
-        assert "it has changed meanwhile" in screen.text()
+        assert "nothing left to do" in screen.text()
         await press(pilot, "A")
         assert "nothing is proposed" in screen.text()
         assert screen.ordered == []

@@ -144,7 +144,7 @@ async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "C")
-        await until(pilot, lambda: "cannot be told: 50 questions of ada" in screen.text())
+        await until(pilot, lambda: "the effect is unknown: 50 questions of ada" in screen.text())
         await press(pilot, "right", "enter")
         await until(pilot, lambda: screen.ordered == [("cancel", 1)])
 

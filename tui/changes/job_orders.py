@@ -161,9 +161,7 @@ class JobOrders:
         else:
             thing, failure = outcome.failed[0]
             first = f"{_name(thing)}: {failure_text(failure)}"
-            self._app.say(
-                f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad"
-            )
+            self._app.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad")
         self._app.refresh_view()
 
     def _submitted(self, answer: Submitted) -> None:

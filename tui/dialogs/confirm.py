@@ -98,16 +98,13 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Button.Pressed, "#back")
     def back(self) -> None:
-        """Close without a change."""
         self.dismiss(None)
 
     @on(Button.Pressed, "#do")
     def do(self) -> None:
-        """Confirm."""
         self.dismiss(self.typed)
 
     def action_copy(self) -> None:
-        """The shell command."""
         app_of(self).copy(self.command)
 
     def changed(self) -> None:

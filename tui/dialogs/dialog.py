@@ -59,5 +59,4 @@ class DialogLine(FrameLine):
         self.refresh()
 
     def pieces(self, _width: int) -> Sequence[Piece]:
-        """The pieces of the line."""
         return self._pieces

@@ -33,7 +33,6 @@ class FormRow(Horizontal):
         self._wrong = DialogLine(classes="wrong")
 
     def compose(self) -> ComposeResult:
-        """Label, inputs, error."""
         yield Label(self._label, markup=False)
         for field in self._fields:
             yield Input(
@@ -95,7 +94,6 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
                 yield Button(form.button, id="do", compact=True)
 
     def on_mount(self) -> None:
-        """Focus the first field."""
         self._say("")
         self.check()
         self.query(Input).first().focus()
@@ -129,7 +127,6 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @on(Button.Pressed, "#back")
     def back(self) -> None:
-        """Close without sending."""
         self.dismiss(None)
 
     @on(Button.Pressed, "#do")
@@ -176,5 +173,4 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         says.display = bool(text)
 
     def action_copy(self) -> None:
-        """The shell command."""
         app_of(self).copy(self._form.command(self.typed))

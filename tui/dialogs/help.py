@@ -66,11 +66,9 @@ class HelpText(Pane):
 
     @property
     def total(self) -> int:
-        """Number of lines."""
         return len(self._lines)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """One line."""
         return app_of(self).paint.strip(self._lines[index], width)
 
 
@@ -92,7 +90,6 @@ class HelpDialog(Dialog[None]):
         self._view, self._lines = view, lines
 
     def compose(self) -> ComposeResult:
-        """A box with the lines."""
         with Vertical(classes="box help") as box:
             box.border_title = f"Help: {self._view}"
             box.border_subtitle = "esc closes"
@@ -104,5 +101,4 @@ class HelpDialog(Dialog[None]):
         self._text.focus()
 
     def action_step(self, by: int) -> None:
-        """Scroll."""
         self._text.step(by)

@@ -44,7 +44,6 @@ class MenuList(Pane):
 
     @property
     def total(self) -> int:
-        """Number of matching entries."""
         return len(self.entries)
 
     @property
@@ -74,7 +73,6 @@ class MenuList(Pane):
             self._on_pick()
 
     def on_resize(self) -> None:
-        """Keep the cursor visible."""
         self.jump(self.index)
 
     def paint_line(self, index: int, width: int) -> Strip:
@@ -122,7 +120,6 @@ class Menu(Dialog[str]):
         self._choices = MenuList(entries, at, self.action_pick)
 
     def compose(self) -> ComposeResult:
-        """The search line and the entries."""
         with Vertical(classes="box menu") as box:
             box.border_title = self._title
             if self._search:

@@ -17,7 +17,6 @@ class AsciiOnly(LineFilter):
     """Translates every line; characters without an ASCII form become question marks of the same width."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
-        """One line."""
         return [
             segment
             if segment.text.isascii()

@@ -69,7 +69,6 @@ class EventsView(ListView[int, EventView]):
         return [(printable(event.text, 400), "muted")] if event else [("no events yet", "muted")]
 
     def changed(self, changes: Changes) -> None:
-        """Add new events."""
         if changes.events or changes.fresh:
             if self._at_end:
                 self.listing.move_to(len(self.listing) - 1)

@@ -74,7 +74,6 @@ class JobDetailsView(View):
         self._shape: tuple[JobState, int, str] | None = None
 
     def compose(self) -> ComposeResult:
-        """Facts above, the log below."""
         yield self._facts
         yield self._title
         yield self.output
@@ -85,7 +84,6 @@ class JobDetailsView(View):
         self._follow_log()
 
     def close(self) -> None:
-        """Stop the log."""
         if self._tail is not None:
             self._tail.stop()
 
@@ -93,7 +91,6 @@ class JobDetailsView(View):
 
     @property
     def pane(self) -> LogPane:
-        """The log."""
         return self.output
 
     @property
@@ -103,7 +100,6 @@ class JobDetailsView(View):
         return row or (self._detail.job if self._detail else None)
 
     def jobs(self) -> list[JobView]:
-        """This job."""
         return [self.row] if self.row else []
 
     def title(self) -> str:
@@ -139,7 +135,6 @@ class JobDetailsView(View):
         self._redraw()
 
     def on_resize(self) -> None:
-        """Lay out the lines for the new width."""
         self._redraw()
 
     def _redraw(self) -> None:
@@ -208,17 +203,14 @@ class JobDetailsView(View):
 
     @property
     def filter_text(self) -> str:
-        """The filter of the log."""
         return self.output.filter_text
 
     def narrow(self, text: str) -> str:
-        """Filter the log."""
         wrong = self.output.filter(text)
         self._title.refresh()
         return wrong
 
     def act_output(self) -> None:
-        """Switch to the other stream."""
         self.stream = "stderr" if self.stream == "stdout" else "stdout"
         self.output.following = True
         self._follow_log()
@@ -230,7 +222,6 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_wrap(self) -> None:
-        """Wrap or cut long lines."""
         self.output.toggle_wrap()
         self._title.refresh()
 

@@ -35,7 +35,6 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     REASK_S = 15  # because every answer examines all running jobs
 
     def columns(self) -> Sequence[ListColumn[MoveRow]]:
-        """The columns; 80 cells show the essential ones."""
         return (
             ListColumn("state", "STATE", 1, 11, lambda step: [_state(step)], 11),
             ListColumn(
@@ -57,7 +56,6 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return [(cells.clock(at, app_of(self).model.now()) if at is not None else "", "muted")]
 
     def question(self, client: Client) -> RebalanceView:
-        """Ask for proposals and moves."""
         return client.rebalance()
 
     def rows_of(self, answer: RebalanceView) -> Sequence[MoveRow]:
@@ -72,7 +70,6 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        """The meaning of the figures."""
         if any(step.state == "proposed" for step in self.listing.rows.values()):
             auto = " · the controller carries them out by itself" if self._mode == "auto" else ""
             return [(f"COST and WORTH in GPU-hours{auto}", "muted")]
@@ -86,7 +83,6 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return [*lines, *_proposed(step.what)]
 
     def subjects(self) -> Mapping[str, str]:
-        """The proposal under the cursor."""
         step = self.here
         return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
 

@@ -30,20 +30,16 @@ class NodeDetailsView(View):
         self.card = NodeCard(lambda: name)
 
     def compose(self) -> ComposeResult:
-        """The card of the node."""
         yield self.card
 
     @property
     def pane(self) -> NodeCard:
-        """The card."""
         return self.card
 
     def title(self) -> str:
-        """The node's name."""
         return printable(self._node, 24)
 
     def nodes(self) -> list[NodeView]:
-        """This node."""
         row = app_of(self).model.nodes.rows.get(self._node)
         return [row] if row else []
 
@@ -52,10 +48,8 @@ class NodeDetailsView(View):
         return [] if self.nodes() else [("this node was removed", "warn")]
 
     def changed(self, changes: Changes) -> None:
-        """Repaint."""
         if changes.nodes or changes.jobs or changes.fresh:
             self.card.update()
 
     def tick(self) -> None:
-        """Update times."""
         self.card.update()

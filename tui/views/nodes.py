@@ -36,12 +36,10 @@ class NodesView(ListView[str, NodeView]):
         self.card.can_focus = False
 
     def compose(self) -> ComposeResult:
-        """The list above the card."""
         yield self.table
         yield self.card
 
     def columns(self) -> Sequence[ListColumn[NodeView]]:
-        """The columns; 80 cells show the essential ones."""
         return (
             ListColumn(
                 "name", "NODE", 1, 14, lambda node: [(printable(node.name), _text(node))], 9, grow=2, most=30
@@ -59,7 +57,6 @@ class NodesView(ListView[str, NodeView]):
         )
 
     def nodes(self) -> list[NodeView]:
-        """The node under the cursor."""
         return self.listing.chosen()
 
     def status(self) -> Sequence[Piece]:
@@ -81,7 +78,6 @@ class NodesView(ListView[str, NodeView]):
         self._share_height()
 
     def changed(self, changes: Changes) -> None:
-        """Update rows and card."""
         if changes.nodes or changes.fresh:
             self._share_height()
             self.table.sync()
@@ -96,7 +92,6 @@ class NodesView(ListView[str, NodeView]):
         self.table.styles.height = list_height if self.card.display else "1fr"
 
     def act_open(self) -> None:
-        """Show the node under the cursor."""
         if self.listing.cursor is not None:
             app_of(self).open_node(self.listing.cursor)
 

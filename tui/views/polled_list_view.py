@@ -97,7 +97,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     # -- content ------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        """The list above the details."""
         yield self.table
         yield self.facts
 
@@ -125,7 +124,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return [("; ", "muted"), (shown_key(BY_NAME[name].keys[0]), "key"), (f" {does}", "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        """The legend."""
         return ()
 
     def moved(self) -> None:
@@ -134,7 +132,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self._tell()
 
     def on_resize(self) -> None:
-        """Lay out the details for the new width."""
         self._tell()
 
     def _tell(self) -> None:

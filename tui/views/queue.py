@@ -27,7 +27,6 @@ class QueueView(ListView[int, JobView]):
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
 
     def columns(self) -> Sequence[ListColumn[JobView]]:
-        """The columns; 80 cells show the essential ones."""
         text = cells.text_part
         return (
             ListColumn(
@@ -75,7 +74,6 @@ class QueueView(ListView[int, JobView]):
         return [(cells.clock(job.submitted_at, self._now()), "muted")]
 
     def title(self) -> str:
-        """Its name in the trail."""
         return "Queue"
 
     def status(self) -> Sequence[Piece]:
@@ -113,7 +111,6 @@ class QueueView(ListView[int, JobView]):
             self.table.sync()
 
     def tick(self) -> None:
-        """Update the times."""
         self.table.refresh_changed()
 
     def undo(self) -> bool:
@@ -128,7 +125,6 @@ class QueueView(ListView[int, JobView]):
         return False
 
     def act_open(self) -> None:
-        """Show the job under the cursor."""
         if self.listing.cursor is not None:
             app_of(self).open_job(self.listing.cursor)
 

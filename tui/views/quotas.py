@@ -50,22 +50,18 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         )
 
     def question(self, client: Client) -> QuotaList:
-        """Ask for all quotas."""
         return client.quotas()
 
     def rows_of(self, answer: QuotaList) -> Sequence[QuotaView]:
-        """One row per tenant."""
         self._window_s = answer.window_s
         return answer.quotas
 
     _window_s = 0.0
 
     def nothing(self) -> Sequence[Piece]:
-        """No quotas and no jobs."""
         return [("no quotas, and no jobs", "muted"), *self.hint("new_quota", "sets one")]
 
     def legend(self) -> Sequence[Piece]:
-        """The meaning of the figures."""
         return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
     def details(self, quota: QuotaView) -> list[list[Piece]]:
@@ -80,7 +76,6 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         ]
 
     def subjects(self) -> Mapping[str, str]:
-        """The quota under the cursor."""
         quota = self.here
         if quota is None:
             return {}

@@ -31,7 +31,6 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
     )
 
     def columns(self) -> Sequence[ListColumn[ReservationView]]:
-        """The columns; 80 cells show the essential ones."""
         return (
             ListColumn(
                 "name", "NAME", 1, 14, lambda row: [(printable(row.spec.name), "text")], 9, grow=2, most=30
@@ -68,15 +67,12 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return pieces
 
     def question(self, client: Client) -> ReservationList:
-        """Ask for all reservations."""
         return client.reservations()
 
     def rows_of(self, answer: ReservationList) -> Sequence[ReservationView]:
-        """One row per reservation, the earliest first."""
         return answer.reservations
 
     def nothing(self) -> Sequence[Piece]:
-        """No reservations."""
         return [("no reservations", "muted"), *self.hint("new_reservation", "makes one")]
 
     def details(self, row: ReservationView) -> list[list[Piece]]:
@@ -102,12 +98,10 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         ]
 
     def subjects(self) -> Mapping[str, str]:
-        """The reservation under the cursor."""
         row = self.here
         return {} if row is None else {"reservation": shlex.quote(printable(row.spec.name))}
 
     def act_open(self) -> None:
-        """Show its first node."""
         row = self.here
         if row is not None and row.nodes:
             app_of(self).open_node(row.nodes[0])

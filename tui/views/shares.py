@@ -30,7 +30,6 @@ class SharesView(PolledListView[ShareView, ShareList]):
     CHANGED_BY = frozenset({"ShareSet"})
 
     def columns(self) -> Sequence[ListColumn[ShareView]]:
-        """The columns; 80 cells show the essential ones."""
         return (
             ListColumn("tree", "SHARE", 1, 20, self._place, 12, grow=3, most=48),
             ListColumn(
@@ -50,19 +49,15 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return [(f"{'  ' * (len(share.path) - 1)}{printable(share.path[-1])}", _level(share))]
 
     def question(self, client: Client) -> ShareList:
-        """Ask for the whole tree."""
         return client.shares()
 
     def rows_of(self, answer: ShareList) -> Sequence[ShareView]:
-        """One row per share."""
         return answer.shares
 
     def nothing(self) -> Sequence[Piece]:
-        """No shares, because there were no jobs."""
         return [("no job was submitted yet: shares come with the first one", "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        """The meaning of the figures."""
         return [("USED is decayed usage · NOW/H is usage per hour now · FACTOR 1 starts first", "muted")]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
@@ -102,7 +97,6 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return {"share": shlex.quote(printable(share.share)), "weight": f"{share.weight:g}"}
 
     def act_open(self) -> None:
-        """Show the jobs of the share."""
         share = self.here
         if share is None:
             return

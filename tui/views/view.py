@@ -88,11 +88,9 @@ class View(Vertical):
         return False
 
     def act_down(self) -> None:
-        """One line down."""
         self.pane.step(1)
 
     def act_up(self) -> None:
-        """One line up."""
         self.pane.step(-1)
 
     def act_page_down(self) -> None:
@@ -104,9 +102,7 @@ class View(Vertical):
         self.pane.step(-max(1, self.pane.page - 1))
 
     def act_top(self) -> None:
-        """The first line."""
         self.pane.jump(0)
 
     def act_end(self) -> None:
-        """The last line."""
         self.pane.jump(self.pane.total - 1)

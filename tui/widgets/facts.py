@@ -26,6 +26,5 @@ class Facts(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Render one line for Textual."""
         pieces = self._lines[y] if y < len(self._lines) else []
         return app_of(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)

@@ -29,7 +29,6 @@ class FilterLine(Horizontal):
         self._before = ""
 
     def compose(self) -> ComposeResult:
-        """A slash, the input, the error."""
         yield DialogLine([(" /", "key")], classes="slash")
         yield Input(compact=True, select_on_focus=False, placeholder="word  !word  user:alice  gpus:>=4")
         yield DialogLine(classes="wrong")
@@ -45,13 +44,11 @@ class FilterLine(Horizontal):
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:
-        """Apply the filter."""
         event.stop()
         self._try(event.value)
 
     @on(Input.Submitted)
     def keep(self, event: Input.Submitted) -> None:
-        """Close and keep the filter."""
         event.stop()
         self._close()
 

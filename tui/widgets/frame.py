@@ -121,7 +121,6 @@ class StatusLine(FrameLine):
             self.refresh()
 
     def pieces(self, _width: int) -> Sequence[Piece]:
-        """The text of the line."""
         connection = app_of(self).model.connection
         if self._said:
             return [(" ", "text"), self._said]

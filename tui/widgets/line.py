@@ -26,7 +26,6 @@ class FrameLine(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Render the line for Textual."""
         width = self.size.width
         pieces = tuple(self.pieces(width)) if y == 0 else ()
         if y == 0:

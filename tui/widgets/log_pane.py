@@ -54,7 +54,6 @@ class LogPane(Pane):
 
     @property
     def filter_text(self) -> str:
-        """The regex."""
         return self._found.pattern if self._found else ""
 
     @property
@@ -119,11 +118,9 @@ class LogPane(Pane):
         self.following = self.at_end
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
         self._arrange()
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """One line of the screen."""
         place = self._line_at(index)
         text = self._text(place)
         part = "bad" if _TROUBLE.search(text) else "text"

@@ -31,7 +31,6 @@ class NodeCard(Pane):
 
     @property
     def total(self) -> int:
-        """Number of lines."""
         return len(self._lines)
 
     def update(self) -> None:
@@ -42,11 +41,9 @@ class NodeCard(Pane):
         self.refresh_changed()
 
     def on_resize(self) -> None:
-        """Lay out the card for the new width."""
         self.update()
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """One line of the card."""
         return app_of(self).paint.strip(self._lines[index], width)
 
     def _drawn(self, node: NodeView, width: int) -> list[list[Piece]]:

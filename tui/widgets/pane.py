@@ -76,12 +76,10 @@ class Pane(Widget, can_focus=True):
         self.scroll_lines(index)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down by the wheel."""
         event.stop()
         self.step(WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up by the wheel."""
         event.stop()
         self.step(-WHEEL)
 
@@ -104,7 +102,6 @@ class Pane(Widget, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """Render one line for Textual."""
         strip = self._painted[y] = self._window_line(y)
         return strip.apply_style(self._under)
 

@@ -44,7 +44,6 @@ class ListTable(Pane, Generic[Key, Row]):
 
     @property
     def total(self) -> int:
-        """Number of rows that pass the filter."""
         return len(self.listing)
 
     # -- movement -------------------------------------------------------------------------
@@ -80,7 +79,6 @@ class ListTable(Pane, Generic[Key, Row]):
         self._anchor, self._offset = self.listing.cursor, self.listing.index - self.top
 
     def on_resize(self) -> None:
-        """Keep the cursor visible."""
         self._offset = min(self._offset, self.page - 1)
         self.sync()
 
@@ -131,7 +129,6 @@ class ListTable(Pane, Generic[Key, Row]):
         return app_of(self).paint.strip(pieces, width)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """One row."""
         key = self.listing.key_at(index)
         row = self.listing.rows[key]
         here = index == self.listing.index

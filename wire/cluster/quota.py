@@ -49,7 +49,12 @@ class Amount:
 
     def read_limit(self, text: str) -> Any:
         """The limit of a text; "none" means no limit. Raises ValueError."""
-        return UNLIMITED if text.lower() == "none" else self.read(text)
+        if text.lower() == "none":
+            return UNLIMITED
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or none") from None
 
     def limit_text(self, limits: Limits) -> str:
         """The limit as `read_limit` reads it; empty if it is not set here."""

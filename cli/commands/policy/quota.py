@@ -99,7 +99,7 @@ def quota_of(words: list[str]) -> Quota:
         try:
             given[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)
         except ValueError as error:
-            raise CommandError(f"{key}: {error}", "Or write none for no limit.") from None
+            raise CommandError(f"{key}: {error}", "The word none means no limit.") from None
     return Quota(*(Limits(**given[kind]) for kind in _KINDS))
 
 

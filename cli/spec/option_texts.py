@@ -1,0 +1,97 @@
+"""Values of a JobSpec as the texts of the options that set them, each an entry of a list: `--memory 16G`.
+
+A value for which the option is not needed has no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from wire.job.gpu_requirements import Topology
+from wire.job.job_affinity import JobTerm
+from wire.job.start_conditions import DEFAULT_RESTART, Restart
+
+Texts = list[str]
+
+
+def any_value(value: Any) -> Texts:
+    """The texts of any value: an entry each of a list or mapping, none for a value that says nothing."""
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]
+    if isinstance(value, tuple):
+        return [str(each) for each in value]
+    return [str(getattr(value, "value", value))] if value else []
+
+
+def size(mib: int | None) -> Texts:
+    return [] if not mib else [f"{mib}M" if mib % 1024 else f"{mib // 1024}G"]
+
+
+def cores(milli: int | None) -> Texts:
+    return [f"{milli / 1000:g}"] if milli else []
+
+
+def span_text(seconds: float) -> str:
+    whole = round(seconds)
+    if whole % 60:
+        return f"{whole}s"
+    return f"{whole // 60}m" if whole % 3_600 else f"{whole // 3_600}h"
+
+
+def time_span(seconds: float | None) -> Texts:
+    return [span_text(seconds)] if seconds else []
+
+
+def moment(at: float | None) -> Texts:
+    return [f"{datetime.fromtimestamp(at, UTC).astimezone():%Y-%m-%dT%H:%M:%S%z}"] if at else []
+
+
+def if_true(value: bool) -> Texts:
+    return [""] if value else []
+
+
+def if_false(value: bool) -> Texts:
+    return [] if value else [""]
+
+
+def command(command: tuple[str, ...]) -> Texts:
+    import shlex
+
+    return [shlex.join(command)] if command else []
+
+
+def topology(kind: str) -> Callable[[Topology], Texts]:
+    def show(topology: Topology) -> Texts:
+        if {1: "same", None: "different"}.get(topology.domains, "domains") != kind:
+            return []
+        count = f"={topology.domains}" if kind == "domains" else ""
+        return [f"{topology.label}{count}{':prefer' if topology.prefer else ''}"]
+
+    return show
+
+
+def job_terms(kind: str) -> Callable[[tuple[JobTerm, ...]], Texts]:
+    def show(terms: tuple[JobTerm, ...]) -> Texts:
+        return [
+            f"{each.key}={each.value} on {each.topology}"
+            + (f"={each.domains}" if kind == "over" else "")
+            + (":prefer" if each.prefer else "")
+            for each in terms
+            if {1: "near", None: "apart"}.get(each.domains, "over") == kind
+        ]
+
+    return show
+
+
+def restart_policy(restart: Restart) -> Texts:
+    if restart == DEFAULT_RESTART:
+        return []
+    return [restart.when.value + (f":{restart.limit}" if restart.limit is not None else "")]
+
+
+def restart_delay(restart: Restart) -> Texts:
+    if (restart.delay_s, restart.delay_most_s) == (DEFAULT_RESTART.delay_s, DEFAULT_RESTART.delay_most_s):
+        return []
+    return [f"{span_text(restart.delay_s)}:{span_text(restart.delay_most_s)}"]
