@@ -338,7 +338,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         assert isinstance(form, FormDialog)
         assert form.query_one("#do", Button).disabled
         await press(pilot, *"sleep", "space", *"60", "tab", "tab", "x")
-        assert "write 8, or a share" in screen.text()
+        assert "write 8 or 0.25" in screen.text()
         await press(pilot, "ctrl+s")
         assert screen.screen is form
         await press(pilot, "backspace", "backspace", "2")
