@@ -507,9 +507,9 @@ def test_nobody_there_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for url, why in [
         (f"unix://{tmp_path}/none.sock", "no such socket"),
-        (f"unix://{tmp_path}/file", "no program listens"),
+        (f"unix://{tmp_path}/file", "no process listens"),
         (f"unix://{tmp_path}/{'x' * 200}", "too long"),
-        ("http://127.0.0.1:1", "no program listens"),
+        ("http://127.0.0.1:1", "no process listens"),
     ]:
         with pytest.raises(Unreachable, match=why) as caught:
             Client(url).health()
