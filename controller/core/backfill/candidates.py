@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 class BackfillCandidates:
     """Goes through the waiting jobs of one lane, which all ask for the same resources.
 
-    1. `advance` goes to the next job that is worth a try. It ends the lane when nothing of its size fits.
+    1. `advance` goes to the next job that may start. It ends the lane when no job of this size fits.
     2. `take_placement` looks for nodes: any nodes if the job ends before the reserved start of the first
-       waiting job, otherwise nodes that the reservation can spare.
-    3. Once a long job of the lane has found no nodes beside the reservation, no long job of it will: only
-       jobs that end in time are tried.
+       waiting job, otherwise nodes that the reservation does not need.
+    3. If a job that would outlast the reserved start finds no nodes, the other such jobs of the lane are
+       skipped: they have the same request, so they would find none either.
 
-    Example: the reservation starts in 1 h. The lane holds jobs of 1 GPU with limits of 3 h, 2 h and 30 min.
-    The first finds no spare GPU, the second is passed over, the third starts.
+    Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min.
+    The first finds no GPU that the reservation can spare, the second is skipped, the third starts.
     """
 
     __slots__ = (
@@ -51,11 +51,11 @@ class BackfillCandidates:
         self._shape = cycle.placer.shape(lane.ask)
         self._entry: QueueEntry = ((), 0)
         self._seen_to_fit = seen_to_fit
-        """`Nodes.change_count` as of when enough nodes had room for a job of the lane."""
+        """`Nodes.change_count` when a job of the lane was last found to fit on enough nodes."""
         self._outlasts = False
         """Whether the current job may still run when the first waiting job starts."""
         self._long_fail = False
-        """Whether such a job of the lane has found no nodes beside the reservation."""
+        """Whether a job of the lane that outlasts the reserved start has found no nodes."""
         self._too_long_s: float | None = None
         """Jobs that run this long or longer would delay a reservation of another profile."""
         if not cycle.backfill.in_queue_order:
@@ -72,7 +72,7 @@ class BackfillCandidates:
         return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Go to the next job worth a try. Returns its key, or None at the end of the lane."""
+        """Go to the next job that may start. Returns its key, or None at the end of the lane."""
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
@@ -86,7 +86,7 @@ class BackfillCandidates:
             runtime = cycle.runtime(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # The sum, because releases are computed as sums: a difference is not as exact.
+            # Compare ends, because `ends_by` is such a sum too. The difference would be rounded.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -94,7 +94,7 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Block the lane if too few nodes have room for any job of it now. Returns whether it is blocked."""
+        """Block the lane if its jobs fit on too few nodes now. Returns whether it is blocked."""
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
         cycle, shape, nodes = self._cycle, self._shape, self._cycle.state.nodes
@@ -107,16 +107,16 @@ class BackfillCandidates:
         return False
 
     def key(self) -> tuple[float, QueueEntry]:
-        """Orders the current job among those of all lanes: by its candidate key, then by queue position."""
+        """The sort key of the current job among all candidates: its candidate key, then its position."""
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
             return 0.0, position
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
-        """Where the current job starts now; None if it finds no nodes or is over a limit.
+        """The placement with which the current job starts now; None if none is found or it is over a limit.
 
-        What a placement takes from the reservation is written down there.
+        The reservation is updated with the resources that the placement takes from it.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -127,7 +127,7 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
             )
-            # Without deadlines and operators' reservations, jobs of the lane differ in their run time only.
+            # Without deadlines and operators' reservations, the jobs of a lane differ only in their run time.
             same = not (cycle.search.guards_deadlines or cycle.state.reservations.by_name)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
@@ -141,20 +141,20 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # With barred nodes the next long job may fare better, because its user or limit may open them.
+        # If nodes were barred, the next long job may still start, because they may be open to its user.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
         return None
 
     def _shut_if_over(self) -> bool:
-        """Whether a limit or a lender keeps the current job from starting; as a rule the lane ends here."""
+        """Whether a limit or borrowed quota keeps the job from starting. Usually the lane then ends, too."""
         cycle = self._cycle
         over = cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if over is None:
             if not cycle.limits.borrows(cycle.state.jobs[self._entry[1]], self._now):
                 return False
-            # Nothing is borrowed behind a waiting job, because the lender's own jobs may be waiting.
+            # A backfilled job may not borrow quota, because the lender's jobs may be waiting for it.
             cycle.queue.lane_pending_reasons[self._lane] = Reason.QUOTA
         if over is None or not over.only_this_job:
             self._entries = iter(())

@@ -52,20 +52,21 @@ CycleEvent = (
     | MoveUndone
 )
 Apply = Callable[[CycleEvent], None]
-"""Records an event and changes the state by it. The pass goes on in the new state."""
+"""Records an event and applies it to the state. The rest of the pass works with the changed state."""
 
 
 class Cycle:
-    """Runs the passes of one profile, and remembers between them what makes the next pass cheap.
+    """Runs the passes of one profile, and caches results between passes so that the next pass is cheap.
 
-    Invalidation. A job that did not fit still does not fit until one of these numbers changes:
-    `Nodes.room_version` (room came free), `Nodes.layout_version` (nodes came, went or changed), the versions
-    of operators' reservations, quotas and shares, and the edition of the shared reservation table. `_seen`
-    holds these numbers as of the last whole pass. While they and the first waiting job are the same, a pass
-    tries only the jobs that were submitted since. What time alone changes is listed in `again_at`.
+    Invalidation. A job that did not fit cannot fit until one of these numbers changes:
+    `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
+    changed), the versions of operators' reservations, quotas and shares, and the edition of the shared
+    reservation table. `_seen` holds these numbers as of the last whole pass. While they and the first waiting
+    job stay the same, a pass tries only the jobs submitted since then. `again_at` is the next moment at which
+    a job may start although none of these numbers has changed.
 
-    Cost: O(lanes) for a whole pass that starts nothing, O(new jobs) for one without changes; a lane is all
-    waiting jobs that ask for the same (`queue.Lane`).
+    Cost: O(lanes) for a whole pass that starts no job, O(new jobs) for a pass without changes. A lane is all
+    waiting jobs with the same resource request (`queue.Lane`).
     """
 
     def __init__(
@@ -83,42 +84,42 @@ class Cycle:
         self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
         self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
-        """Whether a job at its latest start comes before all others."""
+        """Whether a job that must start now to keep its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
         """The first waiting job as of the last whole pass; always None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self._easy: EasyReservation | None = None
         self._easy_known = False
-        """Whether `_easy` has been worked out for this head; None is an answer as well."""
+        """Whether `_easy` has been computed for the current head. The result may be None."""
         self._easy_used = False
-        """Whether a pass has used `_easy` for a decision; only then it is recorded as an estimate."""
+        """Whether a pass has used `_easy` for a decision; an unused one is not recorded as an estimate."""
         self._latest = (0, NEVER)
-        """The first waiting job, and the latest start ever guaranteed to it (with `Backfill.max_delay_s`)."""
+        """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
         self._position_of: PositionKey | None = None
-        """The position of a queue entry in this pass; None if entries compare as they are."""
+        """Computes the queue position of an entry in this pass; None if entries are compared without it."""
         self._seen: tuple[int, ...] = ()
         self._partial_start_at = NEVER
-        """When the next gang has waited long enough to start on fewer nodes."""
+        """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
         self._now = 0.0
 
     @property
     def shared(self) -> SharedReservations | None:
-        """Reservations on nodes that other profiles use as well; None if no node is shared."""
+        """The reservations on nodes that this profile shares with others; None if it shares no node."""
         return self.search.shared
 
     @property
     def guards_deadlines(self) -> bool:
-        """Whether backfilled jobs keep out of the room that jobs with a deadline need."""
+        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
         return self.search.guards_deadlines
 
     @property
     def reservations(self) -> QueueReservations:
-        """Reservations with nodes: those of conservative backfill, and all of a profile that shares nodes."""
+        """The reservations that name nodes: those of conservative backfill and those on shared nodes."""
         return self._own_reservations if self.shared is None else self.shared.reservations
 
     @property
     def again_at(self) -> float:
-        """When a job may start that cannot start now, if nothing but time passes."""
+        """The next time at which a waiting job may become able to start although no input arrives."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
 
@@ -127,30 +128,29 @@ class Cycle:
     def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:
         """Run one pass over the queue.
 
-        1. Start preemptors whose victims have left; drop preemptions that have become useless.
-        2. Start waiting jobs in queue order until the first one does not fit; if it may preempt, look for
-           victims.
+        1. Start jobs whose victims have left; drop nominations that have become useless.
+        2. Start waiting jobs in queue order until one does not fit; if it may preempt, look for victims.
         3. Make a reservation for that job.
         4. Backfill: start later jobs that do not break the reservation.
         5. If no job waits, grow elastic jobs.
 
         With conservative backfill every waiting job has a reservation, and steps 2 to 4 become one: start
         the jobs whose reserved start has come. If nothing has changed since the last pass, steps 2 and 3
-        are left out, and step 4 tries only new jobs.
+        are skipped, and step 4 tries only new jobs.
 
-        `overran`: a job has run longer than predicted, so all reservations are worked out again.
+        `overran`: a job has run longer than predicted, so all reservations are computed again.
 
         Example: two nodes of 8 GPUs, job 1 holds 8 until 10:00. The queue is job 2 (16 GPUs), job 3 (8 GPUs,
-        limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and is guaranteed 10:00; job 3
-        starts, job 4 waits.
+        limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets a reservation for 10:00;
+        job 3 starts because it ends before 10:00; job 4 waits.
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.reserved = None  # because the last pass has changed what is free
+        self.deadline_guard.reserved = None  # because the last pass has started jobs
         if self.state.claims:
             self._start_preemptors(now, apply)  # 1
         due = self._take_due(now) or overran
-        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]  # one may have come twice
+        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]  # without duplicates
         queue.new_jobs.clear()
         if queue.lanes:
             self._position_of = position_key(self.state, queue, now)
@@ -171,7 +171,7 @@ class Cycle:
             grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Whether time alone lets a job start that could not start before. Each moment is reported once."""
+        """Whether a job may start now only because time has passed. Returns True once for each such time."""
         due = False
         if self._partial_start_at <= now:
             due, self._partial_start_at = True, NEVER
@@ -184,12 +184,12 @@ class Cycle:
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
-        """Whether no job of the last whole pass can be better off now, and no new job is first."""
+        """Whether no job that waited in the last whole pass can start now, and no new job is first."""
         head, queue = self.head, self.queue
         if (
             head is None
             or head[1] not in queue
-            or head[1] in fresh  # because it was edited: it asks for something else now
+            or head[1] in fresh  # because it was edited, and its request may have changed
             or queue.entry(head[1]) != head
             or self._seen != self._versions()
         ):
@@ -201,7 +201,7 @@ class Cycle:
         return all(self._position_of(first) >= position for first in heads)
 
     def _versions(self) -> tuple[int, ...]:
-        """The numbers that stay the same while no waiting job can be better off; see the class."""
+        """The versions that `_seen` is compared with. While they are the same, no waiting job can start."""
         state = self.state
         limits = state.quotas.version, state.shares.version
         shared = 0 if self.search.shared is None else self.search.shared.edition
@@ -214,17 +214,17 @@ class Cycle:
         )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
-        """The entry as it compares with those of all waiting jobs in this pass."""
+        """The entry with the position that it has among all waiting jobs in this pass."""
         return entry if self._position_of is None else self._position_of(entry)
 
     # Step 1
 
     def _start_preemptors(self, now: float, apply: Apply) -> None:
-        """Start jobs whose victims have left; give up claims on nodes that cannot be used any more."""
+        """Start jobs whose victims have left; drop nominations to nodes that the job can no longer use."""
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # because another job's move was undone, and took these nodes back
+                continue  # because another job's move was undone, and that job got these nodes back
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -235,17 +235,17 @@ class Cycle:
                 for event in undo_move(self.state, self.placer, job, useless, now):
                     apply(event)
                 if job.claim:
-                    touched.append(job)  # because it may start at once where it was before
+                    touched.append(job)  # because it may start at once on the nodes where it ran before
             elif useless:
                 apply(PreemptionDropped(job.id, now, useless))
             elif self.preemption.claim_ready(job):
                 self._start(job.id, Placement(job.claim, job.claim_quality), now, apply)
 
     def _take_touched_claimants(self) -> list[Job]:
-        """Jobs of this profile with a claim on nodes where something has happened since the last pass."""
+        """The nominated jobs of this profile whose nominated nodes have changed since the last pass."""
         stirred, claims = self.state.nodes.claims_to_check, self.state.claims
         if self.state.reservations:
-            stirred.update(claims)  # because a reservation bars nodes as time passes, without an event
+            stirred.update(claims)  # because a reservation can begin to bar nodes without an event
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
         mine = [job for job in found if self.state.queue_of(job) is self.queue]
         stirred.difference_update(job.id for job in mine)
@@ -270,7 +270,7 @@ class Cycle:
             self._start_urgent(now, apply)
         self._start_in_order(now, apply)  # 2
         shared = self.search.shared
-        if shared is not None:  # 3; where no node is shared, the reservation is made when it is needed
+        if shared is not None:  # 3; without shared nodes the reservation is made when step 4 needs it
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None:
@@ -280,7 +280,7 @@ class Cycle:
                 apply(warning)
 
     def _start_urgent(self, now: float, apply: Apply) -> None:
-        """Start jobs that keep their deadline only if they start now, before all others."""
+        """Start the jobs that miss their deadline unless they start now, before all other jobs."""
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
             if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
@@ -290,11 +290,11 @@ class Cycle:
                 self._start(number, placement, now, apply)
 
     def _start_in_order(self, now: float, apply: Apply) -> None:
-        """Start the first job of the queue again and again, until it neither fits nor finds victims.
+        """Start jobs in queue order, until the first waiting job neither fits nor finds victims.
 
         1. A heap holds the head of each lane by queue position; positions only grow during a pass.
-        2. A job over a quota is passed over, on fewer nodes if it may, and as a rule with its whole lane.
-        3. With `deadlines = "lift"` a job whose deadline would break takes the turn of the first job.
+        2. A job over a limit starts on fewer nodes if it may; otherwise it is skipped, usually with its lane.
+        3. With `deadlines = "lift"`, a job that would miss its deadline is tried before the first job.
         4. A job that does not fit tries fewer nodes, then preemption. If both fail it becomes `head`.
         """
         heads = [
@@ -304,11 +304,11 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            if number not in self.queue:  # because it was started out of turn
+            if number not in self.queue:  # because step 3 has started it already
                 self._next_in_lane(heads, head)
                 continue
             if self._position_of is not None and (moved_to := self._position_of(head)) > position:
-                heapq.heapreplace(heads, (moved_to, head, lane))  # other jobs of its tenant have started
+                heapq.heapreplace(heads, (moved_to, head, lane))  # because jobs of its tenant started
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 fewer = self._find_fewer(self.state.jobs[number], now)
@@ -337,7 +337,7 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the top of the heap by the job behind `after` in its lane; None drops the lane."""
+        """Replace the top of the heap by the next job after `after` in its lane. None removes the lane."""
         lane = heads[0][2]
         following = None if after is None else lane.after(after)
         if following is None:
@@ -346,7 +346,7 @@ class Cycle:
             heapq.heapreplace(heads, (self.position(following), following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """This job, or the job whose deadline breaks if this one takes the only room for it."""
+        """This job, or the job that would miss its deadline if this job took the last nodes that fit it."""
         while True:
             job = self.state.jobs[number]
             shape, barred = self.placer.shape(job.ask), self.state.barred_nodes(job, now)
@@ -359,13 +359,13 @@ class Cycle:
             number = broken[0].job
 
     def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
-        """Block the lanes for which too few nodes have room now. Returns candidates from the other lanes."""
+        """Block the lanes that too few nodes can hold now. Returns the backfill candidates of other lanes."""
         gains, changes, most = (
             self.state.nodes.room_version,
             self.state.nodes.change_count,
             self.state.nodes.max_free,
         )
-        part, nodes = None, 0  # because lanes often differ only in their number of nodes
+        part, nodes = None, 0  # cached, because lanes often differ only in their number of nodes
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -381,7 +381,7 @@ class Cycle:
         return found
 
     def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-        """Start waiting jobs that break no reservation, in the order that the kind of backfill gives."""
+        """Start waiting jobs that delay no reservation, in the order that the backfill setting asks for."""
         if not self.backfill.starts_behind:
             return
         waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
@@ -401,7 +401,7 @@ class Cycle:
                 heapq.heapreplace(waiting, (following, number, lane))
 
     def _record_guaranteed_start(self, now: float, apply: Apply) -> None:
-        """Record the first start that was ever guaranteed to the first waiting job, as an estimate."""
+        """Record the start guaranteed to the first waiting job as an estimate, once per job."""
         easy = self._easy
         if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
             return
@@ -413,8 +413,8 @@ class Cycle:
     def _run_conservative(self, now: float, apply: Apply, *, due: bool) -> None:
         """Start the jobs whose reserved start has come.
 
-        The loop ends when a round changes nothing. A job that starts can be the affinity that another one
-        waits for, and a job that is refused leaves its room to others.
+        Repeat until a round changes nothing, because a job that starts can satisfy an affinity term of a
+        waiting job, and a job that may not start leaves its resources to other jobs.
         """
         self._preempt_for_first(now, apply)
         if due or self._seen != self._versions():
@@ -426,7 +426,7 @@ class Cycle:
             self._start_reserved(now, apply)
 
     def _preempt_for_first(self, now: float, apply: Apply) -> None:
-        """Plan preemption for the first job, and again for the next first, while it finds no other room."""
+        """Plan preemption for the first job, then for the next one, until a job fits or finds no victims."""
         while len(self.queue):
             heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]
             if not heads:
@@ -459,9 +459,10 @@ class Cycle:
                 reservations.refuse(number, now)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Lanes whose first job breaks no hard limit; the other lanes are shut.
+        """The lanes whose first job breaks no hard limit. Each other lane gets its pending reason.
 
-        `fewer_nodes`: also lanes in which a job may start on fewer nodes, or only the first is over a limit.
+        `fewer_nodes`: also return lanes whose first job may start on fewer nodes within the limit, and lanes
+        in which only the first job is over a limit.
         """
         if not self.state.limited:
             return self.queue
@@ -481,9 +482,9 @@ class Cycle:
     # What steps 2 to 4 share
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
-        """Shut the lane with a reason if its job is over a limit. Returns the limit, or None.
+        """The limit that the job is over, or None. Sets the lane's pending reason if there is one.
 
-        As a rule all jobs of the lane are over the same limit.
+        Usually all jobs of the lane are over the same limit.
         """
         over = self.limits.over(self.state.jobs[number], now)
         if over is not None:
@@ -493,10 +494,10 @@ class Cycle:
     def find_or_block(
         self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
     ) -> Placement | None:
-        """A placement for the job. Without one its lane is blocked, or the job is noted as barred.
+        """A placement for the job, or None.
 
-        A lane without room or licences is blocked until some come free. A job that has room only on nodes
-        where it may not start is noted with the reason.
+        If too few nodes can hold the job, or licences are lacking, its lane is blocked until some become
+        free. If the job fits only on nodes where it may not start, its pending reason is recorded.
         """
         job = self.state.jobs[number]
         barred = self.search.barred(job, now, for_deadlines=for_deadlines)
@@ -512,11 +513,11 @@ class Cycle:
         return placement
 
     def keep_out(self, number: int, now: float) -> None:
-        """Note why the job may not start on the nodes that have room for it."""
+        """Record why the job may not start on the nodes where it fits."""
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
     def _find_fewer(self, job: Job, now: float) -> Placement | None:
-        """A placement on fewer nodes; if it is too early for that, the pass is due again when it is not."""
+        """A placement on fewer nodes, or None. During the assembly time, `again_at` is set to its end."""
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
             if now < ripe_at:
@@ -526,11 +527,11 @@ class Cycle:
 
     def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
-            return None  # because without licences it could not start, whatever room it had
+            return None  # because no preemption lets a job start whose licences are lacking
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
     def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
-        """Record the start of a job, and what it takes from reservations. The nodes change with `apply`."""
+        """Start a job: record what it takes from reservations, then apply its JobPlaced event."""
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
@@ -542,17 +543,17 @@ class Cycle:
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
 
-    # Reservations, and what others ask about them
+    # Reservations, for this package and for explanations
 
     def runtime(self, job: Job) -> float:
-        """Seconds for which plans assume that a waiting job will hold its nodes; as Job.expected_end."""
+        """The seconds for which a waiting job is assumed to run: predicted, or its time limit plus grace."""
         if not self.estimating.predicted:
             return job.span
         predicted = self.state.estimates.predict(job, self.estimating)
         return job.span if predicted is None else predicted
 
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
-        """Longer predictions for running jobs that outlived theirs, because reservations count on them."""
+        """Events with a longer prediction for each running job that has run longer than predicted."""
         found = []
         for _, number in takewhile(lambda each: each[0] <= now, self.state.releases):
             job = self.state.jobs[number]
@@ -569,7 +570,7 @@ class Cycle:
         return None if self.head is None else self.shared.reservation_of(self.head[1])
 
     def easy_reservation(self, now: float) -> EasyReservation | None:
-        """The same where no node is shared with other profiles; worked out when first asked for."""
+        """The EASY reservation of the first waiting job, computed on first use; None if nodes are shared."""
         if self.shared is not None:
             return None
         if not self._easy_known and self.head is not None and self.head[1] in self.queue:
@@ -580,10 +581,10 @@ class Cycle:
         return self._easy
 
     def use_easy_reservation(self, now: float) -> float:
-        """The end up to which a backfilled job needs no check against the reservation, for a decision now.
+        """`backfill_ends_by`, for a decision in this pass.
 
-        The reservation counts as used: it is recorded as an estimate. The latest start of the first job
-        is fixed here if it may be delayed, because otherwise the delays by several jobs would add up.
+        The reservation will be recorded as an estimate. The first job's latest start is fixed at the first
+        call, because otherwise several delays of up to `max_delay_s` would add up.
         """
         self._easy_used = True
         easy = self.easy_reservation(now)
@@ -593,7 +594,7 @@ class Cycle:
         return ends_by
 
     def backfill_ends_by(self, easy: EasyReservation | None) -> float:
-        """The end up to which a backfilled job needs no check against the reservation; NEVER without one."""
+        """A backfilled job that ends by this time cannot delay the reservation; NEVER without one."""
         if easy is None:
             return NEVER
         if self.backfill.max_delay_s is None:
@@ -602,14 +603,14 @@ class Cycle:
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
     def starts_next_pass(self, job: Job, now: float) -> bool:
-        """Whether a job that fits starts in the next pass, if nothing happens before."""
+        """Whether a job that fits starts in the next pass, if no input comes before it."""
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
             return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now
         head = self.head
         if head is None or head[1] not in self.queue or head[1] == job.id:
             return True
-        position = position_key(self.state, self.queue, now) or _as_it_is
+        position = position_key(self.state, self.queue, now) or _unchanged
         if position(self.queue.entry(job.id)) < position(head):
             return True
         if not self.backfill.starts_behind:
@@ -633,7 +634,7 @@ class Cycle:
         self.reservations.forget(number)
 
     def share(self, shared: SharedReservations | None) -> None:
-        """Use the reservations of a table that several profiles share from now on, or own ones (None)."""
+        """Use from now on the reservations that several profiles share, or with None this profile's own."""
         if shared is not self.shared:
             self.reservations.forget_all()
             self.search.shared = shared
@@ -644,12 +645,12 @@ class Cycle:
         self._easy_known = self._easy_used = False
 
     def resume(self, other: Cycle) -> None:
-        """Copy the reservations of the same profile's cycle on another copy of the state."""
+        """Copy the reservations from the same profile's cycle, which works on another copy of the state."""
         self.reservations.resume(other.reservations)
         self._latest = other._latest
         self.limits.again_at = other.limits.again_at
         self.preemption.retry_at = other.preemption.retry_at
 
 
-def _as_it_is(entry: QueueEntry) -> QueueEntry:
+def _unchanged(entry: QueueEntry) -> QueueEntry:
     return entry

@@ -1,4 +1,4 @@
-"""Reserves room for waiting jobs with a deadline, at the last moment at which they can start."""
+"""Reserves resources for waiting jobs with a deadline, at their latest possible start."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from controller.core.queue.queue import Queue
 from controller.core.state.state import State
 
 GUARDED_MOST = 16
-"""The most waiting jobs with a reservation here, soonest latest start first."""
+"""The most waiting jobs for which resources are reserved: those with the earliest latest start."""
 MARGIN_S = 10.0
-"""Seconds before its latest start at which a job counts as urgent, because starting it takes time."""
+"""A job is urgent from this many seconds before its latest start on, because starting it takes time."""
 
 
 class DeadlineGuard:
-    """Keeps other jobs out of the room that jobs with a deadline need at their latest start.
+    """Keeps other jobs off the resources that jobs with a deadline need at their latest start.
 
-    1. Take the first GUARDED_MOST waiting jobs by latest start, without those that are over a quota.
-    2. Reserve room for each at its latest start, as if all running jobs end at their time limits and no
-       other job starts. A job without such room is doubted: its deadline cannot be met as things stand.
-    3. A job that still runs at a reserved start, and has a later latest start itself, keeps out of the room
-       that the reservation cannot spare. Where room is short, the earlier latest start wins.
+    1. Take the first GUARDED_MOST waiting jobs by latest start. Skip those over a quota.
+    2. Reserve resources for each at its latest start, as if all running jobs ended at their time limits and
+       no other job started. A job that does not fit then is doubted: it will probably miss its deadline.
+    3. A job that would still run at a reserved start, and whose own latest start is later, may not use the
+       resources that the reservation needs.
 
-    The reservations are made once per pass, when first asked for. `take` keeps them up to date in the pass.
-    Cost: that of GUARDED_MOST EASY reservations, and nothing while no waiting job has a deadline.
+    The reservations are made once per pass, on first use. `take` updates them when the pass starts a job.
+    Cost: that of GUARDED_MOST EASY reservations; none while no waiting job has a deadline.
 
-    Example: job 7 must start by 12:00 and needs the whole of a node that is free now. A job of one hour may
+    Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may
     start there until 11:00; a job without a time limit may not.
     """
 
@@ -44,9 +44,9 @@ class DeadlineGuard:
         self._limits = limits
         self._placer = placer
         self.reserved: list[EasyReservation] | None = None
-        """In order of their latest starts; None until this pass asks. Each pass begins with None."""
+        """The reservations by latest start; None until the pass first needs them."""
         self._doubted: dict[int, bool] = {}
-        """By job that was looked at: whether its deadline cannot be met as things stand."""
+        """By checked job: whether it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
         """Jobs whose latest start is less than MARGIN_S away, soonest first."""
@@ -54,13 +54,16 @@ class DeadlineGuard:
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
-        """When the next job becomes urgent; NEVER without one."""
+        """The time at which the next job becomes urgent; NEVER without one."""
         dated = self._queue.by_latest_start
         at = bisect_right(dated, (now + MARGIN_S, np.inf))
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[EasyReservation]:
-        """The reservations that a job would break in their room: it still runs then, and can start later."""
+        """The reservations that the job must respect.
+
+        The job would still run at their start, and its own latest start is later.
+        """
         if not self._queue.by_latest_start:
             return []
         latest = job.latest_start, job.id
@@ -73,7 +76,7 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """`barred`, and the nodes whose room is reserved for jobs with an earlier latest start."""
+        """`barred`, and the nodes whose resources are reserved for jobs with an earlier latest start."""
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
             if not reserved.lends(job.ask.licences):
@@ -88,7 +91,10 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Take the job's room out of the reservations. To be called before its start is applied."""
+        """Record in the reservations that the job takes this placement.
+
+        Must be called before the start is applied.
+        """
         if self.reserved is None:
             return
         for reserved in self.against(job, now):
@@ -96,7 +102,7 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Events for jobs whose deadline can be met no longer, or can be met again."""
+        """Events for jobs that will probably miss their deadline, or that no longer will."""
         if self._queue.by_latest_start:
             self._reservations(now)
             for number, doubted in self._doubted.items():
@@ -111,7 +117,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # because it may not start, whatever room there is
+                    continue  # because it may not start even if it fits
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
@@ -120,7 +126,7 @@ class DeadlineGuard:
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
-    """Room for a waiting job at that moment if no other job starts before; None if there is none then."""
+    """A reservation for the job at time `at`, if no other job starts before; None if it does not fit then."""
     shape = placer.shape(job.ask)
     if shape is None:
         return None

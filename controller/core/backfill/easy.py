@@ -1,4 +1,4 @@
-"""EASY backfill: the start that is guaranteed to the first waiting job, and what must stay free for it."""
+"""EASY backfill: the start guaranteed to the first waiting job, and the resources that stay free for it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class EasyReservation:
     """The start that EASY backfill guarantees to the first waiting job.
 
     Algorithm
-    1. Take the nodes where the job would fit if they were empty; note what each has free now.
-    2. Go through the running jobs by planned end. After each end, add what the job returns to its nodes.
-    3. Stop at the first moment at which `shape.nodes` nodes have room, licences suffice and no reservation
-       of an operator bars them. That moment is `starts_at`.
-    4. `spare` = nodes with room at that moment minus nodes needed. Backfilled jobs that still run at
-       `starts_at` may take away the room on at most `spare` of these nodes (`take`).
+    1. Take the nodes where the job would fit if they were empty, with the resources that are free now.
+    2. Go through the running jobs by planned end. After each end, add the job's resources to its nodes.
+    3. Stop at the first moment at which the job fits on `shape.nodes` nodes, licences suffice and no
+       operator's reservation bars the nodes. That moment is `starts_at`.
+    4. `spare` = nodes where the job fits at that moment minus nodes needed. Backfilled jobs that still run
+       at `starts_at` may make at most `spare` of these nodes too full for the job (`take`).
 
-    Invariant: whatever is backfilled, at least `shape.nodes` of the nodes in `_fitting` keep room.
+    Invariant: after any backfill, the job still fits on at least `shape.nodes` of the nodes in `_fitting`.
     Cost: O(running jobs + nodes) to build, O(nodes of the candidate) per backfill candidate.
 
     Example: four 8-GPU nodes are full, two jobs end at 10:00 and 11:00, and job 7 wants two whole nodes.
     `starts_at` is 11:00 and `spare` is 0. A one-GPU job with a limit of 30 minutes may start on a node that
     frees a GPU at 10:15. The same job with a limit of two hours may not: it would hold that node at 11:00.
 
-    Free room is kept in lists, not arrays: candidates touch single nodes, and indexing one element of an
-    array costs ten times as much as of a list.
+    Free resources are lists, not numpy arrays, because candidates touch single nodes, and reading one element
+    of an array takes ten times as long as reading one of a list.
     """
 
     def __init__(self, state: State, placer: Placer, shape: Shape, job: int) -> None:
@@ -66,15 +66,15 @@ class EasyReservation:
         self._needs = gpu_needs_of(part, columns)
         self._wanted = asked.ask.licences
         self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
-        """Free licences at `starts_at`, of those that the job needs."""
+        """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
-        if self._affinity is not None:  # because a node may have room and lack only the affinity
+        if self._affinity is not None:  # because a node may have the resources and only break the affinity
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
 
     def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
-        """The jobs by node once all victims have left; None if affinity does not matter to the part."""
+        """The placed jobs once all victims have left; None if affinity does not matter to this request."""
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):
             return None
@@ -93,7 +93,7 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """Nodes with room whose jobs meet the affinity of this one."""
+        """The nodes where the job fits and its affinity terms are met."""
         if self._affinity is None:
             return self._fitting
         if self._with_affinity is None:
@@ -127,7 +127,7 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """The same where reservations bar nodes for a time: their ends are moments to look at as well."""
+        """`advance` with operators' reservations: the job may also start when a reservation ends."""
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
         release = next(releases, None)
@@ -139,7 +139,7 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # At `now` itself the job may start only in room that overdue jobs are about to return.
+            # The job did not fit now, so a start at `now` needs resources that overdue jobs are returning.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._count_relevant()
@@ -160,7 +160,7 @@ class EasyReservation:
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
-        """Return what a running job holds: room, licences, and its part in affinities."""
+        """Return a running job's resources and licences, and remove it from the affinity counts."""
         returned = self._state.released_by(job)
         (self._release if self._plain else self._release_all)(returned)
         self._give_licences(job.ask.licences, 1)
@@ -168,7 +168,7 @@ class EasyReservation:
             self._leaves(self._affinity, job.ask.part, returned)
 
     def _barred_at(self, moment: float) -> set[int]:
-        """Nodes that reservations bar from a job that starts then."""
+        """The rows of nodes that operators' reservations bar from the job if it starts at that moment."""
         reservations, nodes = self._state.reservations, self._state.nodes
         until = moment + self._span_s
         barring = (each for each in self._barring if each.overlaps(moment, until))
@@ -183,7 +183,7 @@ class EasyReservation:
         return all(free[name] - taken.get(name, 0) >= count for name, count in self._wanted)
 
     def take_licences(self, wanted: LicenceCounts) -> None:
-        """Note that a backfilled job holds these licences at `starts_at`."""
+        """Record that a backfilled job will hold these licences at `starts_at`."""
         self._give_licences(wanted, -1)
 
     def _give_licences(self, wanted: LicenceCounts, sign: int) -> None:
@@ -192,20 +192,20 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """How many of these nodes may lose their room; negative if too few have it now."""
+        """How many of these nodes other jobs may fill; negative if the nodes are too few for the job."""
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
         return self._domains.spare_rows(fitting, self._shape.nodes)
 
     def _count_relevant(self) -> None:
-        """Leave out nodes in topology domains that have too few nodes with room."""
+        """Drop the nodes of topology domains in which the job fits on too few nodes."""
         if self._domains is not None:
             self._fitting = self._domains.usable_rows(self._fitting, self._shape.nodes)
 
     def _release(self, allocations: list[Allocation]) -> None:
-        """Return what a job holds, for reservations of CPU and memory only.
+        """Return the allocations of a running job, if the reservation needs CPU and memory only.
 
-        Everything is inlined, because this runs once per running job whenever a reservation is made.
+        The code is inlined, because it runs once per running job whenever a reservation is made.
         """
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
@@ -249,7 +249,7 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Whether a node with room for the job at `starts_at` has none if the part is there as well."""
+        """Whether the job fits on the node at `starts_at`, but not if `part` runs there as well."""
         if row not in self._fitting:
             return False
         wanted = self._shape.part
@@ -268,7 +268,7 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """The nodes among `rows` on which the part would take away the job's room."""
+        """The nodes among `rows` on which the job would no longer fit if `part` ran there as well."""
         fitting = self._fitting
         if not self._plain:
             return {row for row in rows if row in fitting and self.blocks(placer, part, row)}
@@ -293,7 +293,10 @@ class EasyReservation:
         return broken if barred is None else barred | broken
 
     def take(self, placer: Placer, part: PerNodeRequest, placement: Placement) -> None:
-        """Note that a backfilled job holds this placement then. To be called before its start is applied."""
+        """Record that a backfilled job will hold this placement at `starts_at`.
+
+        Must be called before the start is applied, because it chooses GPUs from those that are free now.
+        """
         for allocation in placement.allocations:
             row = self._state.nodes.by_name[allocation.node].row
             if self.blocks(placer, part, row):
@@ -306,7 +309,7 @@ class EasyReservation:
 def earliest_reservation(
     state: State, placer: Placer, ask: ResourceRequest, job: int, now: float
 ) -> EasyReservation | None:
-    """The start that is guaranteed to a job that cannot start now; None if no release ever makes room for it.
+    """The start guaranteed to a job that cannot start now; None if it does not fit even after all jobs end.
 
     A job with `--min-nodes` has two possible starts: on all its nodes, and on the fewest it accepts once its
     assembly time is over. The guarantee is for the earlier one.
@@ -332,7 +335,7 @@ def earliest_reservation(
 def _earliest_on_fewest(
     state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
 ) -> EasyReservation | None:
-    """The first start on the fewest nodes that is not before `ripe_at`."""
+    """The first start on the fewest nodes, at `ripe_at` (the end of the assembly time) or later."""
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)
         if easy.start_at(ripe_at):
@@ -344,7 +347,7 @@ def _earliest_on_fewest(
 def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
-    """The best placement for a job that still runs at `easy.starts_at`, if the reservation can spare it."""
+    """The best placement for a job that still runs at `easy.starts_at` and must not delay the reservation."""
     if not placer.nodes.max_free.may_hold(shape.part):
         return None
     ranking = placer.ranking(shape.part)
@@ -364,7 +367,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # before the nodes are sorted by score, because that costs more
+        return None  # here, because sorting the nodes by score takes longer
     for row in ranking.in_order(barred):
         if row in blocked:
             if not spare:

@@ -1,4 +1,4 @@
-"""Gives elastic jobs that run on fewer nodes than they asked for more nodes while no job waits."""
+"""Adds nodes to elastic jobs that run on fewer nodes than they requested, while no job waits."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def grow_elastic_jobs(
 ) -> None:
     """Grow the elastic jobs of this queue, in the order of their ids.
 
-    1. Skip a job that is complete, is ending, is losing a node, or must run inside one topology domain.
+    1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
     2. Take the best nodes on which the job has not run in this attempt.
-    3. Give up nodes, the worst first, until the rest stays within quotas and shares.
+    3. Drop the worst of these nodes until the rest is within quotas and share limits.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
     more node: job 7 grows to 3 nodes.
@@ -43,7 +43,7 @@ def grow_elastic_jobs(
         ):
             continue
         rows = placer.ranking(job.ask.part).in_order(state.barred_nodes(job, now))
-        # A node of this attempt is left out because an agent runs an attempt only once.
+        # Skip nodes on which this attempt has already run, because an agent runs an attempt only once.
         free = [
             row
             for row in rows

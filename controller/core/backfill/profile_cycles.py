@@ -19,11 +19,11 @@ PASSES_MOST = 4
 class ProfileCycles:
     """One cycle for each profile, the default profile last; a single cycle without profiles.
 
-    1. Lengthen the predictions of jobs that have outlived theirs.
-    2. If nodes have changed, work out which profiles share nodes (or licences, which all share). They write
-       their reservations in one table.
+    1. Record longer predictions for jobs that have run longer than predicted.
+    2. If nodes have changed, find the profiles that share nodes; with licences, all profiles count as
+       sharing. These profiles keep their reservations in one table.
     3. Run one pass of each profile.
-    4. Repeat step 3 while that drops or moves a shared reservation, PASSES_MOST times at most.
+    4. Repeat step 3 while a pass drops or moves a shared reservation, at most PASSES_MOST times.
     """
 
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
@@ -44,7 +44,7 @@ class ProfileCycles:
             if len(self.cycles) > 1
         }
         self._layout = -1
-        """`Nodes.layout_version` as of when step 2 was done last."""
+        """`Nodes.layout_version` when step 2 last ran."""
 
     def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
         guards_of = self.guards_of if self._profiles else None
@@ -55,7 +55,7 @@ class ProfileCycles:
         return self.named(job.profile)
 
     def named(self, profile: str) -> Cycle:
-        """The cycle of a profile; that of the default profile if there is no such profile."""
+        """The cycle of the named profile; without such a profile, the default profile's cycle."""
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
@@ -87,7 +87,7 @@ class ProfileCycles:
                 return
 
     def _share_tables(self) -> None:
-        """Give the common table to each profile that shares nodes or licences, after nodes have changed."""
+        """If nodes have changed, give the shared table to each profile that shares nodes or licences."""
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:
             return
@@ -95,41 +95,41 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # because licences belong to no node
+            licences = bool(self._state.licences.total)  # because every profile's jobs use the same licences
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy the reservations of other cycles, which decide on another copy of the state."""
+        """Copy the reservations of cycles that work on another copy of the state."""
         if self._shared:
             self._share_tables()
         for name, cycle in self.cycles.items():
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the remembered answers of plugins, because a plugin that failed is to be asked again."""
+        """Drop the cached results of plugins, because a plugin that failed is called again from now on."""
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
         self._state.nodes.room_version += 1  # so that jobs that did not fit are tried again
 
     def forget(self, job: int) -> None:
-        """Drop the reservation of a waiting job that asks for something else now."""
+        """Drop the reservation of a waiting job whose request has changed."""
         for cycle in self.cycles.values():
             cycle.forget(job)
 
     def stir(self, job: int) -> None:
-        """Note that preempting a running job would now lose more or less than before."""
+        """Record that the work that would be lost by preempting a running job has changed."""
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
                 cycle.preemption.loss_changed(job)
 
     @property
     def limits_change_at(self) -> float:
-        """When a quota or a limit on preemption may next let a job start."""
+        """The next time at which a quota or a limit on preemption may allow a job to start."""
         cycles = self.cycles.values()
         return min(min(cycle.preemption.retry_at, cycle.limits.again_at) for cycle in cycles)
 
     @property
     def again_at(self) -> float:
-        """When a job may start that cannot start now, if nothing but time passes."""
+        """The next time at which a waiting job may become able to start although no input arrives."""
         at = min(cycle.again_at for cycle in self.cycles.values())
         return min(at, self._table.next_at) if self._shared else at

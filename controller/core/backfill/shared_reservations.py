@@ -16,7 +16,7 @@ from controller.core.state.state import State
 
 
 class GuaranteedStart(Protocol):
-    """A waiting job, and the moment at which it starts at the latest."""
+    """A waiting job and its latest start."""
 
     @property
     def job(self) -> int:
@@ -30,11 +30,11 @@ class GuaranteedStart(Protocol):
 
 
 class SharedReservations:
-    """One profile's view of a reservation table in which several profiles write.
+    """One profile's view of a reservation table that several profiles share.
 
-    EASY backfill keeps "enough nodes with room". Several profiles could not all keep that at once on the same
-    nodes. So a reservation here has its nodes and GPUs, from its start on, and a job starts only where it has
-    room beside the reservations of all other jobs for as long as it may run.
+    EASY backfill only keeps enough nodes free, without naming them. Two profiles could then count on the same
+    nodes. A reservation here therefore names its nodes and GPUs from its start on, and a job starts only
+    where it fits beside the reservations of all other jobs until its end.
 
     Example: profile A reserves gpu01 from 11:00 for job 7. Profile B may start a job of 30 minutes on gpu01
     at 10:15, and a job of two hours only on GPUs that job 7 does not need.
@@ -51,7 +51,7 @@ class SharedReservations:
 
     @property
     def edition(self) -> int:
-        """Grows when a reservation is dropped or moves, because other jobs may be better off then."""
+        """A counter that grows when a reservation is dropped or moved, because other jobs may then start."""
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
@@ -59,7 +59,7 @@ class SharedReservations:
         return self.reservations.by_job.get(job)
 
     def due(self, now: float) -> bool:
-        """Whether the start of a reservation of this profile has come."""
+        """Whether a reserved start of this profile is due."""
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
     def reserve(self, head: QueueEntry | None, now: float) -> None:
@@ -68,7 +68,7 @@ class SharedReservations:
             self.reservations.update([] if head is None else [(head[1], None)], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """A placement that delays no other job's reservation; with `fewer`, on that many nodes at most."""
+        """A placement that delays no other job's reservation, or None. `fewer`: the most nodes, if set."""
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
             return None
@@ -85,16 +85,16 @@ class SharedReservations:
     def _on_unreserved_gpus(
         self, shape: Shape, placement: Placement, runtime: float, now: float
     ) -> Placement:
-        """The placement on the same nodes, with GPUs that no reservation needs meanwhile."""
+        """The placement on the same nodes, with GPUs that no reservation needs while the job runs."""
         nodes = self._state.nodes.by_name
         rows = [nodes[each.node].row for each in placement.allocations]
         free = self._table.free_beside(rows, runtime, now)
         return self._placer.allocate_rows(shape, rows, free) if free else placement
 
     def _leaves_licences(self, job: Job, now: float) -> bool:
-        """Whether the job takes no licence that is reserved.
+        """Whether the job needs no licence that is reserved for another job.
 
-        True also if too few licences are free now, because then the job waits for licences, not for others.
+        Also True if too few licences are free now, because then licences, not reservations, block the job.
         """
         wanted = job.ask.licences
         return self._state.licences.insufficient(wanted) or self._table.leaves_licences(
@@ -102,12 +102,12 @@ class SharedReservations:
         )
 
     def needs_reserved_licences(self, job: Job, now: float) -> bool:
-        """Whether licences that are free now are reserved for other jobs."""
+        """Whether the job needs licences that are free now but reserved for other jobs."""
         with self.reservations.without(job.id, now):
             return not self._leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which the job would delay another job's reservation if it started now; None: no node."""
+        """Nodes on which the job would delay another job's reservation if it started now; None if none."""
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
@@ -119,6 +119,6 @@ class SharedReservations:
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
     def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
-        """Nodes with another job's reservation that starts before `until`; None: no node."""
+        """Nodes with another job's reservation that starts before `until`; None if there are none."""
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until)

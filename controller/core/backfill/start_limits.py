@@ -15,28 +15,28 @@ from controller.core.state.state import State
 
 
 class StartLimits:
-    """Quotas and share limits of one profile, as they are asked before each start.
+    """Checks the quotas and share limits of one profile before each start.
 
-    A job counts with what it would hold, on top of what running jobs hold and of the claims of jobs whose
-    victims are ending. A limit on usage in a window falls with time: the moment is noted in `again_at`.
-    Without any limit (`State.limited`) it is not asked.
+    The resources of the job are added to those of running jobs and of nominated jobs whose victims are
+    ending. Usage in a window falls as time passes: `again_at` is the time at which a job may be below such a
+    limit again. If no limit is set (`State.limited` is False), callers skip the check.
     """
 
     def __init__(self, state: State, placer: Placer) -> None:
         self._state = state
         self._placer = placer
         self.again_at = NEVER
-        """When a job that was over a limit on past usage may be below it, if only time passes."""
+        """The time at which a job that is over a limit on past usage may be below it."""
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
-        """The hard limit that a start now, on all nodes or on `nodes`, would break; or None."""
+        """The hard limit that a start now, on all nodes or on `nodes` of them, would break; or None."""
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.unlimited:
             return stopped
         return self._over(job, now, self._claimed(job), nodes)
 
     def nodes_within(self, job: Job, now: float) -> int:
-        """The most nodes on which a gang with `--min-nodes` may start within hard limits; 0 if on none."""
+        """The most nodes on which a gang with `--min-nodes` may start within hard limits; 0 if it may not."""
         if self._stopped(job, now) is not None:
             return 0
         return self._within(job, now, {} if self._state.quotas.unlimited else self._claimed(job))
@@ -50,7 +50,7 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """The hard limit of a share that keeps the job's tenant from starting anything; or None."""
+        """The hard limit of a share that stops all jobs of the job's tenant from starting; or None."""
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:
@@ -70,7 +70,7 @@ class StartLimits:
     def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
         """The waiting jobs, in order, that break no limit if all jobs before them start.
 
-        With each comes the most nodes it may have, or None for all it asks for.
+        Each job comes with the most nodes that limits allow, or None for all nodes it requests.
         """
         if not self._state.limited:
             yield from ((job, None) for _, job in entries)
@@ -103,14 +103,14 @@ class StartLimits:
         return not quotas.unlimited and quotas.borrows(job.user, job.spec, self._need(job), now)
 
     def _need(self, job: Job, nodes: int | None = None) -> Amount:
-        """What the job counts for once it runs."""
+        """The amounts that the job adds to quota usage when it runs."""
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """What jobs with claims will hold, by account, without this job."""
+        """By tenant, the amounts that nominated jobs will hold. `job` itself is left out."""
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:
-            # A job that is being moved is left out, because it counts with what it holds still.
+            # Leave out a job that is being moved, because its present resources count already.
             if (job is None or each != job.id) and not self._state.jobs[each].unended:
                 self._add(claimed, self._state.jobs[each])
         return claimed

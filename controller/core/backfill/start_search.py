@@ -1,4 +1,4 @@
-"""Finds where a waiting job may start now, beside reservations, deadlines and other profiles."""
+"""Finds nodes for a waiting job that respect reservations, deadlines and other profiles."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wire.names import Reason
 
 
 class StartSearch:
-    """Answers where a waiting job may start now, and why it may not. Changes nothing.
+    """Finds where a waiting job may start now, or why it may not start. Changes nothing.
 
-    A node is out of bounds for a job, in this order,
-    1. while a reservation of an operator bars the job from it,
-    2. with `for_deadlines`: when a job with a deadline needs its room before this job ends,
-    3. if nodes are shared with other profiles: when its free room is reserved for a job of one of them.
+    A job may not start on a node, checked in this order,
+    1. if an operator's reservation bars the job from the node,
+    2. with `for_deadlines`: if a job with a deadline needs the node's resources before this job ends,
+    3. on nodes shared with other profiles: if the free resources are reserved for a job of another profile.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, guard: DeadlineGuard) -> None:
@@ -29,27 +29,30 @@ class StartSearch:
         self._limits = limits
         self._guard = guard
         self.guards_deadlines = placer.pipeline.deadlines is not DeadlinePolicy.NONE
-        """Whether backfilled jobs keep out of the room that jobs with a deadline need."""
+        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.shared: SharedReservations | None = None
-        """Reservations on nodes that other profiles use as well; None if no node is shared."""
+        """The reservations on nodes that this profile shares with others; None if it shares no node."""
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Nodes on which the job may not start because of rule 1, and of rule 2 on request; None: no node."""
+        """Nodes on which rule 1, and with `for_deadlines` rule 2, forbid the job to start; None if none."""
         barred = self._state.barred_nodes(job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
-        """The best placement for all nodes of the job, on nodes that neither `barred` nor rule 3 excludes."""
+        """The best placement on as many nodes as the job requests, or None.
+
+        It uses no node of `barred`, and none that rule 3 forbids.
+        """
         if self.shared is None:
             return self._placer.find(job.ask, barred)
         return self.shared.find(job, barred, now)
 
     def find_fewer(self, job: Job, now: float) -> Placement | None:
-        """A placement on fewer nodes for a gang whose assembly time is over.
+        """A placement on fewer nodes for a gang whose assembly time is over, or None.
 
-        It has as many nodes as there are, and as quotas and shares allow. None if the job is no such gang,
-        has to wait for all its nodes still, or finds too few.
+        The placement has as many nodes as are free, and as quotas and shares allow. None if the job has no
+        `--min-nodes`, its assembly time is not over, or too few nodes are free.
         """
         if (
             job.ask.least is None
@@ -66,7 +69,7 @@ class StartSearch:
         return self._placer.find_fewer(job.ask, barred, most)
 
     def why_kept_out(self, job: Job, now: float) -> Reason:
-        """Which rule keeps a job from nodes that have room for it."""
+        """The reason of the rule that forbids the job to start on the nodes where it fits."""
         barred = self._state.barred_nodes(job, now)
         if barred is not None and self._placer.find(job.ask, barred) is None:
             return Reason.RESERVATION
@@ -78,15 +81,15 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which preemption must not make room for the job, because they are reserved for others."""
+        """Nodes on which no job may be preempted for this job, because they are reserved for other jobs."""
         if self.shared is None:
             return None
         return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)
 
     def blocked_claim(self, job: Job, now: float) -> str:
-        """Why a job must not start on the nodes that its victims have left; empty if it may.
+        """The reason why a job may not start on the nodes that its victims have left; empty if it may.
 
-        An operator's reservation can come near while victims end.
+        While its victims ended, an operator's reservation may have come too near.
         """
         barred = self._state.barred_nodes(job, now)
         rows = self._state.nodes.by_name

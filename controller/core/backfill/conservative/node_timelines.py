@@ -1,4 +1,4 @@
-"""The free resources of all nodes over time, and the first start of a part on each."""
+"""The free resources of all nodes over time, and the first time at which a request fits on each node."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from controller.core.model.events import Allocation
 from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256
-"""A shared timeline of this size is cheap in any case."""
+"""Up to this size the shared timeline is never split, because it is cheap at this size."""
 SHARED_WRITE_DISCOUNT = 8
-"""How many times cheaper it is to change a set of nodes in it than a segment of a separate timeline."""
+"""Changing a set of nodes in the shared timeline is this many times cheaper than changing a segment of a
+separate timeline."""
 CACHED_STARTS = 200_000
-"""The most first starts that are remembered."""
+"""The most first starts that are cached."""
 
 
 class NodeTimelines:
-    """What running jobs and reservations leave free on every node, from now on.
+    """The resources that running jobs and reservations leave free on every node, from now on.
 
-    1. A node with GPUs has a separate timeline, because a job needs the same GPUs all the time.
-    2. All other nodes share one (`SharedTimeline`). If mostly single nodes change, that costs more than a
-       timeline for each: then each gets a separate one (`split_shared`), for good.
-    3. First starts on separate timelines are remembered by part and duration, sorted. A first start stays
-       valid until its node changes or its moment has passed. So a question that was asked before looks at
-       the changed nodes again, and reads the list up to the last node it needs.
-    4. To find out whether a reservation can start sooner, it is set aside: first starts are as if it were not
-       there. Then it is either put back as it was, or dropped.
+    1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
+    2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
+       timeline is slower than separate ones. Each node then gets a separate one (`split_shared`), and they
+       are never merged again.
+    3. First starts on separate timelines are cached by request and duration, sorted by time. A first start
+       stays valid until its node changes or its time has passed. A repeated query computes only the changed
+       nodes again, and reads the list up to the last node it needs.
+    4. To find out whether a reservation can start sooner, the reservation is set aside: first starts are
+       computed without it. Afterwards it is put back unchanged, or dropped.
 
-    Cost of `first_starts`: O(changed nodes + nodes needed) where the question was asked before.
+    Cost of `first_starts`: O(changed nodes + nodes needed) for a repeated query.
     """
 
     def __init__(
@@ -56,22 +58,22 @@ class NodeTimelines:
         self._add_separate(separate)
         self._aside: BackfillReservation | None = None
         self._saved: dict[int, NodeTimeline] = {}
-        """Separate timelines with the reservation that is set aside."""
+        """By row, the separate timelines as they were before a reservation was set aside."""
         self._changed: list[int] = []
         """Rows of separate timelines in the order of their changes."""
         self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
-        """By part and duration: the length of `_changed` when asked, and the first starts, soonest first."""
+        """By request and duration: the length of `_changed` when computed, and the first starts by time."""
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
-        """Timelines on which what is free now stays free forever."""
+        """Timelines on which the resources that are free now stay free forever."""
         free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
         separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]
         shared = SharedTimeline(now, {row: each for row, each in free.items() if not each.gpus})
         return cls(nodes.by_name, now, separate, shared)
 
     def copy(self, nodes: Nodes) -> NodeTimelines:
-        """Timelines of a copy of the nodes, to be changed separately."""
+        """An independent copy, for a copy of the nodes."""
         separate = [line.copy(nodes.rows[row]) for row, line in self._separate.items()]
         return NodeTimelines(nodes.by_name, self._now, separate, self._shared.copy())
 
@@ -79,7 +81,7 @@ class NodeTimelines:
         return (self._separate_rows | self._shared.rows).bit_count()
 
     def forget_past(self, now: float) -> None:
-        """Drop what ends before `now`, and remembered starts if too many nodes have changed."""
+        """Drop segments that end before `now`, and cached first starts if too many nodes have changed."""
         self._now = now
         for line in self._separate.values():
             line.forget_past(now)
@@ -124,17 +126,17 @@ class NodeTimelines:
             self._changed.append(row)
 
     def reserve(self, reservation: BackfillReservation) -> None:
-        """Take what the reservation needs."""
+        """Take the reservation's resources from its start to its end."""
         self._give_reserved_separate(reservation, -1)
         self._give_reserved_shared(reservation, -1)
 
     def release(self, reservation: BackfillReservation) -> None:
-        """Return what the reservation takes."""
+        """Return the reservation's resources."""
         self._give_reserved_separate(reservation, 1)
         self._give_reserved_shared(reservation, 1)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Leave a reservation out of all answers, until `put_back` or `drop_aside`."""
+        """Leave a reservation out of all results, until `put_back` or `drop_aside`."""
         self._aside = reservation
         for row in rows_in(reservation.rows & self._separate_rows):
             line = self._saved[row] = self._separate[row]
@@ -142,13 +144,13 @@ class NodeTimelines:
         self._give_reserved_separate(reservation, 1)
 
     def put_back(self) -> None:
-        """Let the reservation that was set aside count again."""
+        """Restore the reservation that was set aside."""
         self._separate |= self._saved
         self._saved.clear()
         self._aside = None
 
     def drop_aside(self) -> None:
-        """Return what the reservation that was set aside takes, for good."""
+        """Remove the reservation that was set aside, and return its resources."""
         self._changed += self._saved
         self._saved.clear()
         if self._aside is not None:
@@ -168,7 +170,7 @@ class NodeTimelines:
         self._shared.give(reservation.starts_at, reservation.ends_at, rows, amounts, sign)
 
     def least(self, row: int, since: float, duration: float) -> FreeResources:
-        """What one node has free all the time from `since` on for `duration` seconds."""
+        """The resources that one node has free during the whole time from `since` to `since + duration`."""
         if self._separate_rows >> row & 1:
             return self._separate[row].least(since, duration)
         return self._shared.least(row, since, duration)
@@ -182,9 +184,9 @@ class NodeTimelines:
         among: RowSet,
         enough: int,
     ) -> list[FirstStart]:
-        """The first start of the part on each of these nodes from `since` on, the soonest first.
+        """For each of these nodes, the first time from `since` on at which `part` can start; soonest first.
 
-        Once `enough` nodes have a start, nodes that start later may be missing.
+        After the first `enough` nodes, later ones may be missing.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:
@@ -206,7 +208,7 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Starts before `since` are looked for again, and those on nodes where a reservation is set aside.
+        # Compute again the starts before `since`, and those on nodes where a reservation is set aside.
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])
@@ -224,7 +226,10 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """The first starts from now on of all separate nodes, with the reservation that is set aside."""
+        """The first starts from now on of all nodes with separate timelines.
+
+        The reservation that is set aside counts, because the result is cached.
+        """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:
             stale = self._separate_rows

@@ -14,19 +14,19 @@ from controller.core.state.state import State
 
 
 class QueueReservations:
-    """Gives each waiting job the earliest slot that delays no reservation made before.
+    """Gives each waiting job the earliest slot that delays no existing reservation.
 
-    1. `update` drops the reservations of jobs that wait no longer.
-    2. If room came free before it was expected to, each reservation is set aside in queue order, and made
-       again at its earliest slot while all others stay. Reservations that start now stay as they are. While
-       jobs end when they were expected to, no reservation can start sooner, and none is looked at.
+    1. `update` drops the reservations of jobs that no longer wait.
+    2. If resources became free earlier than expected, go through the reservations in queue order: move each
+       to its earliest slot while all others stay. Reservations that start now are not moved. While jobs end
+       at their expected ends, no reservation can start earlier, and this step is skipped.
     3. Jobs without a reservation get one, in queue order.
 
-    Invariant: a reservation moves only to a sooner start, as long as nodes stay and jobs end by their limits.
-    Cost: O(waiting jobs) slot searches after room came free too soon, otherwise one per new job.
+    Invariant: while no node fails and jobs end by their limits, a reservation moves only to an earlier start.
+    Cost: O(waiting jobs) slot searches after resources became free early, otherwise one per new job.
 
-    Example: one node of 8 GPUs, busy until 10:00. Job 2 (8 GPUs, 2 h) reserves 10:00, job 3 (8 GPUs, 1 h)
-    12:00. At 9:00 the running job ends: job 2 moves to 9:00 and job 3 to 11:00.
+    Example: one node of 8 GPUs, busy until 10:00. Job 2 (8 GPUs, 2 h) has a reservation at 10:00, job 3
+    (8 GPUs, 1 h) at 12:00. At 9:00 the running job ends: job 2 moves to 9:00 and job 3 to 11:00.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class QueueReservations:
         self.table = ReservationTable(state) if table is None else table
         self.table.queues.append(self)
         self.refused: set[int] = set()
-        """Jobs that could not start at their reserved start. `retry_refused` lets them try again."""
+        """Jobs that could not start at their reserved time. They get no reservation until `retry_refused`."""
         self._seen = (-1, -1)
         """`Nodes.room_version` and the table's edition as of the last update."""
         self._openings = (-1, -1, True)
-        """What `_openings_now` said before reservations were last pulled forward."""
+        """The result of `_openings_now` before step 2 last ran."""
         self._slots = SlotSearch(state, placer, runtime, self.table)
 
     def resume(self, other: QueueReservations) -> None:
-        """Copy the reservations of another copy of the queue, unless its table is stale."""
+        """Copy the reservations from another copy of this queue, unless its table is stale."""
         if self.table.resume(other.table):
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
             current = other._seen == (other._state.nodes.room_version, other.table.edition)
@@ -61,10 +61,10 @@ class QueueReservations:
             self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
-        """Bring the reservations up to the state.
+        """Make, move and drop reservations as steps 1 to 3 of the class describe.
 
-        `jobs` are the waiting jobs that may have a reservation, in queue order, each with the most nodes it
-        may have, or None for all it asks for.
+        `jobs`: the waiting jobs that may have a reservation, in queue order, each with the most nodes that
+        limits allow, or None for all nodes it requests.
         """
         order = dict(jobs)
         self.table.refresh(now)
@@ -79,7 +79,7 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Whether a reservation may start sooner than when reservations were last pulled forward."""
+        """Whether a reservation may be able to start earlier than when step 2 last ran."""
         return (
             self.table.shared
             or self._openings[2]
@@ -92,7 +92,7 @@ class QueueReservations:
         )
 
     def _openings_now(self) -> tuple[int, int, bool]:
-        """The table's openings, the version of affinities, and whether room is kept for preemptors."""
+        """The table's `openings`, the version of the affinity index, and whether any job is nominated."""
         return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
     def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
@@ -110,7 +110,7 @@ class QueueReservations:
     def reserve(
         self, job: Job, most: int | None, now: float, aside: BackfillReservation | None = None
     ) -> None:
-        """Reserve the earliest start of the job, if any. `aside`: its reservation that was set aside."""
+        """Reserve the earliest start of the job, if any. `aside`: its old reservation, now set aside."""
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:
             self.by_job[job.id] = aside
@@ -149,13 +149,13 @@ class QueueReservations:
         )
 
     def forget(self, job: int) -> None:
-        """Drop the job's reservation, if it has one. It gets another with the next update."""
+        """Drop the job's reservation, if it has one. The next update makes a new one."""
         self.refused.discard(job)
         reserved = self.by_job.pop(job, None)
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # because the jobs behind may start sooner now
+            self._seen = (-1, -1)  # because later jobs may now start earlier
 
     def forget_all(self) -> None:
         """Drop all reservations."""
@@ -163,13 +163,13 @@ class QueueReservations:
             self.forget(job)
 
     def forget_gone(self) -> None:
-        """Drop the reservations of jobs that wait no longer."""
+        """Drop the reservations of jobs that no longer wait."""
         for job in [job for job in self.by_job if job not in self._state.queue]:
             self.forget(job)
 
     @contextmanager
     def without(self, job: int, now: float) -> Iterator[None]:
-        """Look at the table as if the job had no reservation."""
+        """Within the context, the table does not contain the job's reservation."""
         self.table.sync(now)
         reserved = self.by_job.pop(job, None)
         if reserved is None:
@@ -183,7 +183,7 @@ class QueueReservations:
             self.table.add(reserved)
 
     def next_partial_start(self, now: float) -> float:
-        """The next reserved start on fewer nodes; it comes with time alone. NEVER without one."""
+        """The next reserved start of a gang on fewer nodes than it requests; NEVER without one."""
         starts = (each.starts_at for each in self.by_job.values() if each.on_fewer_nodes)
         return min((start for start in starts if start > now), default=NEVER)
 
@@ -192,21 +192,21 @@ class QueueReservations:
         return [job for job, reserved in self.by_job.items() if reserved.starts_at <= now]
 
     def take_due(self, job: int) -> Placement:
-        """Turn the reservation of a due job into a running attempt in the table. Returns its placement.
+        """Replace the reservation of a due job by a running attempt in the table. Returns the placement.
 
-        To be followed by the start of the job, or by `refuse`.
+        The caller must then start the job or call `refuse`.
         """
         reserved = self.by_job.pop(job)
         self.table.start(self._state.jobs[job], reserved)
         return reserved.placement
 
     def refuse(self, job: int, now: float) -> None:
-        """Return what `take_due` took, because the job may not start after all."""
+        """Undo `take_due`, because the job may not start."""
         self.table.cancel_start(job, now)
         self.table.note_move()
         self.refused.add(job)
         self._seen = (-1, -1)
 
     def retry_refused(self) -> None:
-        """Let refused jobs have reservations again, because something has changed."""
+        """Allow refused jobs to get reservations again, because the state has changed."""
         self.refused.clear()

@@ -1,4 +1,4 @@
-"""A reservation of conservative backfill, and a running job as the reservation table knows it."""
+"""The entries of the reservation table: reservations of conservative backfill, and running attempts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from controller.core.model.request import LicenceCounts, PerNodeRequest
 from controller.core.placement.placer import Placement
 
 ENDS_SOON_S = 1.0
-"""While the end of an overdue job is under way, it is planned to end within this."""
+"""An overdue job that is being ended is expected to end within this many seconds."""
 END_UNDER_WAY_S = 60.0
-"""The longest that the end of a job takes after its grace: kill, wait for the processes, report."""
+"""The most seconds from the end of a job's grace to the report of its end: kill, wait for the processes,
+report."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillReservation:
-    """When and on which nodes a waiting job starts at the latest."""
+    """The latest start of a waiting job, and the nodes reserved for it."""
 
     job: int
     starts_at: float
@@ -30,14 +31,14 @@ class BackfillReservation:
     on_fewer_nodes: bool = False
     licences: LicenceCounts = ()
     most_nodes: int | None = None
-    """The most nodes that quotas allow the job; None for all it asks for."""
+    """The most nodes that quotas allow the job; None for all nodes it requests."""
     free: Mapping[int, FreeResources] = field(default_factory=dict, compare=False)
-    """By node row, what was free when the GPUs were chosen."""
+    """By node row, the resources that were free when the GPUs were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """What an attempt takes from the timelines, to be returned when it ends."""
+    """The resources that an attempt takes on the timelines, to be returned when it ends."""
 
     attempt: int
     ends_at: float
@@ -45,19 +46,20 @@ class RunningAttempt:
     """By node name."""
     licences: LicenceCounts
     waits_for_victims: bool = False
-    """The job has a claim on these nodes, and starts when its victims have left."""
+    """True for a job that is nominated to these nodes and starts when its victims have left."""
 
 
 def overdue_end(end: float, now: float) -> float:
-    """When plans count on the end of a job that should have ended at `end` and still holds something.
+    """The expected end of a job that should have ended at `end` and still holds resources.
 
-    A reservation behind an overdue job must not move away from it: in the gap a later, shorter job would
-    start on nodes of the reservation and delay it. So the job counts as about to end while its end is under
-    way, and after that, when its processes resist SIGKILL, as ending after as long again as it is overdue.
+    1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. A later estimate
+       would move the reservation of the next job away, and a short job could start in the gap and delay it.
+    2. After that, its processes resist SIGKILL. The job is expected to stay for as long again as it is
+       overdue.
 
-    Example: limit and grace of a gang of two are over at 10:00:00, and its members return at 10:00:00.2 and
-    10:00:00.6. At 10:00:00.4 job 9, for which both nodes are reserved, is planned for 10:00:01.4. A job of
-    50 s cannot start on the first of them meanwhile.
+    Example: limit and grace of a gang of two are over at 10:00:00, and its members end at 10:00:00.2 and
+    10:00:00.6. At 10:00:00.4 the reservation of job 9 on both nodes is planned for 10:00:01.4, so a job of
+    50 s cannot start on the first node in between.
     """
     late = now - end
     return now + (ENDS_SOON_S if late <= END_UNDER_WAY_S else late)

@@ -30,26 +30,27 @@ _STALE = (-1, -1, -1)
 
 
 class ReservationTable:
-    """Timelines of nodes and licences, in step with the state, with the reservations of one or more queues.
+    """Timelines of nodes and licences: running jobs, and the reservations of one or more queues.
 
-    1. Running attempts take their allocations until they are expected to end, reservations from their start.
-    2. `sync` brings the table up to the state. Jobs that ended early return the rest of their time, jobs on
-       changed nodes take theirs.
+    1. A running attempt takes its allocations from now until its expected end; a reservation takes them from
+       its start to its end.
+    2. `sync` updates the table from the state. A job that ended early returns its allocations for the rest
+       of its planned time; a job that started or grew on a changed node takes them.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
-       when a job is overdue. All reservations are made again then: sooner starts first if several queues
-       share the table, and in queue order by its one queue otherwise.
+       when a job is overdue. All reservations are then made again: soonest start first if a job is overdue or
+       several queues share the table, otherwise in queue order.
 
-    Invariant: on every timeline nothing is negative, so no job can delay a reservation that it does not see.
+    Invariant: no value on a timeline is negative, so no job can delay a reservation.
     Cost: `sync` is O(nodes changed since the last one), building again O(running jobs + reservations).
 
-    Versions: `_versions` are `Nodes.layout_version`, `Nodes.status_version` and the edition of operators'
-    reservations as of when the table was built; with other values it is stale. `_room_version` and
-    `_change_count` tell which ends and which nodes the table has seen. `edition` counts the reservations that
-    were dropped or moved; queues that share the table may find better slots then. `openings` counts what
-    freed room sooner than expected: jobs that ended early, reservations that were dropped or moved.
+    Versions: `_versions` holds `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
+    reservations at the last build. If one of them differs now, the table is stale. `_room_version` and
+    `_change_count` are those of the last `sync`. `edition` grows when a reservation is dropped or moved,
+    because other queues that share the table may then find earlier slots. `openings` grows when resources
+    become free earlier than expected: a job ended early, or a reservation was dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
-    that needs the node is offered 12:00, or 10:00 if job 7 is forgotten.
+    that needs the whole node can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
     """
 
     def __init__(self, state: State) -> None:
@@ -64,7 +65,7 @@ class ReservationTable:
         self._reserved_rows: Counter[int] = Counter()
         """By node row, the number of reservations; counted only if several queues share the table."""
         self._unread: list[int] = []
-        """Rows that had changed and were not read yet when this table was copied from another one."""
+        """Rows whose changes the other table had not read yet when this table was copied from it."""
         self._now = 0.0
         self._room_version = -1
         self._change_count = 0
@@ -72,13 +73,13 @@ class ReservationTable:
 
     @property
     def shared(self) -> bool:
-        """Whether several queues write in the table."""
+        """Whether several queues have reservations in the table."""
         return len(self.queues) > 1
 
-    # In step with the state
+    # Updates from the state
 
     def refresh(self, now: float) -> None:
-        """Bring the table up to the state, with overdue jobs planned again, and drop the past."""
+        """Update the table from the state, give overdue jobs a new expected end, and drop past segments."""
         if self._has_overdue(now) and not self._stale():
             self._build(now, sooner_first=True)
         self.sync(now)
@@ -86,19 +87,22 @@ class ReservationTable:
         self.licences.forget_past(now)
 
     def sync(self, now: float) -> None:
-        """Bring the table up to the state."""
+        """Update the table from the state."""
         if self._stale() or not self._read_changes(now):
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Begin a pass over a shared table. If a reserved start is over, all reservations are made again."""
+        """Begin a pass over a shared table. If a reserved start has passed, make all reservations again."""
         self._now = now
         if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
             self._versions = _STALE
             self.sync(now)
 
     def resume(self, other: ReservationTable) -> bool:
-        """Copy another table on a copy of the state. Returns False, and changes nothing, if that is stale."""
+        """Copy a table that belongs to another copy of the state.
+
+        If that table is stale, returns False and changes nothing.
+        """
         nodes, theirs = self._state.nodes, other._state.nodes
         if other._stale():
             return False
@@ -120,8 +124,8 @@ class ReservationTable:
         return nodes.layout_version, nodes.status_version, self._state.reservations.version
 
     def _stale(self) -> bool:
-        """Whether the table has to be built again."""
-        height = self._state.nodes.columns.height  # first, because laying out columns may raise the version
+        """Whether the table must be built again."""
+        height = self._state.nodes.columns.height  # read first, because this can raise `layout_version`
         return self._versions != self._current_versions() or len(self.nodes) != height
 
     def _has_overdue(self, now: float) -> bool:
@@ -132,7 +136,7 @@ class ReservationTable:
         )
 
     def _build(self, now: float, *, sooner_first: bool = False) -> None:
-        """Start over from the running jobs, and make all reservations again."""
+        """Build the table again from the running jobs, and make all reservations again."""
         self.openings += 1
         state, nodes = self._state, self._state.nodes
         self.nodes = NodeTimelines.of(nodes, now)
@@ -153,10 +157,10 @@ class ReservationTable:
         self._reserve_again(now, sooner_first=sooner_first or self.shared)
 
     def _reserve_again(self, now: float, *, sooner_first: bool) -> None:
-        """Drop all reservations; with `sooner_first` make them again in the order of their starts.
+        """Drop all reservations. With `sooner_first`, make them again in the order of their old starts.
 
-        Otherwise the queue makes them, in queue order. Behind an overdue job that order would be wrong: a job
-        that came later with a higher priority would take the reservation of another one.
+        Otherwise the queue makes them, in queue order. After an overdue job, queue order would be wrong: a
+        job with a higher priority that was submitted later would take the reservation of another job.
         """
         old = [
             (each.starts_at, job, each.most_nodes, queue)
@@ -174,9 +178,9 @@ class ReservationTable:
                     queue.reserve(self._state.jobs[job], most, now)
 
     def _read_changes(self, now: float) -> bool:
-        """Write down which attempts have started, grown and ended. Returns False if that is not enough."""
+        """Record the attempts that started, grew or ended. Returns False if the table must be built again."""
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # because jobs may have ended before their time
+        if self._room_version != nodes.room_version:  # because jobs may have ended early
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -216,38 +220,38 @@ class ReservationTable:
     # Writing reservations
 
     def add(self, reservation: BackfillReservation) -> None:
-        """Write a reservation down."""
+        """Add a reservation to the table."""
         self._count(reservation, 1)
         self.nodes.reserve(reservation)
 
     def remove(self, reservation: BackfillReservation) -> None:
-        """Take a reservation back. A stale table is left alone, because it will be built again."""
+        """Remove a reservation. A stale table is not changed, because it will be built again."""
         self.openings += 1
         if not self._stale():
             self._count(reservation, -1)
             self.nodes.release(reservation)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Leave a reservation out while a better slot is looked for, until `put_back` or `drop_aside`."""
+        """Ignore a reservation while an earlier slot is searched, until `put_back` or `drop_aside`."""
         self._count(reservation, -1)
         self.nodes.set_aside(reservation)
 
     def put_back(self, reservation: BackfillReservation) -> None:
-        """Let the reservation that was set aside count again."""
+        """Restore the reservation that was set aside."""
         self._count(reservation, 1)
         self.nodes.put_back()
 
     def drop_aside(self) -> None:
-        """Take the reservation that was set aside back for good."""
+        """Remove the reservation that was set aside."""
         self.openings += 1
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Count a reservation that was dropped or moved, for other queues."""
+        """Raise `edition`, because a reservation was dropped or moved. Only for a shared table."""
         self.edition += self.shared
 
     def start(self, job: Job, reservation: BackfillReservation) -> None:
-        """Turn a reservation into a running attempt: the job is about to start on its nodes."""
+        """Replace a reservation by a running attempt, because the job is about to start on its nodes."""
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), -1)
         allocations = {each.node: each for each in reservation.placement.allocations}
@@ -256,11 +260,11 @@ class ReservationTable:
         self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
-        """Return what `start` took, because the job does not start after all."""
+        """Undo `start`, because the job does not start."""
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Note a reservation (1) or forget it (-1) everywhere but on the timelines of nodes."""
+        """Add (1) or remove (-1) a reservation in every index except the timelines of nodes."""
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
         self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)
@@ -273,7 +277,7 @@ class ReservationTable:
                 if not self._reserved_rows[row]:
                     del self._reserved_rows[row]
 
-    # Questions of a queue that shares the table
+    # Queries of a queue that shares the table
 
     @property
     def next_at(self) -> float:
@@ -282,7 +286,7 @@ class ReservationTable:
         return min((start for start in starts if start > self._now), default=NEVER)
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
-        """Nodes where the part would delay a reservation if it ran there from now on; None: no node."""
+        """Nodes on which `part` would delay a reservation if it started now; None if there are none."""
         if not self._reserved_rows:
             return None
         columns = self._state.nodes.columns
@@ -292,14 +296,14 @@ class ReservationTable:
         return barred
 
     def leaves_licences(self, wanted: LicenceCounts, duration: float, now: float) -> bool:
-        """Whether these licences are free from now on for `duration`, beside those that are reserved."""
+        """Whether these licences, not counting reserved ones, are free for the next `duration` seconds."""
         if not wanted:
             return True
         self.sync(now)
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """What is free now and stays free for `duration`, by row; only of nodes with reservations."""
+        """By row, the resources that stay free for `duration` seconds; only for nodes with reservations."""
         self.sync(now)
         nodes = self._state.nodes
         return {
@@ -309,7 +313,7 @@ class ReservationTable:
         }
 
     def reserved_before(self, until: float) -> Bools | None:
-        """Nodes with a reservation that starts before `until`; None: no node."""
+        """Nodes with a reservation that starts before `until`; None if there are none."""
         found = [
             row
             for queue in self.queues
@@ -339,10 +343,10 @@ class ReservationTable:
 
 
 class ExpectedAffinity:
-    """The nodes on which jobs with labels or affinity terms have reservations; no new one may break a term.
+    """The nodes reserved by jobs with labels or affinity terms; no new reservation may break a term.
 
-    Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run beside app=x: it gets no
-    reservation on gpu01.
+    Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run on a node with a job of
+    label app=x, so it gets no reservation on gpu01.
     """
 
     def __init__(self) -> None:
@@ -350,14 +354,14 @@ class ExpectedAffinity:
         self._with_terms: dict[PerNodeRequest, Counter[int]] = {}
 
     def copy(self) -> ExpectedAffinity:
-        """A copy, to be changed separately."""
+        """An independent copy."""
         other = ExpectedAffinity()
         other._labelled = {part: Counter(rows) for part, rows in self._labelled.items()}
         other._with_terms = {part: Counter(rows) for part, rows in self._with_terms.items()}
         return other
 
     def add(self, part: PerNodeRequest, rows: Iterable[int], sign: int) -> None:
-        """Count a reservation of the part on these rows (1), or one less (-1)."""
+        """Add (1) or remove (-1) a reservation with this request per node on these rows."""
         if not part.social:
             return
         by_part = self._with_terms if _has_required_terms(part) else self._labelled
@@ -370,7 +374,10 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Nodes where the part meets its terms now, and breaks no term of a reserved job; None: all nodes."""
+        """Nodes where `part` meets its terms now and breaks no term of a job with a reservation.
+
+        None means all nodes.
+        """
         if not part.social:
             return None
         affinity, columns = nodes.job_affinity, nodes.columns

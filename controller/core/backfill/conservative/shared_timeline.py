@@ -13,28 +13,29 @@ from controller.core.cluster.nodes import Node
 from controller.core.model.request import PerNodeRequest
 
 Amounts = tuple[int, int, int]
-"""CPU-milli, MiB of memory, MiB of scratch."""
+"""(thousandths of a CPU, MiB of memory, MiB of scratch)."""
 FirstStart = tuple[float, RowSet, FreeResources | None]
-"""A moment, the nodes on which a part can start then, and what is free meanwhile (GPU nodes only)."""
+"""A time, the nodes on which a request can start then, and the resources free while it runs (GPU nodes only,
+else None)."""
 
 
 def start_time(start: FirstStart) -> float:
-    """The moment of a first start, to sort by."""
+    """The time of a first start; a sort key."""
     return start[0]
 
 
 class FreeByNode:
-    """What the nodes have free for a while: nodes by amounts. It never changes, so copies share it."""
+    """Sets of nodes by the amounts that each node has free. Immutable, so copies of timelines share it."""
 
     __slots__ = ("by_amounts", "fits")
 
     def __init__(self, by_amounts: dict[Amounts, RowSet]) -> None:
         self.by_amounts = by_amounts
         self.fits: dict[int, RowSet] = {}
-        """Nodes on which a part fits, by the number that `SharedTimeline` gives the part."""
+        """The nodes on which a request fits, by the number that `SharedTimeline` gives the request."""
 
     def rows_with_room(self, part: PerNodeRequest) -> RowSet:
-        """The nodes on which the part fits."""
+        """The nodes on which the request fits."""
         cpu, memory, scratch = part.cpu_milli, part.memory_mib, part.scratch_mib
         found = NO_ROWS
         for amounts, rows in self.by_amounts.items():
@@ -56,14 +57,14 @@ class FreeByNode:
         return FreeByNode(after)
 
     def count_different(self, other: FreeByNode) -> int:
-        """How many nodes have other amounts free there."""
+        """The number of nodes that have different amounts free in `other`."""
         return sum(
             (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
             for amounts, rows in self.by_amounts.items()
         )
 
     def of(self, row: int) -> FreeResources:
-        """What one node has free."""
+        """The free resources of one node."""
         cpu, memory, scratch = next(each for each, rows in self.by_amounts.items() if rows >> row & 1)
         return FreeResources(cpu, memory, [], [], scratch)
 
@@ -71,8 +72,8 @@ class FreeByNode:
 class SharedTimeline(Timeline[FreeByNode]):
     """The free CPU, memory and scratch of many nodes over time.
 
-    Without GPUs only amounts count, so any nodes with enough are as good as any others. A job on 100 nodes
-    is one entry here, and on 100 separate timelines it would be 100.
+    Nodes without GPUs differ only in their amounts, so nodes with equal amounts are stored as one set. A job
+    on 100 nodes changes one set here; on separate timelines it would change 100.
 
     Example: nodes 0 to 99 have 64 CPUs, and nodes 0 to 49 hold a job of 64 CPUs until 10:00. The first value
     is {0 CPUs: nodes 0-49, 64 CPUs: nodes 50-99}, the value from 10:00 on {64 CPUs: nodes 0-99}.
@@ -89,24 +90,24 @@ class SharedTimeline(Timeline[FreeByNode]):
             self.rows |= 1 << row
         super().__init__([now], [FreeByNode(by_amounts)])
         self._room_for: dict[PerNodeRequest, list[RowSet]] = {}
-        """By part the nodes on which it fits, for each segment. Emptied by every change."""
+        """By request, the nodes on which it fits in each segment. Every change clears this cache."""
         self._numbers: dict[PerNodeRequest, int] = {}
 
     def copy(self) -> SharedTimeline:
-        """A timeline to be changed separately."""
+        """An independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        other._numbers = self._numbers  # because the values that both share go by these numbers
+        other._numbers = self._numbers  # because both copies share values that use these numbers
         return other
 
     @property
     def size(self) -> int:
-        """How many sets of nodes there are in all segments."""
+        """The number of node sets, summed over all segments."""
         return sum(len(value.by_amounts) for value in self.values)
 
     @property
     def spans_per_job(self) -> float:
-        """How many segments one job would change if every node had a timeline of its own."""
+        """The number of segments that one job would change if every node had a separate timeline."""
         nodes = self.rows.bit_count()
         changes = sum(here.count_different(later) for here, later in pairwise(self.values))
         return (nodes + changes) / nodes * changes / max(1, len(self.values) - 1)
@@ -119,7 +120,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         return found
 
     def least(self, row: int, since: float, duration: float) -> FreeResources:
-        """What one node has free all the time from `since` on for `duration` seconds."""
+        """The resources that one node has free during the whole time from `since` to `since + duration`."""
         at, end = self.index_at(since), since + duration
         least = self.values[at].of(row)
         for later in range(at + 1, len(self.times)):
@@ -136,7 +137,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """Return the amounts (1) on each of these nodes, or take them (-1), from `start` until `end`."""
+        """On each of these nodes, return (1) or take (-1) the amounts from `start` until `end`."""
         if end <= start or not rows:
             return
         self._room_for.clear()
@@ -145,7 +146,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         times, values = self.times, self.values
         for at in range(first, last):
             values[at] = values[at].plus(rows, cpu, memory, scratch)
-        for at in (last, first):  # because what was taken or returned may have been the only difference
+        for at in (last, first):  # merge segments that have become equal
             if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
                 del times[at], values[at]
 
@@ -158,13 +159,13 @@ class SharedTimeline(Timeline[FreeByNode]):
         enough: int,
         without: BackfillReservation | None = None,
     ) -> list[FirstStart]:
-        """The first start of the part on each of these nodes from `since` on, the soonest first.
+        """For each of these nodes, the first time from `since` on at which `part` can start; soonest first.
 
-        1. Go through the segments. Take the nodes that have room in this one and had none in the one before.
-        2. Keep those that have room in all segments until `duration` is over: they start at this segment.
+        1. Go through the segments. Take the nodes where `part` fits in this segment but not in the last one.
+        2. Keep the nodes where it fits in all segments until `duration` is over: they start at this segment.
         3. Stop once `enough` nodes have a start.
 
-        `without`: a reservation of the same part that counts as not made. Its nodes have room meanwhile.
+        `without`: a reservation with the same request that is ignored, so `part` fits on its nodes.
         """
         among &= self.rows
         seen = Timeline(self.times, self._rows_with_room(part))
@@ -178,7 +179,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # A node with room in the segment before was tried there, and will lose its room in time.
+            # Skip nodes where `part` also fits in the last segment: it was tried there and did not stay free.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration
             while free:
@@ -196,7 +197,7 @@ class SharedTimeline(Timeline[FreeByNode]):
             start = times[at]
 
     def _rows_with_room(self, part: PerNodeRequest) -> list[RowSet]:
-        """The nodes on which the part fits, for each segment."""
+        """The nodes on which the request fits, for each segment."""
         room = self._room_for.get(part)
         if room is None:
             room = self._room_for[part] = []

@@ -24,7 +24,7 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A moment, and the nodes on which a job can start then. `free`: what GPU nodes have then, by row."""
+    """A time, and the nodes on which a job can start then. `free`: by row, what GPU nodes have free then."""
 
     starts_at: float
     rows: RowSet
@@ -34,15 +34,15 @@ class Slot:
 class SlotSearch:
     """Finds slots for the jobs of one queue.
 
-    1. Take the nodes that may hold the part at all, and where it breaks no affinity.
-    2. Find the first moment at which the licences are free.
-    3. Find the first start on each node from then on (`NodeTimelines.first_starts`), with reservations of
-       operators as gaps. Sort, and take the first moment at which enough nodes have started.
-    4. If the licences are not free at that moment, go on from there with step 2. The same if
-       the nodes of that moment do not lie in one topology domain, or have different GPU models.
+    1. Take the nodes that can hold the job's request when empty, and on which it breaks no affinity.
+    2. Find the first time at which the licences are free.
+    3. Find the first start on each node from then on (`NodeTimelines.first_starts`), outside operators'
+       reservations. Sort them, and take the first time at which the job can start on enough nodes.
+    4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
+       if these nodes are not in one topology domain, or have different GPU models.
 
     Invariant: a slot delays no reservation in the table.
-    Cost: a few calls of `first_starts`; each moment is tried once.
+    Cost: a few calls of `first_starts`; each time is tried once.
 
     Example: job 9 wants two nodes. Their first starts are gpu01 9:00, gpu02 11:00 and gpu03 10:00: the slot
     is 10:00 on gpu01 and gpu03.
@@ -56,13 +56,13 @@ class SlotSearch:
         self._runtime = runtime
         self._table = table
         self._open: dict[PerNodeRequest, RowSet] = {}
-        """By part, the nodes that accept jobs and may hold it. Valid while `_versions` are current."""
+        """By request, the nodes that accept jobs and can hold it. Valid while `_versions` are current."""
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
-        """The first slot on fewer nodes, once the assembly time is over, on as many nodes as there are then.
+        """The first slot on fewer nodes after the assembly time, with as many nodes as can start then.
 
-        None if the job accepts no fewer nodes, or there is no such slot.
+        None if the job does not accept fewer nodes, or there is no such slot.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
@@ -75,13 +75,13 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # Sooner or later than `found` only if the nodes have several GPU models.
+            # The times can differ only if the nodes have several GPU models.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found
 
     def _suited(self, part: PerNodeRequest) -> RowSet:
-        """The nodes that may hold the part, beside the jobs that run now or have reservations there."""
+        """The nodes that can hold the request and break no affinity with running and reserved jobs."""
         nodes = self._state.nodes
         if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
             self._open.clear()
@@ -95,7 +95,7 @@ class SlotSearch:
     def _starts(
         self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
     ) -> list[FirstStart]:
-        """The first start on each of these nodes from `moment` on; the soonest `enough` are complete."""
+        """The first start on each of these nodes from `moment` on. After `enough`, some may be missing."""
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
         against = self._state.reservations.excluding(job.user, job.spec.project)
         needs, reserved = gpu_needs_of(part, nodes.columns), NO_ROWS
@@ -111,7 +111,7 @@ class SlotSearch:
         return starts
 
     def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
-        """The first slot from `now` on with all nodes of the shape; None if there is none."""
+        """The first slot from `now` on with `shape.nodes` nodes; None if there is none."""
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
         enough = shape.nodes if domains is None else among.bit_count()
@@ -128,7 +128,7 @@ class SlotSearch:
             if domains is not None and rows.bit_count() >= shape.nodes:
                 chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
                 if not chosen and starts[0][0] < moment:
-                    continue  # because nodes with sooner starts may be free at this moment as well
+                    continue  # because nodes with earlier starts may also be free at `moment`
                 if not chosen:
                     later = [start for start, _, _ in starts if start > moment]
                     if not later:
@@ -141,8 +141,8 @@ class SlotSearch:
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
-        """The allocations in a slot; those of the old reservation if the choice is the same."""
-        # The choice of a share of a GPU, or of a GPU in a shared table, depends on what is free now as well.
+        """The allocations in a slot; those of the old reservation if the same ones would be chosen."""
+        # The choice of part of a GPU, or of GPUs in a shared table, also depends on what is free now.
         lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
         if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
             return old.placement
@@ -157,9 +157,10 @@ class SlotSearch:
     def _gpus_to_choose(
         self, part: PerNodeRequest, row: int, free: FreeResources | None
     ) -> FreeResources | None:
-        """What the GPUs are chosen from: in a shared table those that are busy now, if they suffice.
+        """The resources from which GPUs are chosen.
 
-        So idle GPUs stay usable for other profiles until the reservation starts.
+        In a shared table these are only the GPUs that are busy now, if they suffice, so that other profiles
+        can use idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
             return free
@@ -179,7 +180,7 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """The first start on one node that keeps clear of all reservations against the job."""
+        """The first start on one node at which the job overlaps none of the reservations in `against`."""
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
         while True:
@@ -203,7 +204,7 @@ def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int
 
 
 def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
-    """The moment at which `nodes` nodes have had their first start, and the nodes that have it then."""
+    """The first time by which `nodes` nodes have had their first start, and the nodes that start then."""
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:
         if start != moment:

@@ -1,4 +1,4 @@
-"""Timelines: the free resources of one node, or the free count of one licence, from now on."""
+"""Timelines: how the free resources of a node, or the free count of a licence, change from now on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Timeline(Generic[T]):
-    """A value over time: `values[i]` holds from `times[i]` until the next time, the last one forever.
+    """A value over time: `values[i]` holds from `times[i]` until `times[i + 1]`, the last value forever.
 
     Example: times [0, 10, 30] and values [2, 0, 4] are 2 until 10, then 0 until 30, then 4.
     """
@@ -29,11 +29,14 @@ class Timeline(Generic[T]):
         self.values = values
 
     def index_at(self, moment: float) -> int:
-        """The index of the value at that moment; of the first value before the timeline begins."""
+        """The index of the value at that time; 0 for a time before the timeline begins."""
         return max(0, bisect_right(self.times, moment) - 1)
 
     def cut(self, moment: float) -> int:
-        """Begin a new segment at that moment if none begins there. Returns its index; the end for NEVER."""
+        """Split the segment at this time, if none begins then. Returns the index of the segment that begins.
+
+        For NEVER, returns the number of segments.
+        """
         if moment == NEVER:
             return len(self.times)
         at = bisect_left(self.times, moment)
@@ -51,9 +54,9 @@ class Timeline(Generic[T]):
 
 
 class Segment:
-    """What one node has free for a while, and the parts for which it is known whether they fit.
+    """The free resources of one node during one segment, and a cache of the requests that fit in them.
 
-    A segment never changes: copies of a timeline share it, and what fits is worked out once.
+    `free` never changes, so copies of a timeline share their segments and this cache.
     """
 
     __slots__ = ("fits", "free")
@@ -64,7 +67,7 @@ class Segment:
 
 
 class NodeTimeline(Timeline[Segment]):
-    """The free resources of one node over time: what running jobs and reservations leave."""
+    """The resources that running jobs and reservations leave free on one node, over time."""
 
     __slots__ = ("node",)
 
@@ -73,13 +76,13 @@ class NodeTimeline(Timeline[Segment]):
         self.node = node
 
     def copy(self, node: Node) -> NodeTimeline:
-        """A timeline of a copy of the node, to be changed separately."""
+        """An independent copy, for a copy of the node."""
         other = NodeTimeline(node, 0.0, self.values[0].free)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
 
     def append(self, moment: float, free: FreeResources) -> None:
-        """Set the free resources from a moment on that is after all others."""
+        """Set the free resources from `moment` on. It must be later than all times of the timeline."""
         if free != self.values[-1].free:
             self.times.append(moment)
             self.values.append(Segment(free))
@@ -93,13 +96,13 @@ class NodeTimeline(Timeline[Segment]):
             free = self.values[at].free.copy()
             free.add(self.node, allocation, sign)
             self.values[at] = Segment(free)
-        for at in (last, first):  # because the allocation may have been the only difference
+        for at in (last, first):  # merge segments that have become equal
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
 
     def least(self, since: float, duration: float) -> FreeResources:
-        """What is free all the time from `since` on for `duration` seconds."""
-        # The sum, because segments begin at sums: a difference of two fractions is not as exact.
+        """The resources that are free during the whole time from `since` to `since + duration`."""
+        # Compare `times` with the sum, because they are computed as such sums. A difference would be rounded.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
@@ -111,10 +114,10 @@ class NodeTimeline(Timeline[Segment]):
     def first_start(
         self, part: PerNodeRequest, needs: GpuNeeds, duration: float, since: float
     ) -> tuple[float, FreeResources] | None:
-        """The first moment from `since` on when the part fits for `duration`, and the least that is free.
+        """The first time from `since` on from which `part` fits for `duration`, and the least free meanwhile.
 
-        None if there is no such moment. GPUs have to be the same ones all the time, so for a part with GPUs
-        the least of all segments has to hold it.
+        None if there is no such time. A job must keep the same GPUs, so a request with GPUs must fit in the
+        minimum of all segments.
         """
         times, values, count, row = self.times, self.values, len(self.times), self.node.row
         at, start = self.index_at(since), since
@@ -141,7 +144,7 @@ class NodeTimeline(Timeline[Segment]):
 
 
 class LicenceTimeline(Timeline[int]):
-    """How many of one licence are free over time."""
+    """The free count of one licence over time."""
 
     __slots__ = ()
 
@@ -149,13 +152,13 @@ class LicenceTimeline(Timeline[int]):
         super().__init__([now], [free])
 
     def copy(self) -> LicenceTimeline:
-        """A timeline to be changed separately."""
+        """An independent copy."""
         other = LicenceTimeline(0.0, 0)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
 
     def give(self, start: float, end: float, count: int) -> None:
-        """Add `count` to what is free from `start` until `end`; less is free if it is negative."""
+        """Add `count`, which may be negative, to the free count from `start` until `end`."""
         start = max(start, self.times[0])
         if end > start:
             first, last = self.cut(start), self.cut(end)
@@ -163,7 +166,7 @@ class LicenceTimeline(Timeline[int]):
                 self.values[at] += count
 
     def first_start(self, count: int, duration: float, since: float) -> float | None:
-        """The first moment from `since` on from which `count` are free for `duration`; or None."""
+        """The first time from `since` on from which `count` are free for `duration`; or None."""
         times, values = self.times, self.values
         at, start = self.index_at(since), since
         while True:
@@ -185,7 +188,7 @@ class LicenceTimelines:
         self._by_name = {name: LicenceTimeline(now, count) for name, count in free.items()}
 
     def copy(self) -> LicenceTimelines:
-        """Timelines to be changed separately."""
+        """An independent copy."""
         other = LicenceTimelines(0.0, {})
         other._by_name = {name: timeline.copy() for name, timeline in self._by_name.items()}
         return other
@@ -197,7 +200,7 @@ class LicenceTimelines:
                 self._by_name[name].give(start, end, sign * count)
 
     def first_start(self, wanted: LicenceCounts, duration: float, since: float) -> float | None:
-        """The first moment from `since` on from which all of these are free for `duration`; or None."""
+        """The first time from `since` on from which all these licences are free for `duration`; or None."""
         moment = since
         while True:
             before = moment
@@ -211,6 +214,6 @@ class LicenceTimelines:
                 return moment
 
     def forget_past(self, now: float) -> None:
-        """Drop what ends before `now`."""
+        """Drop the segments that end before `now`."""
         for timeline in self._by_name.values():
             timeline.forget_past(now)
