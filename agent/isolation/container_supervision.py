@@ -43,6 +43,8 @@ _NO_ENGINE = ("Cannot connect to the Docker daemon",)
 """Docker prints this before it has asked for anything."""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
 """Docker prints the first with the request that was not answered. Only the second starts the program."""
+_LOST_CODES = (_KILLED, 255)
+"""Exit codes that docker invents for a container that it lost: killed by containerd, and unknown."""
 
 
 class ContainerState:
@@ -112,6 +114,17 @@ def marked_processes(launch: LaunchSpec) -> list[int]:
     return process_tree.find_strays(launch.directory, launch.key, None, None, uid, launch.mark_key)
 
 
+def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
+    """Whether docker, after it was away, has lost a container that it says has exited.
+
+    Then either processes of the container are left, or the exit code is one that docker invents.
+    """
+    return launch.is_docker and (
+        (found.code in _LOST_CODES and not found.out_of_memory)
+        or bool(_without_engine(marked_processes(launch)))
+    )
+
+
 def _without_engine(pids: list[int]) -> list[int]:
     found = []
     for pid in pids:
@@ -137,7 +150,8 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
     if at_its_limit or any(container.out_of_memory for container in found):
         return out_of_memory_reason(own, rss_mib)
-    if code not in (125, 126, 127):
+    never_began = launch.is_docker and any(container.state == CREATED for container in found)
+    if code not in (125, 126, 127) and not never_began:
         return ""
     engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
     if words.startswith("[FATAL tini") and code == 127:
@@ -146,7 +160,7 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     if all(container.began for container in found):
         return ""
     some_began = any(container.began for container in found)
-    if _ENGINE_LOST in words and (some_began or _START_REQUEST in words):
+    if (_ENGINE_LOST in words and (some_began or _START_REQUEST in words)) or code not in (125, 126, 127):
         return f"supervisor_lost: the daemon of {engine} ended while it started the container"
     if not some_began and any(sentence in words for sentence in (*_NO_DEVICE, *_NO_ENGINE, _ENGINE_LOST)):
         return f"node_unfit: {engine} cannot run jobs here: {words}"

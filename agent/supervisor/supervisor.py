@@ -94,6 +94,8 @@ class Supervisor:
         self.grace_s = launch.grace_s
         self.sweep_pause_s = _SWEEP_PAUSES_S[0]
         self.engine_pause_s = _SWEEP_PAUSES_S[0]
+        self.engine_was_away = False
+        """Whether the container engine may have been restarted under the job."""
         self.checkpoint_pid: int | None = None
         """The running checkpoint command."""
         self.checkpoint_signalled = False
@@ -307,6 +309,7 @@ class Supervisor:
                 # because podman's processes are descendants: the attempt is over when none is left
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER:
+                self.engine_was_away = True
                 self._notice_once(f"{launch.container_engine[0]} does not answer; the job waits for it")
                 self.engine_at = now + self.engine_pause_s
                 self.engine_pause_s = min(self.engine_pause_s * 2, _SWEEP_PAUSES_S[1])
@@ -314,6 +317,8 @@ class Supervisor:
                 del self.unconfirmed[pid]
                 self._reattach(pid, number)
             else:
+                if self.engine_was_away and not self.ending and container_supervision.was_lost(launch, found):
+                    self.why = self.why or f"{LOST}: docker was away and lost the container"
                 # because a daemon that died while it started the container may not know that it did
                 if launch.is_docker:
                     process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
@@ -325,6 +330,7 @@ class Supervisor:
         self._task_ended(pid, status)
 
     def _reattach(self, pid: int, number: int) -> None:
+        self.engine_was_away = True
         name = self.launch.container_names[number]
         again = start_task(
             self.launch, self.cgroup, container_supervision.attach_command(self.launch, name), {}

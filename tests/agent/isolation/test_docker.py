@@ -121,8 +121,12 @@ def test_a_stop_while_the_daemon_is_away_is_over_only_when_the_container_is_gone
             rb"[0-9a-f]+/start",
             "supervisor_lost: the daemon of docker ended while it started the container",
         ),
+        (
+            rb"[0-9a-f]+/attach",
+            "supervisor_lost: the daemon of docker ended while it started the container",
+        ),
     ],
-    ids=["create", "start"],
+    ids=["create", "start", "attach"],
 )
 def test_a_daemon_that_dies_while_it_starts_a_job_costs_another_start_at_most(
     run: Run, daemon: DockerDaemon, request_: bytes, why: str
@@ -136,6 +140,20 @@ def test_a_daemon_that_dies_while_it_starts_a_job_costs_another_start_at_most(
         daemon.start()
         assert agent.ended(1).why.startswith(why)
         assert daemon.names() == []
+
+
+def test_a_container_that_docker_loses_while_it_is_away_is_no_failure_of_the_program(
+    run: Run, daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    agent = run(*jobs(daemon))
+    begin(agent, daemon, tmp_path)
+    inside = int(daemon.ask("inspect", "--format", "{{.State.Pid}}", *daemon.names()).stdout)
+    shim = int(Path(f"/proc/{inside}/stat").read_text().rpartition(")")[2].split()[1])
+    daemon.kill()
+    for pid in (shim, inside):
+        os.kill(pid, 9)
+    daemon.start()
+    assert agent.ended(1).why == "supervisor_lost: docker was away and lost the container"
 
 
 def test_a_lost_client_costs_the_job_nothing(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
