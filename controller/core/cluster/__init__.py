@@ -1,1 +1,1 @@
-"""Nodes and their GPUs as the scheduler sees them: capacity, labels, topology, health, licences."""
+"""Nodes and their GPUs: capacity, labels, topology, health; and licences."""

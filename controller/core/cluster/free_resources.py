@@ -1,7 +1,7 @@
-"""The free resources of one node, as plain numbers, and trials with them in the node table.
+"""The free resources of one node as plain numbers, and a way to try other values in the node table.
 
-Lists instead of numpy arrays, because plans read single nodes at many times, and reading one array element
-costs ten times as much as reading one of a list.
+GPUs are in lists instead of numpy arrays, because backfill reads single nodes at many points in time, and
+reading one element of an array takes ten times as long as reading one of a list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(slots=True)
 class FreeResources:
-    """Free CPU, memory, scratch and GPU-milli of one node; `models` has the GPU type of each slot."""
+    """Free CPU, memory, scratch and thousandths of each GPU of one node; `models`: the GPU type by slot."""
 
     cpu_milli: int
     memory_mib: int
@@ -38,7 +38,7 @@ class FreeResources:
                 self.gpus[slot] += sign * hold.milli
 
     def fits(self, part: PerNodeRequest, needs: GpuNeeds, row: int) -> bool:
-        """Does the request fit? `needs` are its GPU needs, `row` is the row of the node."""
+        """Does the request fit? `needs` are the GPU needs of the request, `row` is the row of the node."""
         if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
             return False
         if part.scratch_mib > self.scratch_mib:
@@ -50,7 +50,7 @@ class FreeResources:
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """Of each resource the lesser amount."""
+        """The lesser amount of each resource."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),
@@ -74,10 +74,10 @@ def free_on(nodes: Nodes, row: int) -> FreeResources:
 
 @contextmanager
 def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
-    """Let the node table show other free resources in one row, so that filters can be asked about them.
+    """Write other free resources to one row of the node table, so that filters can be run on them.
 
-    At the end of the `with` block the row is as before, also after an exception. Nothing else may read or
-    write the row meanwhile.
+    At the end of the `with` block the row is restored, also after an exception. Other code may not read or
+    write the row in the block.
     """
     before = columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row]
     gpus_before = columns.gpu_free[row].copy()

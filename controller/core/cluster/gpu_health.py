@@ -1,16 +1,18 @@
-"""The health state machine of one GPU. Pure: each function returns the next condition.
+"""The health state machine of one GPU. Each function returns the next condition and changes nothing.
 
-1. A fault makes an OK GPU SUSPECT, CORDONED or LOST, by the action for its Xid or reading.
-2. The agent checks the GPU at `due`. A SUSPECT GPU is OK after one passed check, a CORDONED GPU is PROBING
-   and OK after `checks` passed checks in a row. A failed check makes it CORDONED.
-3. Each fault doubles the wait before the first check, from `check_s` up to `check_most_s`, until the GPU has
-   been OK for a day.
-4. With `needs` ("reset", "reboot" or "resume") there are no checks until that has happened.
+1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. Which one depends on the action for the Xid (an error
+   number of the NVIDIA driver) or for the reading.
+2. The agent checks the GPU at `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes PROBING
+   with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a GPU
+   CORDONED, unless it is LOST.
+3. Each further fault doubles the wait before the first check, from `check_s` up to `check_most_s`. After a
+   day in OK, the next fault counts as the first one again.
+4. While `needs` is "reset", "reboot" or "resume", the GPU is not checked until that has happened.
 
-Only an OK GPU takes new work. Agents report faults; this module decides what they mean.
+Only an OK GPU takes new work. Agents report faults; this module decides what follows from them.
 
-Example with the defaults: Xid 48 cordons a GPU at 12:00. Checks at 12:00:30, 12:01:00 and 12:01:30 pass: it
-is OK. If it happens again within a day, the first check is 60 s after the fault.
+Example with the defaults: Xid 48 cordons a GPU at 12:00. The checks at 12:00:30, 12:01:00 and 12:01:30 pass,
+so it is OK. After the same fault within a day, the first check comes 60 s after the fault.
 """
 
 from __future__ import annotations
@@ -23,24 +25,24 @@ from types import MappingProxyType
 from wire.names import GpuHealth, TroubleKind
 
 FORGET_FAULTS_AFTER_S = 86_400.0
-"""After this many seconds in OK, earlier faults do not count for the wait."""
+"""After this many seconds in OK, earlier faults no longer lengthen the wait before the first check."""
 
 
 class HealthAction(enum.Enum):
-    """What an Xid leads to."""
+    """How the controller reacts to an Xid or a reading."""
 
     IGNORE = "ignore"
-    """Nothing: the Xid reports housekeeping of the driver."""
+    """Do nothing, because the Xid reports a routine action of the driver."""
     BLAME = "blame"
-    """The job caused it: the GPU stays in use, and the reason is shown with the failed job."""
+    """The job caused the fault: the GPU stays in use, and the fault is shown with the failed job."""
     SUSPECT = "suspect"
     """No new work until one check has passed."""
     CORDON = "cordon"
     """No new work until several checks have passed."""
     RESET = "reset"
-    """No new work until the GPU was reset: by its agent, a reboot, or an operator, and then resumed."""
+    """No new work until the GPU is reset, by its agent, a reboot or an operator, and checks have passed."""
     REBOOT = "reboot"
-    """Lost until the host has booted again."""
+    """The GPU is LOST until the host has been rebooted."""
 
 
 XID_ACTIONS: Mapping[int, tuple[HealthAction, str]] = MappingProxyType(
@@ -78,14 +80,14 @@ READING_ACTIONS: Mapping[TroubleKind, HealthAction] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """The thresholds of `[gpus.rules]`, from which on readings count as a fault."""
+    """The thresholds of `[gpus.rules]`. A reading that reaches its threshold is a fault."""
 
     corrected_per_hour: int = 1_000
-    """Corrected ECC errors within an hour."""
+    """The number of corrected ECC errors within an hour."""
     slowdown_s: float = 60.0
-    """Seconds of thermal or hardware slowdown without a break."""
+    """Seconds of uninterrupted thermal or hardware slowdown."""
     memory_s: float = 60.0
-    """Seconds in which a free GPU has memory in use and no process."""
+    """Seconds for which a GPU without jobs and processes has memory in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,16 @@ class GpuHealthPolicy:
     check_s: float = 30.0
     """Seconds from a first fault to the first check, and between checks while PROBING."""
     check_most_s: float = 3_600.0
-    """The longest wait in seconds, however many faults there were."""
+    """The longest wait before a check, in seconds."""
     checks: int = 3
-    """Checks in a row that a cordoned GPU must pass."""
+    """The number of checks in a row that a cordoned GPU must pass."""
     xids: Mapping[int, HealthAction] = field(default_factory=dict)
-    """Actions by Xid that override the default ones."""
+    """Actions by Xid, which override XID_ACTIONS."""
     rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
     """Actions for readings."""
     limits: ReadingLimits = ReadingLimits()
     reset: tuple[str, ...] = ()
-    """The command that resets a GPU, its UUID appended; empty: only operators and reboots do."""
+    """The command that resets a GPU; its UUID is appended. Empty: agents reset no GPU."""
 
     def action(self, xid: int) -> tuple[HealthAction, str]:
         """The action for an Xid, and its meaning in words."""
@@ -121,15 +123,15 @@ DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
 
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
-    """The health of a GPU. `due` is the time of the next check; there is none while it `needs` something."""
+    """The health of a GPU. `due` is the time of the next check; it is unused while `needs` is set."""
 
     health: GpuHealth = GpuHealth.OK
     why: str = ""
     needs: str = ""
     falls: int = 0
-    """Faults without FORGET_FAULTS_AFTER_S in OK between them."""
+    """The number of faults since the GPU was last OK for FORGET_FAULTS_AFTER_S."""
     good: int = 0
-    """Checks passed in a row."""
+    """The number of checks passed in a row."""
     since: float = 0.0
     due: float = 0.0
 
@@ -152,7 +154,7 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
 ) -> GpuCondition:
-    """The condition after a fault; unchanged if the GPU is in a state as grave already."""
+    """The condition after a fault; unchanged if the GPU is already in an equal or worse state."""
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
         health is old.health and (old.needs or not needs)
@@ -162,14 +164,17 @@ def after_fault(
 
 
 def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """A process past the queue is on the GPU: not a fall, because the GPU is not to blame."""
+    """The condition while an off-queue process uses the GPU: SUSPECT, but this does not count as a fault."""
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
     return replace(old, health=GpuHealth.SUSPECT, why=why, good=0, since=now, due=now + care.check_s)
 
 
 def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """A look found that the reason for which the GPU is out lasts: not a fall, so the wait does not grow."""
+    """The condition when a check finds that the GPU is still unusable for the same reason.
+
+    This does not count as a fault, so the wait before the next check does not grow.
+    """
     if old.ok or old.needs:
         return old
     health = GpuHealth.SUSPECT if old.health is GpuHealth.PROBING else old.health
@@ -177,12 +182,12 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """The condition with the next check due now, because the cause of the fault may be over."""
+    """The condition with the next check due now, because the cause of the fault may have ended."""
     return old if old.ok or old.needs else replace(old, due=now)
 
 
 def after_driver_loss(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after the driver lost the GPU. Checks go on: if the GPU answers again, it can return."""
+    """The condition after the driver lost the GPU. Checks continue, so the GPU can become OK again."""
     known = old.needs or old.health is GpuHealth.LOST
     return old if known else _fallen(old, GpuHealth.LOST, why, "", now, care)
 
@@ -206,7 +211,7 @@ def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHeal
 
 
 def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after a failed reset. The reset is tried again, after a longer wait each time."""
+    """The condition after a failed reset. The reset is tried again; each failure lengthens the wait."""
     if old.needs != "reset":
         return old
     why = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
@@ -214,12 +219,12 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthP
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
-    """The condition after what it `needs` has happened, or an operator resumed it: PROBING, checked now."""
+    """The condition after the reset, reboot or resume that `needs` names: PROBING, with a check due now."""
     return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
 
 
 def cordoned(old: GpuCondition, why: str, now: float) -> GpuCondition:
-    """The condition after an operator cordoned the GPU; only an operator can resume it."""
+    """The condition after an operator cordoned the GPU. It stays so until an operator resumes the GPU."""
     return replace(old, health=GpuHealth.CORDONED, why=why, needs="resume", good=0, since=now, due=0.0)
 
 
@@ -233,5 +238,5 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after an operator resumed it: one passed check is enough."""
+    """The condition after an operator resumed the GPU: one passed check makes it OK."""
     return replace(restored, good=max(0, care.checks - 1), falls=max(1, restored.falls))

@@ -1,4 +1,4 @@
-"""Which GPU types suit a request, and how many milli it takes of a GPU of each type."""
+"""Which GPU types suit a request, and how many thousandths of a GPU of each type it takes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wire.names import WHOLE_GPU
 
 MAX_CACHED = 4_096
 UNSUITABLE = WHOLE_GPU + 1
-"""In `milli_by_type`: the type does not suit the request. More milli than any GPU has."""
+"""In `milli_by_type`: a type that does not suit the request. It is more than any GPU has free."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """GPUs that no request can tell apart."""
+    """A type of GPU. All GPUs of one type are equal for every request."""
 
     model: str
     memory_mib: int = 0
@@ -29,10 +29,11 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True)
 class GpuNeeds:
-    """What a request needs of the GPUs of a node: `count` GPUs, all of them inside one of `groups`.
+    """The GPUs that a request needs on a node: `count` GPUs, all of them in one of `groups`.
 
-    `milli_by_type` is None if all types suit alike; then `milli_each` is needed of each GPU. `groups` is None
-    if the GPUs need not be on one NUMA node or linked.
+    Milli are thousandths of a GPU. `milli_by_type` is None if all GPU types suit equally; the request then
+    takes `milli_each` of each GPU. `groups` is None if the GPUs need not be on one NUMA node or linked by
+    NVLink.
     """
 
     count: int
@@ -40,14 +41,14 @@ class GpuNeeds:
     milli_by_type: tuple[int, ...] | None
     groups: Bools | None
     max_milli: int = 0
-    """The most GPU-milli that the request takes on one node, whichever suitable GPUs it gets."""
+    """The most milli that the request can take on one node, with any suitable GPUs."""
 
     def milli_of(self, kind: int) -> int:
-        """The milli that the request takes of a GPU of this type."""
+        """The thousandths that the request takes of a GPU of this type."""
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 
     def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
-        """The slots of one node with enough free on a suitable GPU."""
+        """The slots of one node whose GPU is suitable and has enough free."""
         if self.milli_by_type is None:
             return [slot for slot, left in enumerate(free) if left >= self.milli_each]
         milli = self.milli_by_type
@@ -58,7 +59,7 @@ class GpuNeeds:
         ]
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
-        """Are these free milli enough on the node of this row?"""
+        """Are these free thousandths of each GPU enough for the request, on the node in this row?"""
         if not self.count:
             return True
         if self.milli_by_type is None and self.groups is None:
@@ -70,17 +71,17 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """By row and slot: is enough free on the GPU, and how many milli are needed of it?"""
+        """By row and slot: whether the GPU has enough free, and the thousandths that the request takes."""
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
             return free >= self.milli_each, self.milli_each
         needed = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)[
             columns.gpu_model[rows]
-        ]  # because ABSENT is -1, it reads the last
+        ]  # ABSENT is -1, so it selects the last entry, UNSUITABLE
         return free >= needed, needed
 
     def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:
-        """The mask of the rows that have what the request needs."""
+        """The mask of the rows whose GPUs meet these needs."""
         fits, _ = self.usable(columns, rows)
         enough: Bools = fits.sum(axis=1) >= self.count
         if self.groups is not None:
@@ -103,7 +104,7 @@ def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     wish = part.gpu
     if wish is None and not part.models and not any(kind.mig for kind in columns.gpu_types):
         count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
-        return GpuNeeds(count, each, None, None, count * each)  # because any GPU will do
+        return GpuNeeds(count, each, None, None, count * each)  # because every GPU is suitable
     count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.wants_gpus), part.share or WHOLE_GPU)
     groups = None
     if wish is not None and wish.demands and count > 1:

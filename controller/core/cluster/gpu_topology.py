@@ -1,4 +1,4 @@
-"""Groups of GPUs of one node: those on one NUMA node, and those that are all linked by NVLink."""
+"""Groups of GPUs of one host: GPUs on the same NUMA node, and GPUs that are all linked by NVLink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Group = frozenset[int]
 
 
 class GpuTopology:
-    """Groups of slots for every node: NUMA nodes, maximal NVLink cliques, and the intersections of both."""
+    """Groups of GPU slots for every host, by NUMA node, by NVLink, or by both.
+
+    An NVLink group is a largest possible set of GPUs in which each pair is linked.
+    """
 
     def __init__(self, hosts: Sequence[Sequence[GpuFacts]], width: int) -> None:
         self._width = width
@@ -23,7 +26,7 @@ class GpuTopology:
         self._made: dict[tuple[bool, bool], Bools] = {}
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """A mask by row, group and slot. Nodes with fewer groups than others have empty ones."""
+        """A mask by row, group and slot. Hosts with fewer groups than others have empty groups at the end."""
         found = self._made.get((numa, linked))
         if found is None:
             found = self._made[numa, linked] = self._make(numa, linked)
@@ -55,9 +58,9 @@ def _by_numa(numbers: tuple[int, ...]) -> tuple[Group, ...]:
 
 @lru_cache(maxsize=1_024)
 def _cliques(links: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[Group, ...]:
-    """All maximal cliques, by Bron and Kerbosch with a pivot; cached, because most hosts have equal links.
+    """All maximal cliques of linked GPUs, found with the Bron-Kerbosch algorithm with a pivot.
 
-    A link counts only if both GPUs report it.
+    A link counts only if both GPUs report it. Results are cached, because most hosts have equal links.
     """
     slots = {index: slot for slot, (index, _) in enumerate(links)}
     near = [{slots[other] for other in others if other in slots} for _, others in links]

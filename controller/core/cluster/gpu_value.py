@@ -1,22 +1,24 @@
-"""Values the free GPUs of a node by what submitted jobs could use of them.
+"""Computes the value of a node's free GPUs: how much of them the requests that users submit could use.
 
-The model. A free GPU has value only as far as the node's CPU and memory suffice for a job on it, and as far
-as the requests that users submit can use it. For a request k of n GPUs with m milli each, a node offers
+The model. A free GPU is worth nothing without the CPU and memory for a job on it, or if no submitted request
+can use it. In this module, milli are thousandths of a GPU. To a request k of n GPUs with m milli each, a node
+offers
 
     usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
 
-where G is the number of GPUs with at least m milli free, and B is all that is free on them in GPU-milli (0 if
-G < n). The value of a node is the mean of usable_k over the submitted requests. The weight of each request is
-its frequency, divided by how much of it the whole cluster can offer (scarce requests count more), times
-1000/m. A placement costs the value that the node loses by it; the `thrift` scorer prefers the least cost.
+where G is the number of GPUs with at least m milli free, and B is the sum of the milli free on these GPUs (0
+if G < n). The value of a node is the weighted mean of usable_k over the submitted requests. The weight of a
+request is its frequency, divided by the fraction of the cluster's GPUs that it could use now (so requests
+that few nodes can hold weigh more), times 1000/m. The cost of a placement is the value that the node loses by
+it. The `thrift` scorer prefers the placement with the least cost.
 
 Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2,
 B = 2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves
 2000 * min(1, (4 / 4) / 2) = 1000: it costs 1000 GPU-milli, although it takes no GPU.
 
-How it is computed. Requests with the same size (n, m) and GPU model are folded into one concave curve over
-CPU per GPU, and one over memory per GPU, each tabulated at GRID + 1 points. So the cost of valuing a node
-follows the number of sizes, of which there are few, and not the number of different requests.
+How it is computed. All requests with the same size (n, m) and GPU model are added up to one curve over CPU
+per GPU, and one curve over memory per GPU, each stored at GRID + 1 points. The time to compute the value of a
+node then depends on the number of sizes, which is small, and not on the number of different requests.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from controller.core.model.request import PerNodeRequest
 from wire.names import WHOLE_GPU
 
 SCARCITY_FLOOR = 0.02
-"""A request of which the cluster can offer less than this fraction does not weigh any more for that."""
+"""Added to the fraction of the cluster's GPUs that a request can use, so that no weight becomes infinite."""
 GRID = 2_048
 MAX_REQUESTS = 512
-"""Only the most frequent requests are considered; the rest are too rare to matter."""
+"""Only this many of the most frequent requests are used; the others are too rare to matter."""
 
 HALVE_AT = 20_000
-"""Submitted jobs after which all counts are halved, so that old requests count less and less."""
+"""When this many jobs are counted, all counts are halved, so that old requests count less."""
 REVALUE_EVERY = 10_000
 FORGET_BELOW = 0.5
 
@@ -51,12 +53,12 @@ Indices = NDArray[np.intp]
 
 
 def request_size(part: PerNodeRequest) -> Size:
-    """The number of GPUs of a request, and the milli of each."""
+    """(number of GPUs, thousandths of each GPU) of a request."""
     return (1, part.share) if part.share else (part.gpus, WHOLE_GPU)
 
 
 class DemandStats:
-    """How often each request was submitted. `version` grows when GpuValue has to be computed again."""
+    """Counts how often each request was submitted. `version` grows when GpuValue must be computed again."""
 
     def __init__(self) -> None:
         self.counts: dict[PerNodeRequest, float] = {}
@@ -65,12 +67,15 @@ class DemandStats:
         self._due = 1.0
 
     def copy_from(self, other: DemandStats) -> None:
-        """Take over the counts of another."""
+        """Replace these counts by a copy of the other's."""
         self.counts, self.total = dict(other.counts), other.total
         self.version, self._due = other.version, other._due
 
     def add(self, part: PerNodeRequest) -> bool:
-        """Count a job. True if `version` has grown: at every doubling, later every REVALUE_EVERY jobs."""
+        """Count a job. Returns True if `version` grew.
+
+        It grows each time the count has doubled, and later after each REVALUE_EVERY jobs.
+        """
         self.counts[part] = self.counts.get(part, 0.0) + 1.0
         self.total += 1.0
         if self.total < self._due:
@@ -114,7 +119,7 @@ class GpuValue:
         self._value = self._current_value(np.arange(columns.height))
 
     def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:
-        """The most frequent requests, and one made up: a GPU with its even part of CPU and memory."""
+        """The most frequent requests, and one more: a GPU with its equal part of all CPU and memory."""
         columns = self._columns
         asked: dict[PerNodeRequest, float] = {}
         for part, count in demand.counts.items():
@@ -131,7 +136,7 @@ class GpuValue:
         return kept
 
     def _in_milli(self, part: PerNodeRequest) -> PerNodeRequest:
-        """The request with its GPU memory expressed in milli of the most frequent suitable GPU type."""
+        """The request with its GPU memory converted to milli of the most frequent suitable GPU type."""
         columns = self._columns
         if part.gpus or part.share or not part.wants_gpus:
             return part
@@ -141,7 +146,7 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """By row and size: G, the number of GPUs that can host the size, and B, what is free on them."""
+        """By row and size: G, the number of GPUs with enough free, and B, the milli free on these GPUs."""
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
@@ -172,7 +177,7 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """The value of these nodes in the given state; `count` (G) and `room` (B) have a column per size."""
+        """The value of these nodes with this free CPU and memory; `count` (G) and `room` (B) are by size."""
         share = self._number / np.maximum(count, 1)
         free = np.array((cpu, memory)) / self._step[:, None]
         at = np.minimum((free[:, :, None] * share).astype(np.int64), GRID)
@@ -190,7 +195,10 @@ class GpuValue:
         self._value[chosen] = self._current_value(chosen)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """By row the value after the placement minus the value before; a share goes to the best GPU."""
+        """By row, the value after the placement minus the value before.
+
+        Part of a GPU is taken from the GPU with which the node keeps the greatest value.
+        """
         before = self._value[rows]
         if part.wants_gpus and not part.gpus:
             return self._after_best_share(part, rows) - before
@@ -202,19 +210,19 @@ class GpuValue:
         return self._value_of(rows, *self._left(part, rows), count, room) - before
 
     def _left(self, part: PerNodeRequest, rows: Indices) -> tuple[Ints, Ints]:
-        """Free CPU and memory after the placement, at least 0: overcommitted nodes may have less than 0."""
+        """Free CPU and memory after the placement. Negative amounts, which overcommit can cause, become 0."""
         columns = self._columns
         cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
 
     def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """The value of every node after its best GPU has given the share."""
+        """The value of each node after part of a GPU was taken from the GPU where that costs least."""
         needs = gpu_needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))
         if needs.milli_by_type is None:
             free = np.sort(self._columns.gpu_free[rows], axis=1)
             tried = free >= needs.milli_each
-            tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # because GPUs with as much free give the same value
+            tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # because equal GPUs give the same value
             nodes, slots = np.nonzero(tried)
             after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)
         else:
@@ -227,14 +235,14 @@ class GpuValue:
         return best
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
-        """The value of each of these nodes after a GPU with `free` milli has given the share."""
+        """The value of each of these nodes after `share` milli were taken from a GPU with `free` milli."""
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]
         room = self._room[rows] + self._offers[rest] - self._offers[free]
         return self._value_of(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
-        """The slot, among these, from which the share costs the least value; the first among equals."""
+        """The slot of the GPU on which this part of a GPU loses the least value; on a tie, the first one."""
         free = self._columns.gpu_free[row, slots]
         needs = gpu_needs_of(part, self._columns)
         share = np.array(

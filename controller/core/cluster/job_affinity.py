@@ -1,4 +1,4 @@
-"""Job affinity and anti-affinity: where jobs with labels run, and which nodes that leaves for others."""
+"""Job affinity and anti-affinity: the nodes of labelled jobs, and the nodes on which other jobs may run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Key = TypeVar("Key", Label, JobTerm)
 class JobAffinityIndex:
     """Counts jobs by label and node, and anti-affinity terms of jobs by node.
 
-    A job term names a label of other jobs, a topology (a node label whose values are the domains) and how
-    many domains those jobs may span: `domains=None` is anti-affinity, 1 is "in the same domain", n > 1 is
-    "spread over n domains". `version` grows with each change. Masks computed before are then void on all
-    rows, because a job on one node matters to all nodes of its domain.
+    A job term names a label of other jobs, a topology (a node label whose values are the domains) and a
+    number of domains: `domains=None` means anti-affinity, 1 means "in the same domain as those jobs", n > 1
+    means "spread over n domains". `version` grows with each change. Masks computed before are then invalid
+    on all rows, because a job on one node affects all nodes of its domain.
 
-    Example: a job with the label app=db runs on n1 in rack r1. The term "app=db on rack" keeps the nodes of
-    r1; the same as anti-affinity keeps all nodes outside r1.
+    Example: a job with the label app=db runs on n1 in rack r1. The affinity term "app=db on rack" allows only
+    the nodes of r1; the same term as anti-affinity allows only nodes outside r1.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class JobAffinityIndex:
         self._count(part, node, 1)
 
     def remove(self, part: PerNodeRequest, node: str) -> None:
-        """Count one job less on the node."""
+        """Remove a job that no longer holds resources on the node."""
         self._count(part, node, -1)
 
     def _count(self, part: PerNodeRequest, node: str, by: int) -> None:
@@ -53,7 +53,7 @@ class JobAffinityIndex:
         return self._running, self._anti_affinity
 
     def nodes_allowed(self, part: PerNodeRequest, columns: NodeTable) -> Bools:
-        """The nodes where all required terms of the request hold, and all anti-affinity of running jobs."""
+        """The nodes where the request meets its required terms and no running job's anti-affinity bars it."""
         mask = np.ones(columns.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer:
@@ -71,7 +71,10 @@ class JobAffinityIndex:
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
-        """Does any required term, of the request or of a running job about its labels, limit its nodes?"""
+        """Is the choice of nodes limited by a required term, of the request or of a running job?
+
+        A running job limits it if its anti-affinity names a label of the request.
+        """
         return any(not term.prefer for term in part.company) or any(
             (term.key, term.value) in part.labels for term in self._anti_affinity
         )
@@ -79,20 +82,23 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Nodes where the request would break a term of `other`, which will run on these rows; or None."""
+        """Nodes where `part` would break a term of `other`, or its own about `other`; None if none.
+
+        `other` is a job that will run on these rows.
+        """
         mask = None
         for term, label in _between(part, other):
             if term.domains is None:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
-            else:  # in a domain where such a job runs already, one more changes nothing
+            else:  # in a domain where such a job already runs, another one breaks nothing
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost
         return mask
 
     def nodes_meeting(self, part: PerNodeRequest, term: JobTerm, columns: NodeTable) -> Bools:
-        """The nodes where this term holds."""
+        """The nodes where this term of the request is met."""
         nodes = self._running.get((term.key, term.value), {})
         domains = _domains_of(nodes, term.topology, columns)
         inside = _within(domains, term.topology, columns)

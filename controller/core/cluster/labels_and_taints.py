@@ -1,4 +1,4 @@
-"""Labels and taints that operators set on a node, which override those of its configuration."""
+"""Labels and taints that operators set on a node. They override those of the configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.job.spec import is_storable
 _EFFECTS = [each.value for each in Effect]
 
 LabelChanges = Mapping[str, str | None]
-"""Values by name; None removes. The name of a taint is `key:Effect`."""
+"""Values by name; the value None removes the name. The name of a taint is `key:Effect`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class NodeOverrides:
         return tuple(taint_from_name(name, value) for name, value in sorted(found.items()))
 
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
-        """A copy with these changes. `known` are the labels without overrides: only these can be hidden."""
+        """A copy with these changes. `known`: the labels without overrides; only these can be hidden."""
         configured = {taint_name(taint) for taint in self.configured}
         return replace(
             self,
@@ -43,7 +43,7 @@ class NodeOverrides:
 
 
 def taint_name(taint: Taint) -> str:
-    """The name of a taint, `key:Effect`: a node has at most one taint with it."""
+    """The name of a taint, `key:Effect`. A node has at most one taint with each name."""
     return f"{taint.key}:{taint.effect.value}"
 
 

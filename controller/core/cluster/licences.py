@@ -14,7 +14,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class LicenceShortage:
-    """A licence of which fewer are free than wanted."""
+    """A licence whose free count is below the requested count."""
 
     name: str
     wanted: int
@@ -23,7 +23,7 @@ class LicenceShortage:
 
 
 class Licences:
-    """Totals and counts in use. A job holds its licences while it is nominated or has an attempt."""
+    """The total and used count of each licence. A job holds licences while it is nominated or runs."""
 
     def __init__(self) -> None:
         self.total: Mapping[str, int] = {}
@@ -36,27 +36,27 @@ class Licences:
         return other
 
     def take(self, wanted: LicenceCounts) -> None:
-        """Count these as in use."""
+        """Add these to the used counts."""
         for name, count in wanted:
             self.used[name] = self.used.get(name, 0) + count
 
     def release(self, wanted: LicenceCounts) -> None:
-        """Count these as free."""
+        """Subtract these from the used counts."""
         for name, count in wanted:
             self.used[name] -= count
             if not self.used[name]:
                 del self.used[name]
 
     def free(self, name: str) -> int:
-        """How many are free; negative if the total was lowered below what is in use."""
+        """The free count; negative if the total was lowered below the used count."""
         return self.total.get(name, 0) - self.used.get(name, 0)
 
     def insufficient(self, wanted: LicenceCounts) -> bool:
-        """Are fewer than wanted free of any of these?"""
+        """Is the free count of any of these licences too low?"""
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
-        """The licences of which fewer than wanted are free."""
+        """The licences whose free count is below the requested count."""
         for name, count in wanted:
             if count > self.free(name):
                 yield LicenceShortage(name, count, self.used.get(name, 0), self.total.get(name, 0))
@@ -77,7 +77,7 @@ def licences_in_use(jobs: Iterable[Job]) -> dict[str, int]:
 
 
 def never_available(total: Mapping[str, int], wanted: LicenceCounts) -> Refusal | None:
-    """The refusal of a job that wants unknown licences or more than the total; None if it can have them."""
+    """The refusal of a job that requests an unknown licence or more than the total; otherwise None."""
     for name, count in wanted:
         where = f"licences.{name}"
         if name not in total:

@@ -1,4 +1,4 @@
-"""The nodes as a table of numpy columns, one row per node in the order of names, and sets of its rows."""
+"""The nodes as a table of numpy columns, with one row per node, sorted by name; and sets of rows."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Rows = NDArray[np.intp] | slice
 
 ALL_ROWS: slice = slice(None)
 ABSENT = -1
-"""In `gpu_free`: no such GPU, or one that takes no work."""
+"""In `gpu_free`: the node has no GPU in this slot, or the GPU takes no new work."""
 
 
 @dataclass(slots=True)
 class NodeTable:
-    """What filters, scorers and pickers read about the nodes. They must not write.
+    """The data that filters, scorers and pickers read about nodes. They must not change it.
 
-    Every column has one entry per row. Amounts are in CPU-milli, MiB and GPU-milli.
+    Every column has one entry per row. Amounts are in thousandths of a CPU, MiB and thousandths of a GPU.
     """
 
     labels: list[dict[str, str]]
     models: list[str]
     open: Bools
-    """Takes new work: up and not drained."""
+    """Whether the node takes new work: it is up and not drained."""
     cpu_total: Ints
     cpu_free: Ints
     memory_total: Ints
@@ -48,29 +48,29 @@ class NodeTable:
     scratch_total: Ints
     scratch_free: Ints
     gpu_free: Ints
-    """By row and slot; ABSENT where there is no GPU, or one that takes no work."""
+    """By row and slot, thousandths of the GPU; ABSENT if there is no GPU or it takes no new work."""
     gpu_model: Ints
-    """By row and slot the index into `gpu_types`; ABSENT where there is no GPU."""
+    """By row and slot, the index into `gpu_types`; ABSENT if there is no GPU."""
     gpu_count: Ints
     gpu_types: list[GpuType] = field(default_factory=list)
-    """The types of GPU; `models` has the model name of each."""
+    """The different types of GPU; `models` has their model names in the same order."""
     last_placement: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The number of the last placement on each node, or 0."""
     job_affinity: Callable[[], JobAffinityIndex] | None = None
-    """Where jobs with labels run; None: the table is of nodes without jobs."""
+    """Returns the index of the nodes on which labelled jobs run; None for a table without jobs."""
     domain_cache: dict[str, Ints] = field(default_factory=dict)
     gpu_needs_cache: dict[PerNodeRequest, GpuNeeds] = field(default_factory=dict)
-    """GPU needs computed before, by request; emptied when labels, taints or hardware of a node change."""
+    """A cache of GPU needs by request; emptied when labels, taints or hardware of a node change."""
     gpu_topology: Callable[[], GpuTopology] | None = None
-    """NUMA and NVLink groups of the GPUs; None: unknown."""
+    """Returns the NUMA and NVLink groups of the GPUs; None if they are unknown."""
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)
-    """The container runtime; empty where there is none."""
+    """The container runtime; empty if the node has none."""
     image_gpus: list[str] = field(default_factory=list)
-    """Why containers get no GPUs; empty where they get them."""
+    """The reason why containers cannot use GPUs on the node; empty if they can."""
     row_cache: dict[str, int] = field(default_factory=dict)
     gpu_value: Callable[[], GpuValue] | None = None
-    """The value of the free GPUs as they are now; None: not known for this table."""
+    """Returns the current value of free GPUs; None if it is not known for this table."""
 
     @property
     def height(self) -> int:
@@ -86,7 +86,7 @@ class NodeTable:
         return self.row_cache
 
     def domain(self, label: str) -> Ints:
-        """By row a number for the node's value of the label, -1 without the label."""
+        """By row, a number that stands for the node's value of the label; -1 without the label."""
         found = self.domain_cache.get(label)
         if found is None:
             values = [labels.get(label) for labels in self.labels]
@@ -96,7 +96,9 @@ class NodeTable:
         return found
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """By row, group and slot: GPUs of one NUMA node, GPUs that are all linked by NVLink, or both."""
+        """A mask by row, group and slot. A group is the GPUs of one NUMA node (`numa`), GPUs that are all
+        linked by NVLink (`linked`), or GPUs with both properties.
+        """
         if self.gpu_topology is None:
             return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
         return self.gpu_topology().groups(numa, linked)
@@ -109,7 +111,7 @@ class NodeTable:
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
-    """The rows in either mask; None stands for a mask without rows."""
+    """The rows in one of the masks or both; None means a mask without rows."""
     if one is None or other is None:
         return other if one is None else one
     return one | other
@@ -142,17 +144,20 @@ _WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4_096)
 def _words(name: str) -> str:
-    """The words of a name in small letters, each between blanks."""
+    """The words of a name in lower case, with a blank before and after each."""
     return f" {' '.join(_WORD.findall(name.casefold()))} "
 
 
 def names_model(name: str, model: str) -> bool:
-    """Does the model contain the name as whole words? `H100` names `NVIDIA H100 PCIe`, `A10` no `A100`."""
+    """Does the model contain the name as whole words?
+
+    Example: `H100` names `NVIDIA H100 PCIe`; `A10` does not name `A100`.
+    """
     return _words(name) in _words(model)
 
 
 def most_specific(names: Iterable[str], model: str) -> str | None:
-    """The name with most words that names the model, among equals the longest; None if none does.
+    """The name with the most words that names the model, on a tie the longest one; None if no name does.
 
     Example: for `NVIDIA H100 80GB HBM3`, `H100 80GB` comes before `H100`.
     """
@@ -164,7 +169,7 @@ def most_specific(names: Iterable[str], model: str) -> str | None:
 
 
 RowSet = int
-"""A set of rows as an integer: row r is bit `1 << r`. A union of hundreds of rows is one operation."""
+"""A set of rows as an integer: row r is bit `1 << r`, so the union of two sets is one operation."""
 NO_ROWS: RowSet = 0
 
 
@@ -190,7 +195,7 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """The first `count` rows of the set, or all of them."""
+    """The lowest `count` rows of the set, or all rows if there are fewer."""
     low, high = count, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

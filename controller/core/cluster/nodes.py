@@ -1,4 +1,4 @@
-"""The nodes of the cluster: what each has, which jobs hold it, and the node table that mirrors it all."""
+"""The nodes of the cluster, the resources that jobs hold on them, and the node table computed from both."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ class Node:
     overcommit: Overcommit = AS_IT_IS
     up: bool = False
     down: bool = False
-    """Away for so long that the node counts as down."""
+    """True if the node has been disconnected for so long that its state is DOWN."""
     drained: bool = False
     why: str = "never connected"
     since: float = 0.0
     boot_id: str = ""
     version: str = ""
     host: HostSpec | None = None
-    """How to reach the node, if an operator added it; other nodes are in the configuration."""
+    """How to connect to the node, if an operator added it. None for nodes of the configuration."""
     health: dict[str, GpuCondition] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     claims: dict[int, Allocation] = field(default_factory=dict)
-    """Nominations: by job, what is kept here for it until its victims have left."""
+    """Nominations: by job, the resources kept for it on this node until its victims have left."""
     leaving: dict[int, int] = field(default_factory=dict)
-    """By victim that still holds resources here, the job that is nominated to these resources."""
+    """By victim that still holds resources on this node, the job that is nominated to these resources."""
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
     last_placement: int = 0
-    """The number of its last placement, counted since the controller started; 0: none."""
+    """The number of the node's last placement, counted from the controller's start; 0 for none."""
     marks: NodeOverrides = field(default_factory=NodeOverrides)
 
     @property
@@ -72,19 +72,21 @@ class Node:
 
     @property
     def reconnect_expected(self) -> bool:
-        """Is the node away only because the controller has just started, before the agent reconnects?"""
+        """Is the node disconnected only because the controller has just started?"""
         return not self.up and not self.down and self.why == JUST_STARTED
 
     @property
     def state(self) -> NodeState:
-        """The state; a node that is away is DOWN or SUSPECT even if it is drained."""
+        """The state. A disconnected node is DOWN or SUSPECT even if it is drained."""
         if not self.up:
             return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
         return NodeState.DRAINED if self.drained else NodeState.UP
 
     def unavailable(self) -> Iterator[Allocation]:
-        """What new jobs cannot have: held allocations, and for each nomination the greater of it and what its
-        victims still hold.
+        """The resources that new jobs cannot get.
+
+        These are the allocations of running jobs that are no victims, and for each nomination the greater of
+        the nominated resources and the resources that its victims still hold.
         """
         if not self.claims:
             yield from self.held.values()
@@ -104,7 +106,7 @@ class Node:
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
-    """For each resource the greater of the nomination and what its victims still hold."""
+    """For each resource, the greater of the nominated amount and the amount that the victims still hold."""
     milli: dict[str, int] = {}
     for allocation in leaving:
         for hold in allocation.gpus:
@@ -122,7 +124,7 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
 
 @dataclass(frozen=True, slots=True)
 class FreeMaxima:
-    """An upper bound for every node: the most free CPU, memory, whole GPUs, and milli of one GPU."""
+    """Upper bounds that hold for every node: free CPU, memory, whole GPUs, and thousandths of one GPU."""
 
     cpu_milli: int
     memory_mib: int
@@ -130,7 +132,7 @@ class FreeMaxima:
     share: int
 
     def may_hold(self, part: PerNodeRequest) -> bool:
-        """False only if no node can hold the part."""
+        """False only if no node can hold the request."""
         return (
             part.cpu_milli <= self.cpu_milli
             and part.memory_mib <= self.memory_mib
@@ -150,20 +152,22 @@ def _max_free_of(columns: NodeTable) -> FreeMaxima:
 
 
 class Nodes:
-    """All nodes by name, and their NodeTable, which every method here keeps in step.
+    """All nodes by name, and their NodeTable. Every method that changes a node also updates the table.
 
-    Rows of the table follow the order of names. They move only when nodes come or go: then the whole table is
-    laid out again at the next access, once, so that hundreds of nodes may join at a time.
+    The rows of the table are sorted by node name. They move only when nodes are added or removed. The whole
+    table is then rebuilt once, at the next access, so that hundreds of nodes may join at a time.
 
-    Versions. Code that caches a value computed from nodes stores one of these numbers with it, and compares:
-    - `layout_version` grows when rows move, or when labels, taints or hardware of a node change. Everything
-      cached by row is void.
-    - `change_count` is the number of row changes so far. `changed_since(count)` lists the rows that changed
-      after it, or returns None if that is too long ago; then all rows are looked at again.
-    - `room_version` grows when resources may have become free. A request that did not fit before may fit.
-    - `status_version` grows when a node goes up, down, drained or back, a GPU's health changes, or a
-      nomination does. Reservations of backfill are void.
-    - `value_version` grows when GpuValue was rebuilt for new demand. Scores are void, filter results are not.
+    Versions. Code that caches a value computed from nodes stores one of these numbers with it, and computes
+    the value again when the number has changed:
+    - `layout_version` grows when rows move, or when labels, taints or hardware of a node change. All values
+      cached by row are then invalid.
+    - `change_count` is the number of row changes so far. `changed_since(count)` returns the rows that have
+      changed since then, or None if the log does not reach back so far; then all rows must be read again.
+    - `room_version` grows when resources may have become free. A request that did not fit may now fit.
+    - `status_version` grows when a node connects, disconnects, is drained or resumed, when the health of a
+      GPU changes, or when a nomination changes. Backfill reservations are then invalid.
+    - `value_version` grows when GpuValue must be computed for new demand. Scores are then invalid, but
+      results of filters are not.
     """
 
     def __init__(self) -> None:
@@ -178,7 +182,7 @@ class Nodes:
         self.claims_to_check: set[int] = set()
         """Jobs with a nomination on a node that changed since the last cycle."""
         self.never_connected = 0
-        """How many nodes have never connected."""
+        """The number of nodes that have never connected."""
         self.demand = DemandStats()
         """The requests submitted so far."""
         self._placements = 0
@@ -204,24 +208,24 @@ class Nodes:
 
     @property
     def rows(self) -> list[Node]:
-        """The nodes in the order of names: the order of the rows of the table."""
+        """The nodes sorted by name, which is the order of the rows of the table."""
         if self._stale:
             self._lay_out()
         return self._rows
 
     @property
     def columns(self) -> NodeTable:
-        """The node table, laid out again if nodes came or went."""
+        """The node table, rebuilt first if nodes were added or removed."""
         if self._stale:
             self._lay_out()
         return self._columns
 
     def get(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """The node with this name, or None."""
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
-        """A copy with everything that is held and nominated, for trials."""
+        """A copy with all allocations and nominations, for trials."""
         other = Nodes()
         other.copy_empty(self)
         for node in self.rows:
@@ -269,7 +273,7 @@ class Nodes:
     def set_facts(
         self, node: Node, facts: NodeFacts, boot_id: str, overcommit: Overcommit = AS_IT_IS
     ) -> None:
-        """Set what the agent has reported about the node's hardware, at its first hello or after a change."""
+        """Set the hardware that the agent reported, and the overcommit factors of the configuration."""
         self.never_connected -= not node.boot_id
         same = node.facts == facts and node.overcommit == overcommit
         node.facts, node.boot_id, node.overcommit = facts, boot_id, overcommit
@@ -282,7 +286,7 @@ class Nodes:
             self._void_caches()
 
     def _void_caches(self, *, stale: bool = False) -> None:
-        """Void everything cached by row. With `stale` the table is laid out again at the next access."""
+        """Invalidate everything cached by row. With `stale`, rebuild the table at the next access."""
         self._stale = self._stale or stale
         self._idle = None
         self._columns.gpu_needs_cache.clear()
@@ -310,7 +314,7 @@ class Nodes:
         self._shift(nodes, allocations, -1)
 
     def free(self, job: int, names: Iterable[str]) -> None:
-        """Record that the job has left these nodes."""
+        """Record that the job no longer holds resources on these nodes."""
         nodes = [self.by_name[name] for name in names]
         allocations = [node.held.pop(job) for node in nodes]
         for node in nodes:
@@ -321,17 +325,20 @@ class Nodes:
         self.room_version += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
-        """Nominate the job to this allocation. Victims that hold resources on the node leave for it."""
+        """Nominate the job to this allocation, and record which jobs on the node are its victims."""
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                node.leaving.setdefault(victim, job)  # because a job that is moved is victim and nominee
+                node.leaving.setdefault(victim, job)  # because a job that is moved is its own victim
         self.claims_to_check.add(job)
         self._rewrite(node)
 
     def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
-        """Drop the nomination of the job on this node. Its victims then leave for their heirs, if any."""
+        """Drop the nomination of the job on this node.
+
+        `heirs`: by victim, the job that its resources are promised to from now on, if there is one.
+        """
         node = self.by_name[name]
         del node.claims[job]
         for victim in [victim for victim, claimant in node.leaving.items() if claimant == job]:
@@ -344,16 +351,16 @@ class Nodes:
         self.room_version += 1
 
     def _rewrite(self, node: Node) -> None:
-        """Write the node's row again. Backfill reservations made before are void."""
+        """Write the node's row again, and invalidate backfill reservations."""
         if not self._stale:
             self._write(node)
             self._log_changes((node.row,))
         self.status_version += 1
 
     def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
-        """Add (sign 1) or subtract (-1) one allocation on each of these different nodes."""
+        """Add (sign 1) or subtract (-1) one allocation on each of these nodes. The nodes must differ."""
         if self._stale:
-            return  # because laying out the table counts what is held
+            return  # because the rebuild of the table will include these allocations
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
         rows = [node.row for node in nodes]
         if len(rows) < VECTORISE_FROM:
@@ -372,7 +379,7 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write(node)  # because the row depends on nominations, too
+                self._write(node)  # because the row also depends on nominations
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -386,7 +393,10 @@ class Nodes:
         self._log_from = self.change_count
 
     def changed_since(self, changes: int) -> list[int] | None:
-        """The rows changed since `change_count` had this value, oldest first; None if the log is shorter."""
+        """The rows changed since `change_count` had this value, oldest first.
+
+        None if the log does not reach back so far.
+        """
         return None if changes < self._log_from else self._log[changes - self._log_from :]
 
     def refresh(self, node: Node) -> None:
@@ -404,14 +414,14 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        self._columns.job_affinity = lambda: self.job_affinity  # which a copy of the nodes replaces
+        self._columns.job_affinity = lambda: self.job_affinity  # a lambda, because `copy` replaces the index
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
         self._stale = False
 
     def rebuilt_columns(self) -> NodeTable:
-        """A table computed from nodes and allocations alone, to compare with the one kept in step."""
+        """A table computed from nodes and allocations alone, to check the table that is updated in place."""
         kept = self._rows, self._columns
         self._lay_out()
         fresh = self._columns
@@ -470,7 +480,7 @@ class Nodes:
         self.value_version += 1
 
     def gpu_value(self) -> GpuValue:
-        """GpuValue of all nodes as they are now; rows that changed are updated first."""
+        """GpuValue of all nodes. Rows that have changed are updated first."""
         columns = self.columns
         layout, seen = self._gpu_value_at
         rows = self.changed_since(seen) if layout == self.layout_version else None
@@ -483,10 +493,11 @@ class Nodes:
 
     @property
     def max_free(self) -> FreeMaxima:
-        """An upper bound on what any node has free. A request above it fits nowhere.
+        """Upper bounds of the free resources of every node. A request above them fits on no node.
 
-        Free resources only shrink until `room_version` grows, so an old bound stays true. It is computed
-        again when an eighth of the rows has changed.
+        Free resources only shrink while `room_version` stays the same, so old bounds stay true. They are
+        computed again when `room_version` grows, and, to make them tighter, after changes to an eighth of the
+        rows.
         """
         gains, seen = self._max_free_at
         if gains != self.room_version or self.change_count - seen > len(self.rows) // 8:
@@ -496,7 +507,7 @@ class Nodes:
 
     @property
     def idle(self) -> NodeTable:
-        """The table with no job on any node, all nodes up and all GPUs healthy: what could fit ever."""
+        """The table as if no job ran, all nodes were up and all GPUs healthy: shows what could ever fit."""
         if self._idle is None:
             columns = self.columns
             self._idle = replace(

@@ -12,12 +12,13 @@ from wire.job.gpu_requirements import Topology
 
 
 class TopologyDomains:
-    """The domain of every row, for one topology. Nodes without the label lie in no domain.
+    """The domain of every row, for one topology. Nodes without the label are in no domain.
 
     A topology divides the nodes of a gang evenly over a number of domains (`Topology.split`).
 
-    Example: a gang of 4 nodes in one rack; rack a has 5 free nodes, rack b has 3. `choose` returns the 4 best
-    of a. `spare_rows` is 1: of any 2 nodes that are lost, both may be in a, and then no rack has 4.
+    Example: a gang needs 4 nodes in one rack; rack a has 5 free nodes, rack b has 3. `choose` returns the 4
+    best nodes of a. `spare_rows` is 1, because any one node may be lost, but if two are lost and both are in
+    a, no rack has 4 nodes left.
     """
 
     def __init__(self, topology: Topology, labels: Sequence[dict[str, str]]) -> None:
@@ -30,8 +31,8 @@ class TopologyDomains:
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
         """The best `nodes` of these rows that satisfy the topology, in ascending order; empty if too few do.
 
-        1. Take the best rows of each domain, as many as one domain has to give.
-        2. Take the domains with the greatest sum of scores; without scores the first by name.
+        1. In each domain, take the best rows: as many as the gang needs in one domain.
+        2. Take the domains with the greatest sum of scores; without scores, the first by name.
         """
         split = self._topology.split(nodes)
         if split is None:
@@ -52,7 +53,7 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """How many rows, whichever, may be lost before too few are left; negative: too few are there now."""
+        """How many of these rows, any of them, may be lost so that enough are left; negative if too few."""
         split = self._topology.split(nodes)
         if split is None:
             return -1
@@ -61,7 +62,7 @@ class TopologyDomains:
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """The rows in domains that have as many rows as one domain has to give."""
+        """The rows in domains that have at least as many rows as the gang needs in one domain."""
         known, split = set(rows), self._topology.split(nodes)
         each = split[1] if split is not None else 0
         full = {code for code, count in self._counts(known).items() if count >= each}
