@@ -1,1 +1,1 @@
-"""The built-in plugins, loaded through entry points like the plugins of a site."""
+"""The built-in plugins. They are loaded through entry points, like the plugins of a site."""

@@ -1,9 +1,10 @@
-"""Isolates the plugins of a site: one that raises or answers nonsense cannot stop the scheduler.
+"""Isolates the plugins of a site: a plugin that raises or returns an invalid value cannot stop the scheduler.
 
 1. A failure is recorded with its reason, and the plugin is not called again in that cycle.
-2. After three cycles with a failure it is not called until the controller restarts (CircuitBreaker).
-3. Meanwhile the wrapper gives a fixed answer: a filter rejects all nodes (unless `on_error = "pass"`), a
-   scorer rates all nodes alike, an order ranks the job last, and a preemption strategy stops no job.
+2. After three cycles with a failure the plugin is not called until the controller restarts (CircuitBreaker).
+3. While the plugin is not called, its wrapper returns a fixed value: a filter rejects all nodes (unless
+   `on_error = "pass"`), a scorer gives all nodes the same score, an order ranks the job last, and a
+   preemption strategy stops no job.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 
 class IsolatedPlugin:
-    """Calls a plugin, and answers instead of it while it fails."""
+    """Calls a plugin, and returns a fixed value while the plugin fails."""
 
     kind = ""
 
@@ -43,13 +44,13 @@ class IsolatedPlugin:
         self._breaker = breaker
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
-        """The plugin's answer; `instead` if it raises or `wrong` gives a reason."""
+        """The value that the plugin returns; `instead` if it raises, or if `wrong` returns an error text."""
         if not self._breaker.allows(self.kind, self.name):
             return instead
         try:
             answer = question()
             why = wrong(answer)
-        except Exception as error:  # because code of a site may raise anything
+        except Exception as error:  # because a site's code may raise any exception
             why = f"{type(error).__name__}: {error}"
         if why:
             self._breaker.fail(self.kind, self.name, why[:500])
@@ -58,10 +59,10 @@ class IsolatedPlugin:
 
 
 class IsolatedFilter(IsolatedPlugin):
-    """A filter that fails keeps no node: what it protects stays protected, and jobs wait.
+    """Isolates a filter: while it fails, it rejects all nodes, and the jobs that it concerns wait.
 
-    With `on_error = "pass"` in its table it keeps every node instead. What nodes could hold if they were
-    idle is answered without it, so that a job is not refused as impossible because a plugin fails.
+    With `on_error = "pass"` in the filter's table it keeps all nodes instead. A failing filter never makes a
+    job impossible: the check for idle nodes (`could_keep`) keeps all nodes.
     """
 
     kind = "filter"
@@ -76,11 +77,11 @@ class IsolatedFilter(IsolatedPlugin):
         return bool(getattr(self.plugin, "static", False))
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """The mask of the rows that may hold the request."""
+        """True for each node that may hold the request."""
         return self._keep(part, nodes, rows, passes=self._passes)
 
     def could_keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """The same for idle nodes; all of them while the filter fails."""
+        """True for each node that could hold the request when idle; True for all while the filter fails."""
         return self._keep(part, nodes, rows, passes=True)
 
     def _keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, passes: bool) -> Bools:
@@ -88,18 +89,18 @@ class IsolatedFilter(IsolatedPlugin):
         return self.call(lambda: self.plugin.keep(part, nodes, rows), instead, _wrong_array(instead))
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the filter look at this request? While it fails: yes, unless `on_error = "pass"`."""
+        """Does the filter check this request? While it fails: yes, unless `on_error = "pass"`."""
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """The reason that users see for a node that this filter rejected."""
         why = self._breaker.why(self.kind, self.name)
         failing = f"the filter {self.name} fails ({why})" if why else f"refused by the filter {self.name}"
         return str(self.call(lambda: self.plugin.explain(part), failing))
 
 
 class IsolatedScorer(IsolatedPlugin):
-    """A scorer that fails gives all nodes the same score."""
+    """Isolates a scorer: while it fails, all nodes have the same score."""
 
     kind = "scorer"
 
@@ -109,59 +110,59 @@ class IsolatedScorer(IsolatedPlugin):
         return asked is None or bool(self.call(lambda: asked(part, nodes), instead=False))
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """One number per row."""
+        """One score per row; 0 for all while the scorer fails."""
         alike = np.zeros(len(nodes.open[rows]))
         return self.call(lambda: self.plugin.score(part, nodes, rows), alike, _wrong_array(alike))
 
 
 class IsolatedPicker(IsolatedPlugin):
-    """A picker that fails picks the first slot."""
+    """Isolates a picker: while it fails, the first GPU that fits is chosen."""
 
     kind = "picker"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """One of the slots."""
+        """One of these GPU slots of the node."""
 
         def wrong(picked: int) -> str:
-            return "" if picked in slots else f"picked {picked!r}, which was none of {list(slots)}"
+            return "" if picked in slots else f"returned slot {picked!r}, which is not one of {list(slots)}"
 
         return self.call(lambda: self.plugin.pick(part, nodes, row, slots), slots[0], wrong)
 
 
 class IsolatedOrder(IsolatedPlugin):
-    """An order that fails ranks the job last."""
+    """Isolates an order: while it fails, jobs are ranked last."""
 
     kind = "order"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Lower is first."""
+        """The rank of the job; the lowest rank is first."""
         return self.call(lambda: self.plugin.rank(job), (NEVER,), _not_numbers)
 
 
 class IsolatedDynamicOrder(IsolatedOrder):
-    """An order whose ranks change with time."""
+    """Isolates an order in which positions change while jobs wait."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The group of jobs that keep their order among each other."""
+        """The group of the job. Jobs of one group never overtake each other."""
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The rank of the job now."""
+        """The sort key of the job at this moment."""
         return self.call(lambda: self.plugin.place(job, view), (NEVER,), _not_numbers)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points of which the rank is the sum; empty if the plugin does not say."""
+        """The points whose sum is the job's priority; empty if the plugin has no method `receipt`."""
         asked = getattr(self.plugin, "receipt", None)
         return () if asked is None else self.call(lambda: asked(job, view), ())
 
 
 class IsolatedStrategy(IsolatedPlugin):
-    """A strategy that fails stops no job."""
+    """Isolates a preemption strategy: while it fails, it stops no job."""
 
     kind = "preemption"
 
     def standing(self, job: Job) -> float:
-        """The standing of a running job; NEVER while the plugin fails, which no reach includes."""
+        """The standing of a running job; NEVER while the plugin fails, so that no strategy stops the job."""
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
     def reach(self, job: Job) -> float | None:
@@ -172,10 +173,10 @@ class IsolatedStrategy(IsolatedPlugin):
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """A reclaim strategy. The policy that it returns is called without isolation."""
+    """Isolates a reclaim strategy, but not the policy objects that it returns."""
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The group that must give back or not as a whole."""
+        """The group of the job. Either a whole group must give resources back, or no job of it."""
         found: Hashable = self.call(lambda: self.plugin.group(job, state), job.id)
         return found
 
@@ -187,7 +188,7 @@ class IsolatedReclaimStrategy(IsolatedStrategy):
 
 
 class IsolatedQuota(IsolatedPlugin):
-    """A provider that fails sets no limit."""
+    """Isolates a quota provider: while it fails, it sets no limit."""
 
     kind = "quota"
 
@@ -197,36 +198,37 @@ class IsolatedQuota(IsolatedPlugin):
         return self.call(lambda: self.plugin.quota(scope, name), none, _no_quota)
 
     def names(self, scope: str) -> Iterator[str]:
-        """The names of all tenants with a quota."""
+        """The names of all tenants with a quota in this scope."""
         none: list[str] = []
         return iter(self.call(lambda: list(self.plugin.names(scope)), none))
 
 
 class IsolatedMetrics(IsolatedPlugin):
-    """A metrics plugin that fails gives no samples."""
+    """Isolates a metrics plugin: while it fails, it has no samples."""
 
     kind = "metrics"
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """The samples; none if any of them is invalid."""
+        """The samples of the plugin; none if one of them is invalid."""
         nothing: list[Sample] = []
         return self.call(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
 
 
 class IsolatedHook(IsolatedPlugin):
-    """A hook that fails is not called again in this cycle."""
+    """Isolates a hook: after a failure it is not called again in this cycle."""
 
     kind = "hook"
 
     def on_placed(self, placed: Placed) -> None:
-        """Pass on a placement."""
+        """Call the hook for a placement."""
         self.call(lambda: self.plugin.on_placed(placed), None)
 
 
 class IsolatedBackfill(IsolatedPlugin):
-    """A kind of backfill that fails is used in queue order.
+    """Isolates a kind of backfill: while it fails, candidates are tried in queue order.
 
-    What the plugin does not say is as in EASY backfill, but its candidates are ordered by its key.
+    Attributes that the plugin lacks are those of EASY backfill, but candidates are tried in the order of the
+    plugin's `candidate_key`.
     """
 
     kind = "backfill"
@@ -240,7 +242,7 @@ class IsolatedBackfill(IsolatedPlugin):
         self.depth: int | None = getattr(plugin, "depth", None)
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Lower is tried first."""
+        """The sort key of a candidate with this run time; the lowest is tried first."""
         return self.call(lambda: self.plugin.candidate_key(runtime_s), 0.0, _not_a_number)
 
 
@@ -260,9 +262,9 @@ ISOLATED: dict[str, type[IsolatedPlugin]] = {
 
 
 def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = False) -> Any:
-    """The plugin in its wrapper; kinds that are not called in cycles are returned as they are.
+    """The plugin in the wrapper for its kind; a plugin of a kind without a wrapper is returned unchanged.
 
-    `passes`: while it fails, a filter keeps all nodes instead of none.
+    With `passes` a filter that fails keeps all nodes instead of none.
     """
     if kind == "filter":
         return IsolatedFilter(plugin, breaker, passes=passes)
@@ -276,10 +278,10 @@ def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = 
 def _wrong_array(model: np.ndarray[Any, Any]) -> Callable[[Any], str]:
     def wrong(answer: Any) -> str:
         if not isinstance(answer, np.ndarray) or answer.shape != model.shape:
-            return f"answered {_shape(answer)} for {len(model)} nodes"
+            return f"returned {_shape(answer)} for {len(model)} nodes"
         if model.dtype == np.bool_:
-            return "" if answer.dtype == np.bool_ else f"answered {answer.dtype}, not bool"
-        return "" if np.isfinite(answer).all() else "answered something that is not a number"
+            return "" if answer.dtype == np.bool_ else f"returned an array of {answer.dtype}, not bool"
+        return "" if np.isfinite(answer).all() else "returned a score that is not a finite number"
 
     return wrong
 
@@ -291,11 +293,11 @@ def _shape(answer: Any) -> str:
 def _not_a_number(answer: Any) -> str:
     if isinstance(answer, int | float) and answer == answer:
         return ""
-    return f"answered {answer!r}, which is no number"
+    return f"returned {answer!r}, which is not a number"
 
 
 def _no_quota(answer: Any) -> str:
-    return "" if answer is None or isinstance(answer, Quota) else f"answered {answer!r}, which is no quota"
+    return "" if answer is None or isinstance(answer, Quota) else f"returned {answer!r}, which is not a Quota"
 
 
 def _no_reach(answer: Any) -> str:
@@ -310,5 +312,5 @@ def _not_numbers(rank: Any) -> str:
     if not isinstance(rank, tuple) or not all(
         isinstance(each, int | float) and each == each for each in rank
     ):
-        return f"ranked a job {rank!r}, which is no tuple of numbers"
+        return f"returned the rank {rank!r}, which is not a tuple of numbers"
     return ""

@@ -1,11 +1,11 @@
-"""Checks what one table of scheduler.toml says about another."""
+"""Checks keys of scheduler.toml that depend on keys in other tables."""
 
 from __future__ import annotations
 
 from controller.config import Config, ConfigProblem, Key, Source, problem_at
 
 REQUIRED = ("available", "capacity", "gpu")
-"""Filters that must not be left out."""
+"""Filters that every configuration must list."""
 
 
 def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigProblem]:
@@ -22,7 +22,7 @@ def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigPr
 
 
 def unfiltered_settings(config: Config) -> list[ConfigProblem]:
-    """Settings about nodes that have no effect, because the filter for them is missing."""
+    """The problems of node settings that have no effect because the filter that reads them is not listed."""
     names = {each.name for each in config.scheduler.filters}
     said: list[tuple[str, Key]] = [
         ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select

@@ -1,4 +1,4 @@
-"""The limits of callers from [access.limits] and [projects], and mistakes in them."""
+"""Reads the limits of users and operators from [access.limits] and [projects], and finds mistakes in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.core.quota.ceilings import Ceiling, Ceilings
 
 
 def ceilings_of(config: Config) -> Ceilings:
-    """[access.limits] and [projects]."""
+    """The ceilings from [access.limits], and the members of [projects]."""
     section = config.access.limits
 
     def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
@@ -31,7 +31,10 @@ def _ceiling(section: LimitSection) -> Ceiling:
 
 
 def _limits_of_all(config: Config) -> Ceiling:
-    """The limits of users. Deadlines that lift a job above all others need a table that allows them."""
+    """The limits of [access.limits] for all users.
+
+    If deadlines can lift a job above all others ("lift"), jobs may have one only where a table allows it.
+    """
     usual = _ceiling(config.access.limits)
     return (
         usual if usual.deadline is not None else replace(usual, deadline=config.backfill.deadlines != "lift")
@@ -39,7 +42,7 @@ def _limits_of_all(config: Config) -> Ceiling:
 
 
 def raised_open_projects(config: Config) -> list[ConfigProblem]:
-    """Projects that all users may use and that have a higher limit than users have."""
+    """The problems of projects that are open to all users and have higher limits than users have."""
     usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []
     for name, each in config.access.limits.projects.items():
@@ -59,6 +62,6 @@ def raised_open_projects(config: Config) -> list[ConfigProblem]:
 
 
 def open_projects(config: Config) -> list[str]:
-    """The projects of the file without members, to which all users may submit."""
+    """The projects in scheduler.toml that have no members, so that all users may submit to them."""
     closed = {name for name, each in config.projects.items() if each.members}
     return sorted(config.named_projects - closed - {"*"})

@@ -50,13 +50,13 @@ from controller.registry.plugin_classes import (
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
-"""Plugins of other packages are isolated: an exception in one does not reach the engine."""
+"""The package of built-in plugins. Other plugins are isolated: their exceptions do not reach the engine."""
 
 BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"}
-"""Keys of scheduler.toml that are options of a kind of backfill, if it has an option of that name."""
+"""Keys of [scheduler] that are passed to the backfill plugin, each with the name of the plugin's option."""
 
 ON_ERROR = ("wait", "pass")
-"""What jobs do while a filter that concerns them fails; the first is the default."""
+"""Values of `on_error`: while a filter fails, jobs that it concerns wait (the default) or pass it."""
 
 
 class PipelineBuilder:
@@ -69,7 +69,7 @@ class PipelineBuilder:
         self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """A plugin, isolated if it is not built in; None after recording a problem."""
+        """Create a plugin, isolated if it is not built in; None after recording a problem if that fails."""
         passes, options = self._on_error(kind, name, options, key)
         try:
             found = make_plugin(kind, name, options, key, self.config.source, self.config.plugin_files)
@@ -85,7 +85,7 @@ class PipelineBuilder:
     def _on_error(
         self, kind: str, name: str, options: Mapping[str, Any], key: Key
     ) -> tuple[bool, Mapping[str, Any]]:
-        """Whether jobs are placed without a failing filter (`on_error`), and the other options."""
+        """Split off the option `on_error` of a filter: (True if it is "pass", the other options)."""
         if kind != "filter" or "on_error" not in options:
             return False, options
         given = options["on_error"]
@@ -97,13 +97,13 @@ class PipelineBuilder:
         return given == "pass", {each: value for each, value in options.items() if each != "on_error"}
 
     def _options(self, kind: str, name: str) -> list[str]:
-        """The names of a plugin's options; empty if it cannot be loaded, which `make` reports."""
+        """The names of a plugin's options; empty if it cannot be loaded, because `make` reports that."""
         points = known_plugins(kind, self.config.plugin_files).get(name, ())
         loaded = load_plugin(points[0], METHODS[kind]) if points else ""
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """The pipeline fields of those keys of a table that are in `said`."""
+        """The fields of a Pipeline for the keys of a [scheduler] table that `said` names."""
         policy: dict[str, Any] = {}
         if any(key in said for key in ("backfill", *BACKFILL_OPTIONS)):
             known = self._options("backfill", section.backfill)
@@ -134,7 +134,7 @@ class PipelineBuilder:
         return policy
 
     def preemption(self, section: PreemptionSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """The pipeline fields of a preemption table."""
+        """The fields of a Pipeline for a preemption table."""
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in said:
             made = tuple(
@@ -146,7 +146,7 @@ class PipelineBuilder:
         return policy
 
     def profiles(self, pipeline: Pipeline) -> tuple[Profile, ...]:
-        """The profiles of the file, in its order, and last the default profile."""
+        """The profiles of scheduler.toml in its order, and the default profile last."""
         sections = self.config.profiles
         if not sections:
             return ()
@@ -235,9 +235,11 @@ def check_config(
 ) -> Config:
     """The configuration of a file, or of a text in its place. Raises ConfigRefused with all problems at once.
 
-    Values are checked first, then plugins and what one table says of another: these are checked with the
-    defaults in the place of values that are wrong, so one run names everything. Plugin files are code, which
-    a running controller does not load: it names those that it has as `allowed`.
+    1. Check the values of all keys. An invalid value is replaced by its default, so that the next step works.
+    2. Check the plugins and their options, and the keys that refer to other tables.
+
+    A running controller does not load plugin files, because they are code. It passes the files that it has
+    loaded as `allowed`, and any other file is a problem.
     """
     config, problems = load_with_problems(path, text)
     found = list(problems)
@@ -300,7 +302,7 @@ def _sharing(section: FairShareSection) -> FairshareConfig:
 
 
 def care_of(config: Config) -> GpuHealthPolicy:
-    """How sick GPUs are treated, as [gpus] says."""
+    """The policy for unhealthy GPUs, from [gpus]."""
     section = config.gpus
     xids = {int(code): HealthAction(action) for code, action in section.xid.items()}
     rules = section.rules

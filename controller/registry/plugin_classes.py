@@ -1,4 +1,4 @@
-"""Finds plugins by entry point or file, and creates them with their options."""
+"""Finds plugins by entry point or in files, and creates them with their options."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ METHODS = {
     "metrics": ("collect",),
     "hook": ("on_placed",),
 }
-"""Kinds of plugins, and what one must be able to do; the entry-point group is `corral.<kind>`."""
+"""The methods that a plugin of each kind must have. The entry-point group of a kind is `corral.<kind>`."""
 
 ALSO = {"picker": ("corral.placement",)}
-"""Further entry-point groups of a kind."""
+"""Additional entry-point groups in which plugins of a kind are found."""
 
 
 def check_plugin_files(config: Config) -> list[ConfigProblem]:
-    """The plugin files that cannot be used."""
+    """One problem for each plugin file that cannot be used."""
     problems = []
     for index, path in enumerate(config.plugin_files):
         try:
@@ -56,10 +56,10 @@ def check_plugin_files(config: Config) -> list[ConfigProblem]:
 
 
 def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
-    """The plugins of a kind by name, including those in files."""
+    """All plugins of a kind by name: the installed ones and those in the plugin files."""
     found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
     for path in files:
-        with suppress(PluginFileError):  # check_plugin_files has reported it
+        with suppress(PluginFileError):  # because check_plugin_files reports it
             for each in plugins_in(path, tuple(METHODS.items()))[kind]:
                 found[each.name] = [*found.get(each.name, ()), each]
     return found
@@ -73,7 +73,7 @@ def make_plugin(
     source: Source,
     files: Sequence[Path] = (),
 ) -> Any:
-    """Create a plugin with its options. `key` is its place in scheduler.toml, for messages."""
+    """Create a plugin with its options. `key` is the key of the plugin in scheduler.toml, for messages."""
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
@@ -92,7 +92,7 @@ def make_plugin(
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
     try:
-        # As JSON: lists become tuples and words enums, and everything else stays strict.
+        # The options go through JSON, because pydantic then accepts lists for tuples and strings for enums.
         given = json.dumps(options, default=str)
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
@@ -106,16 +106,16 @@ def make_plugin(
 
 
 def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:
-    """The class of a plugin, or why it cannot be used."""
+    """The class of a plugin, or as text the reason why it cannot be used."""
     try:
         loaded = point.load()
-    except Exception as error:  # because foreign code may raise anything
+    except Exception as error:  # because a site's code may raise any exception
         return f"cannot be loaded ({type(error).__name__}: {error})"
     if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
         return "is not a dataclass"
     kind: Any = loaded
     if not kind.__dataclass_params__.frozen:
-        return "is not frozen: what decides must not change between two decisions"
+        return "is not frozen: a plugin must not change between two decisions"
     if not isinstance(getattr(kind, "name", None), str):
         return "has no `name: ClassVar[str]`"
     missing = [method for method in methods if not callable(getattr(kind, method, None))]
@@ -124,10 +124,10 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
 
 @functools.cache
 def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
-    """The installed plugins of a kind by name. Two under one name are a mistake that make_plugin reports."""
+    """The installed plugins of a kind, by name. make_plugin reports two plugins with the same name."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):
         for point in entry_points(group=group):
-            # The same package may be found twice on the path: that is one plugin.
+            # A plugin whose package is on the path twice counts once.
             found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}

@@ -1,4 +1,4 @@
-"""Loads plugins from the Python files that [plugins] files names."""
+"""Loads plugins from the Python files that the key `files` of [plugins] lists."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from wire.trusted_paths import UntrustedPath
 
 
 class PluginFileError(Exception):
-    """The file has no usable plugins. The message says why."""
+    """Raised for a plugin file that cannot be used; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlugin:
-    """A plugin class of a file, with the interface of an entry point."""
+    """A plugin class in a file, with the interface of an entry point."""
 
     name: str
     value: str
     plugin: type[Any]
 
     def load(self) -> type[Any]:
-        """The class."""
+        """The plugin class."""
         return self.plugin
 
 
@@ -68,17 +68,17 @@ def _module(path: Path) -> Any:
         except UntrustedPath as error:
             raise PluginFileError(f"is not loaded: {error}") from None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_name(path)] = module  # dataclasses look their module up
+    sys.modules[_name(path)] = module  # because a dataclass looks up its module there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the code of strangers: anything may come out of it
+    except Exception as error:  # because a site's code may raise any exception
         line = next((f", line {number}" for number in _lines(error, path)), "")
         raise PluginFileError(f"cannot be loaded ({type(error).__name__}: {error}{line})") from error
     return module
 
 
 def _lines(error: Exception, path: Path) -> list[int]:
-    """The lines of the file in the traceback, innermost first."""
+    """The line numbers of the file in the traceback of the error, innermost call first."""
     found: list[int] = []
     trace = error.__traceback__
     while trace is not None:

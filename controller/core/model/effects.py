@@ -1,4 +1,4 @@
-"""Effects: orders to agents. They are carried out only after the events of the same batch are on disk."""
+"""Effects: orders to agents. An effect is carried out only when the events of the same input are on disk."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wire.agent.frames import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
 
 @dataclass(frozen=True, slots=True)
 class SendToNode:
-    """Send a frame to the agent of a node. A frame that is lost is repeated after the next hello."""
+    """Send a frame to the agent of a node. A frame that is lost is sent again when the agent reconnects."""
 
     node: str
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
     def orders(self) -> Iterator[SendToNode]:
-        """This order."""
+        """The effect itself, as the only order."""
         yield self
 
 
@@ -35,7 +35,7 @@ class SendToNodes:
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Send start orders to the agents of an attempt. The frames are made when they are sent."""
+    """Send start orders to the agents of an attempt. The frames are made only when they are sent."""
 
     launch: AttemptStart
 

@@ -1,4 +1,4 @@
-"""Events are facts in the past tense. The state changes only by applying them, and the journal has all."""
+"""Events record what has happened. Only events change the state, and the journal has all events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event of one job."""
+    """An event about one job."""
 
     job: int
     at: float
@@ -39,7 +39,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """An event of one node."""
+    """An event about one node."""
 
     node: str
     at: float
@@ -47,14 +47,14 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event of the cluster as a whole."""
+    """An event about the cluster as a whole."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class JobQueued(JobEvent):
-    """A submit was accepted; each element of an array is a job of its own."""
+    """A submitted job was accepted. An array has one such event for each of its elements."""
 
     spec: JobSpec
     user: str
@@ -65,28 +65,28 @@ class JobQueued(JobEvent):
     """The closed gates, which keep the job out of the queue."""
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    """Indices of the dependencies that are met already, or can never be met."""
+    """`met`: indices of the dependencies that are met already. `lost`: of those that can never be met."""
     from_queue: tuple[str, ...] = ()
-    """Labels that its queue added to its selector."""
+    """The labels that the job's queue added to the job's selector."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobHeld(JobEvent):
-    """The job stays in the queue until released."""
+    """The job was held: it does not start until it is released."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobReleased(JobEvent):
-    """The hold is over."""
+    """The hold of the job was removed."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed: the whole new spec, and the gates that are closed now."""
+    """The spec of the job was changed. The event has the whole new spec and the gates that are closed now."""
 
     spec: JobSpec
     by: str
@@ -99,25 +99,25 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited long enough to drop these constraints of its spec (`relax`)."""
+    """The job has waited so long that these constraints of its spec (`relax`) do not apply any more."""
 
     dropped: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JobPromoted(JobEvent):
-    """The job has waited long enough for a higher priority; this is the new one."""
+    """The job has waited so long that its priority rises to `priority`."""
 
     priority: int
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The highest priority of the jobs that depend on this one, if above its own; 0: there is none."""
+    """The job inherits the highest priority of the jobs that wait for it; 0 if none is above its own."""
 
     priority: int
     heir: str
-    """The label of the job with that priority."""
+    """The label of the job whose priority is inherited; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,14 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """By present plans no nodes are free at the job's latest start; with doubted=False there are."""
+    """With present plans the job starts too late for its deadline; doubted=False: not any more."""
 
     doubted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
-    """A dependency of the job, by its index in the spec, is met, or can never be met."""
+    """The dependency with this index in the job's spec is met, or (met=False) can never be met."""
 
     index: int
     met: bool
@@ -155,7 +155,7 @@ class GateClosed(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GateOpened(JobEvent):
-    """A gate was opened. With no gate closed the job is in the queue."""
+    """A gate was opened. The job enters the queue when all of its gates are open."""
 
     gate: Reason
 
@@ -170,21 +170,21 @@ class JobPlaced(JobEvent):
     predicted_s: float | None = None
     """The predicted run time in seconds, from earlier jobs like this one."""
     planned_s: float | None = None
-    """Seconds after which plans expect its end; None: its time limit."""
+    """Plans expect the job to end this many seconds after its start; None: at its time limit."""
     profile: str = ""
     """The profile that placed the job; empty on a cluster without profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
-    """The job runs longer than predicted: plans use this run time now, or with None its time limit."""
+    """The job runs longer than predicted. Plans now use this run time in seconds; None: the time limit."""
 
     planned_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReady(JobEvent):
-    """One member of a gang is ready and waits at the barrier for the others."""
+    """One member of a gang is ready and waits at the barrier for the other members."""
 
     attempt: int
     node: str
@@ -192,7 +192,7 @@ class MemberReady(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted(JobEvent):
-    """The process of one member is running."""
+    """The attempt's processes on one node have started."""
 
     attempt: int
     node: str
@@ -200,7 +200,7 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The same as MembersStarted.pids."""
+        """The process id by node, in the form of MembersStarted.pids."""
         return {self.node: self.pid}
 
 
@@ -215,7 +215,10 @@ class CheckpointSaved(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class AttemptExited(JobEvent):
-    """One member has ended and its allocation is free. `why` is empty if the program ended by itself."""
+    """The attempt's processes on one node have ended, and the allocation there is free.
+
+    `why` names the cause of the end, for example `time_limit`; it is empty if the program simply exited.
+    """
 
     attempt: int
     node: str
@@ -229,13 +232,13 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """The same as MembersExited.exits."""
+        """The exit by node, in the form of MembersExited.exits."""
         return {self.node: self}
 
 
 @dataclass(frozen=True, slots=True)
 class MembersStarted(JobEvent):
-    """Several members of an attempt have started; `pids` by node."""
+    """Several members of a gang have started. `pids` has the process id on each node."""
 
     attempt: int
     pids: Mapping[str, int | None]
@@ -243,7 +246,7 @@ class MembersStarted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a member ended, with the fields of AttemptExited."""
+    """How a gang member ended. The fields have the same meaning as in AttemptExited."""
 
     code: int | None = None
     signal: int | None = None
@@ -256,7 +259,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class MembersExited(JobEvent):
-    """Several members of an attempt have ended; `exits` by node."""
+    """Several members of a gang have ended. `exits` has the exit on each node."""
 
     attempt: int
     exits: Mapping[str, Exit]
@@ -264,7 +267,7 @@ class MembersExited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GpuFaultNoted(JobEvent):
-    """A GPU that an attempt holds had a fault; `own` if the attempt caused it."""
+    """A GPU that an attempt holds had a fault; `own` is True if the attempt caused the fault."""
 
     attempt: int
     node: str
@@ -274,7 +277,7 @@ class GpuFaultNoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class IdleNoted(JobEvent):
-    """All GPUs of the job are idle since `since`. The job is ended at `until` if they stay idle."""
+    """All GPUs of the job have been idle since `since`. The job is ended at `until` if they stay idle."""
 
     attempt: int
     since: float
@@ -292,7 +295,7 @@ class IdleEnded(JobEvent):
 class StopRequested(JobEvent):
     """The attempt was ordered to stop. The job ends when its processes have ended.
 
-    `until` is the latest end if the attempt keeps to its grace time; plans use its resources from then on.
+    `until` is the latest end of the attempt. Plans give its resources to other jobs from that time on.
     """
 
     reason: Reason
@@ -302,7 +305,7 @@ class StopRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that is stopped for another job, and the GPU-hours since its last checkpoint, which are lost."""
+    """A job that is stopped for another job. It loses `gpu_hours` of work, done since its last checkpoint."""
 
     job: int
     gpu_hours: float
@@ -315,7 +318,7 @@ class Victim:
 class PreemptionPlanned(JobEvent):
     """The job is nominated for these allocations and starts there when the victims have ended.
 
-    `by` is the latest end of the victims if all keep to their grace time.
+    `by` is the time by which all victims have ended.
     """
 
     allocations: tuple[Allocation, ...]
@@ -325,22 +328,23 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """The victims that release this node."""
+        """The ids of the victims that leave this node."""
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
-    """The nomination of the job was dropped: it cannot or must not start there any more."""
+    """The nomination of the job was dropped: the job cannot or must not start on these nodes any more."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
-    """The job was ordered to save a checkpoint and end; it is nominated for these allocations.
+    """A running job is moved: it was ordered to save a checkpoint and end, and gets `allocations` after that.
 
-    `until` is its latest end. The move makes room for `for_job`, or empties `node`.
+    `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
+    empties the node `node`.
     """
 
     attempt: int
@@ -356,7 +360,7 @@ class MovePlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The job was not moved. It is nominated for its former allocations if these are free."""
+    """The job was not moved. It is nominated for its former `allocations`; without any, it only waits."""
 
     attempt: int
     why: str
@@ -365,7 +369,7 @@ class MoveUndone(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """The members of an elastic job on these nodes were ordered to stop for other jobs; the others go on."""
+    """An elastic job gives up these nodes for other jobs: its members on them were ordered to stop."""
 
     attempt: int
     nodes: tuple[str, ...]
@@ -375,7 +379,7 @@ class JobShrunk(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobGrew(JobEvent):
-    """An elastic job got more nodes, because no job waited for them."""
+    """An elastic job got more nodes, because no job was waiting."""
 
     attempt: int
     allocations: tuple[Allocation, ...]
@@ -392,20 +396,20 @@ class JobPreempted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
-    """The attempt has ended without an outcome; the job is queued again at its former position."""
+    """The attempt has ended but the job has not: it is queued again at its former position."""
 
     attempt: int
     reason: Reason
     detail: str = ""
     again_at: float | None = None
-    """The job is kept out of the queue until then."""
+    """The job is kept out of the queue until this time."""
     restart: bool = False
-    """The job's own restart policy caused it; it counts against the limit of that policy."""
+    """True: the requeue counts against the limit of the job's restart policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnded(JobEvent):
-    """The outcome of the job. No event of this job follows."""
+    """The job has ended with this outcome. No later event is about this job."""
 
     state: JobState
     reason: Reason
@@ -416,7 +420,7 @@ class JobEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
-    """A node was added or its configuration changed; `host` and `by` if an operator did it."""
+    """A node was added or its configuration changed. `host` and `by` are set if an operator did it."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     host: HostSpec | None = None
@@ -426,14 +430,14 @@ class NodeAdded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved(NodeEvent):
-    """The node was removed from the cluster. Everything that ran there had ended."""
+    """The node was removed from the cluster. All jobs on it had ended before."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMarked(NodeEvent):
-    """Labels or taints were set, or removed (None). The name of a taint is `key:Effect`."""
+    """An operator set labels or taints of the node, or removed them (None). A taint is named `key:Effect`."""
 
     by: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
@@ -448,7 +452,7 @@ class Overcommit:
     memory: float = 1.0
 
     def of(self, facts: NodeFacts) -> tuple[int, int]:
-        """CPU-milli and MiB that may be given out."""
+        """The CPU (in 1/1000 CPU) and memory (in MiB) that jobs may hold on a node with this hardware."""
         return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
 
 
@@ -457,7 +461,7 @@ AS_IT_IS = Overcommit()
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined(NodeEvent):
-    """An agent said hello: the hardware of its node, and the overcommit factors."""
+    """An agent connected. The event has the hardware of its node and the overcommit factors."""
 
     facts: NodeFacts
     boot_id: str
@@ -467,19 +471,19 @@ class NodeJoined(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeWentAway(NodeEvent):
-    """The link to the agent is gone. Running jobs go on; no job is placed there."""
+    """The link to the agent of the node is gone. Running jobs go on; no job is placed on the node."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWentDown(NodeEvent):
-    """The node has been away longer than `down_after_s`; plans do not count on it any more."""
+    """The node has been away longer than `down_after_s` seconds. Plans do not use it any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDeclaredLost(NodeEvent):
-    """An operator declared that nothing runs there any more. Its jobs end, or are queued again."""
+    """An operator declared that no process runs on the node any more. Its jobs end or are queued again."""
 
     by: str
 
@@ -515,7 +519,7 @@ class GpuHealthRecorded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
-    """A user has a process on a GPU that no job started; `rate` is its charge in billing units per hour."""
+    """A user has a process on a GPU that no job started, and is charged `rate` billing units per hour."""
 
     node: str
     uuid: str
@@ -527,7 +531,7 @@ class OffQueueProcessStarted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessEnded(ClusterEvent):
-    """The last such process of the user on this GPU has ended."""
+    """The last off-queue process of the user on this GPU has ended."""
 
     node: str
     uuid: str
@@ -556,7 +560,7 @@ class QuotaSet(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class QuotaUnset(ClusterEvent):
-    """The quota of an operator was removed; the configuration applies again."""
+    """The quota that an operator had set was removed; the configuration applies again."""
 
     scope: str
     name: str
@@ -565,7 +569,7 @@ class QuotaUnset(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """An organisation, project or user (`project/user`) got a weight or limits; None: unchanged."""
+    """An organisation, project or user (`project/user`) got another weight or limits; None: unchanged."""
 
     share: str
     weight: float | None
@@ -576,7 +580,7 @@ class ShareSet(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationMade(ClusterEvent):
-    """Nodes were reserved."""
+    """Nodes were reserved for a time."""
 
     asked: ReservationSpec
     nodes: tuple[str, ...]
@@ -592,7 +596,7 @@ class ReservationBegan(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationEnded(ClusterEvent):
-    """The reservation has ended; `again_at` is the start of its next occurrence, None: there is none."""
+    """The reservation has ended. `again_at` is the start of its next occurrence; None: there is none."""
 
     reservation: str
     again_at: float | None = None
@@ -608,23 +612,23 @@ class ReservationCancelled(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned(ClusterEvent):
-    """These jobs are moved so that another can start, a node becomes empty, or free GPUs lie together."""
+    """Jobs are moved to start another job, empty a node, bring free GPUs together or balance loads."""
 
     proposal: str
     kind: str
     by: str
     moves: tuple[int, ...]
     gpu_hours: float
-    """The cost of the moves."""
+    """The cost of the moves in GPU-hours."""
     worth: float
-    """The gain, in GPU-hours like the cost."""
+    """The gain of the moves in GPU-hours."""
     for_job: int | None = None
     node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigApplied(ClusterEvent):
-    """The controller uses another configuration."""
+    """The controller uses another configuration from now on."""
 
     digest: str
     by: str
@@ -633,12 +637,12 @@ class ConfigApplied(ClusterEvent):
     policy: str = ""
     """The policy tables of scheduler.toml, as JSON."""
     overcommit: Overcommit | None = None
-    """The new factors of every node; None: unchanged."""
+    """The new overcommit factors of all nodes; None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSealed(ClusterEvent):
-    """The entries up to `through` are deleted from the journal; `digest` is the hash of that entry."""
+    """The journal entries up to number `through` are deleted. `digest` is the hash of entry `through`."""
 
     through: int
     digest: str
@@ -646,7 +650,10 @@ class JournalSealed(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class PluginFailed(ClusterEvent):
-    """A plugin raised an exception or gave an invalid answer. It is skipped for a cycle, or for good."""
+    """A plugin raised an exception or returned an invalid value. It is not called for the rest of the cycle.
+
+    With `given_up` it is not called until the controller restarts.
+    """
 
     kind: str
     name: str
@@ -655,14 +662,14 @@ class PluginFailed(ClusterEvent):
 
 
 Event = JobEvent | NodeEvent | ClusterEvent
-"""Each class above that has one of these bases is a kind of event."""
+"""Any event. Each class above with one of these three bases is one kind of event."""
 
 JOURNAL_NAMES = {
     "OffQueueProcessStarted": "StrangerCame",
     "OffQueueProcessEnded": "StrangerLeft",
     "DeadlineAtRisk": "DeadlineDoubted",
 }
-"""Classes that were renamed, with the kind that journals, the API and saved traces have for them."""
+"""The classes that were renamed, each with the old name that the journal, the API and saved traces keep."""
 
 _KIND_OF: dict[type[Any], str] = {
     event: JOURNAL_NAMES.get(name, name)
@@ -670,20 +677,20 @@ _KIND_OF: dict[type[Any], str] = {
     if isinstance(event, type) and issubclass(event, Event) and event.__bases__ != (object,)
 }
 KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
-"""The class of each kind of journal entry."""
+"""The event class by the kind in the journal."""
 
 
 def kind_of(event: Event) -> str:
-    """The kind of the journal entry of an event: the name of its class, unless that was renamed."""
+    """The kind of the event in the journal: the name of its class, or the old name if that was renamed."""
     return _KIND_OF[type(event)]
 
 
 def body_of(event: Event) -> str:
-    """The event as JSON, as the journal has it."""
+    """The event as JSON, for the body of its journal entry."""
     return dumps(encode(event))
 
 
 def event_of(kind: str, body: str) -> Event:
-    """The event of a journal entry. Raises KeyError for an unknown kind, Malformed for a wrong body."""
+    """The event of a journal entry. Raises KeyError for an unknown kind and Malformed for an invalid body."""
     event: Event = decode(KINDS[kind], json.loads(body))
     return event

@@ -1,4 +1,4 @@
-"""The outcome of a job, from the exit codes and signals of its members."""
+"""Derives the outcome of a job from the exit codes and signals of its members."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SHRUNK = "shrunk"
 
 
 def was_preempted(job: Job) -> bool:
-    """Did the job end because of a preemption? False if it ended by itself before the stop order arrived."""
+    """Did the job end because of a preemption? False if its program exited before the stop order arrived."""
     return job.stopping is Reason.PREEMPTED and any(
         member.why == PREEMPTED for member in job.members.values()
     )
 
 
 def continues_without_failed(job: Job) -> bool:
-    """Do the other members go on after one failed? Only while enough of them can still succeed."""
+    """Do the other gang members go on after one has failed? Only while enough of them can still succeed."""
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:
         return False
@@ -43,7 +43,7 @@ def continues_without_failed(job: Job) -> bool:
 
 
 def required_members(job: Job) -> int:
-    """The number of members that have to succeed."""
+    """The number of gang members that have to succeed."""
     return job.spec.gang.min_nodes or len(job.members)
 
 
@@ -51,7 +51,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     """The outcome of a job whose members have all ended.
 
     1. All succeeded, or enough of them under on_failure = "continue": COMPLETED, even if a stop was ordered.
-    2. Otherwise the first member that failed by itself decides about code, signal and reason.
+    2. Otherwise the job has the code, signal and reason of the first member that failed. Members that were
+       stopped because another member had failed come last.
     """
     failed = [member for member in job.members.values() if member.failed]
     if not failed:
@@ -81,7 +82,7 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Sort key: members that were stopped because another failed come last."""
+    """Sort key for failed members: by time of the end, those stopped because another failed come last."""
     return member.why == "member_failed", member.ended_at or 0.0
 
 

@@ -1,4 +1,4 @@
-"""Inputs of the engine and its replies."""
+"""The inputs that the engine handles, and its replies to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wire.names import GpuHealth, JobState, TroubleKind
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Anything that the engine decides about: the classes below that have this base."""
+    """The base class of all inputs of the engine: commands, reports of agents and the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The author of a submit or edit, for ceilings (`core/quota/ceilings.py`)."""
+    """The user or operator who submits or edits a job. Ceilings depend on it (`core/quota/ceilings.py`)."""
 
     user: str
     operator: bool = False
@@ -56,15 +56,15 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Submit(Input):
-    """Queue a job or an array. A repeated `key` returns the first jobs again, so a retry is harmless."""
+    """Queue a job or an array. A second submit with the same `key` returns the first jobs and queues none."""
 
     spec: JobSpec
     user: str
     key: str = ""
     known: Mapping[str, JobState] = field(default_factory=dict)
-    """The end states of dependencies that the state does not have in memory any more, by label."""
+    """By label the end states of dependencies that are only in the store and not in memory any more."""
     asker: Requester | None = None
-    """None: no ceiling applies."""
+    """The author of the submit; None: no ceiling applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class Cancel(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Edit(JobCommand):
-    """Change fields of a job's spec, as JSON values; None: back to the default."""
+    """Change fields of a job's spec to these JSON values; None sets a field to its default."""
 
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
-    """`known` and `asker` as in Submit."""
+    """`known` and `asker` have the same meaning as in Submit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ class Requeue(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Preempt(JobCommand):
-    """Preempt a running job: it is queued again at its former position; with `hold` it is held there."""
+    """Preempt a running job and queue it again at its former position; with `hold` it is also held."""
 
     hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node of the configuration, or one that an operator names together with its host."""
+    """Add a node of the configuration, or a node that an operator names together with its host."""
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class PinKey(Input):
 
 @dataclass(frozen=True, slots=True)
 class SealJournal(Input):
-    """Record that the journal is deleted up to this entry, which has this hash."""
+    """Record that the journal is deleted up to entry number `through`, whose hash is `digest`."""
 
     through: int
     digest: str
@@ -139,7 +139,7 @@ class RemoveNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class MarkNode(NodeCommand):
-    """Set labels and taints of a node, or remove them (None). The name of a taint is `key:Effect`."""
+    """Set labels and taints of a node, or remove them (None). A taint is named `key:Effect`."""
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     taints: Mapping[str, str | None] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Resume(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Input):
-    """Set limits of a user, project or queue, on top of those that apply now."""
+    """Set limits of a user, project or queue. Limits that are not named stay as they are."""
 
     scope: str
     name: str
@@ -178,7 +178,7 @@ class UnsetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
-    """Reserve nodes for a time; with `anyway` also if running jobs may run into it."""
+    """Reserve nodes for a time; with `anyway` even if running jobs may still be on them at its start."""
 
     spec: ReservationSpec
     by: str
@@ -187,7 +187,7 @@ class Reserve(Input):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Input):
-    """Carry out a proposal if it is still valid; without one, the best proposal of now."""
+    """Carry out this proposal if it is still valid; without a name carry out all present proposals."""
 
     by: str
     proposal: str = ""
@@ -203,7 +203,7 @@ class CancelReservation(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaidHello(Input):
-    """A link came up; the agent reported its host and all attempts that it knows."""
+    """A link to an agent came up. The agent reported its host and all attempts that it knows."""
 
     node: str
     hello: Hello
@@ -219,7 +219,7 @@ class AgentReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class MembersReported(Input):
-    """Several members of one attempt were reported: the status by node. Equal to one report each."""
+    """Several members of one attempt were reported. Has the same effect as one AgentReported per member."""
 
     job: int
     attempt: int
@@ -228,7 +228,7 @@ class MembersReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuReported(GpuInput):
-    """The health of a GPU as another controller judged it; used by replays of journals."""
+    """The health of a GPU as a controller judged it before; used when a journal is replayed."""
 
     health: GpuHealth
     why: str = ""
@@ -255,7 +255,7 @@ class GpuChecked(GpuInput):
     ok: bool
     why: str = ""
     lasts: bool = False
-    """The check failed only because the cause is still present: an off-queue process, or its readings."""
+    """True: the check failed only because the cause lasts, for example an off-queue process on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent found a process on a GPU that no job started: the first one of this user."""
+    """An agent found the first process of this user on a GPU that no job started."""
 
     user: str
     pid: int
@@ -284,7 +284,7 @@ class OffQueueProcessGone(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class CordonGpu(Input):
-    """Place no more jobs on one GPU, by its index."""
+    """Place no more jobs on the GPU with this index on the node."""
 
     node: str
     gpu: int
@@ -303,7 +303,7 @@ class ResumeGpu(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpusIdle(Input):
-    """All GPUs of a job have been idle since `since`, longer than `[gpus] idle_after_s`."""
+    """All GPUs of a job have been idle since `since`, which is longer than `[gpus] idle_after_s` seconds."""
 
     job: int
     attempt: int
@@ -320,7 +320,7 @@ class GpusBusy(Input):
 
 @dataclass(frozen=True, slots=True)
 class DataFound(Input):
-    """A path that jobs wait for exists."""
+    """A path that jobs wait for exists now."""
 
     path: str
 
@@ -335,7 +335,7 @@ class LinkWentDown(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteStart(Input):
-    """A user was shown an estimated start: record it, unless a similar estimate is recorded already."""
+    """Record an estimated start that was shown to a user, unless a similar estimate is recorded already."""
 
     job: int
     kind: str
@@ -357,7 +357,7 @@ class DeclareLost(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ControllerStarted(Input):
-    """The state was loaded from rows. These nodes were up before; their agents have not said hello yet."""
+    """The state was loaded from rows. These nodes were up before, and their agents are not connected yet."""
 
     nodes: tuple[str, ...]
 
@@ -375,7 +375,7 @@ class SetShare(Input):
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfig(Input):
-    """Use another configuration. Without a pipeline the policy stays unchanged."""
+    """Use another configuration. Without a pipeline the scheduling policy stays unchanged."""
 
     digest: str
     by: str
@@ -388,12 +388,12 @@ class ApplyConfig(Input):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Input):
-    """Do what is due, and run a scheduling pass."""
+    """Act on everything that is due by now, and run a scheduling pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was carried out; `jobs` are the ids of the jobs concerned, in order."""
+    """The input was carried out. `jobs` are the ids of the jobs that it concerns."""
 
     jobs: tuple[int, ...] = ()
 
@@ -404,7 +404,7 @@ DONE = Accepted()
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The input was refused and nothing has changed. `code` as in wire.api.problem."""
+    """The input was refused and nothing has changed. The codes are those of wire.api.problem."""
 
     code: str
     message: str
@@ -417,7 +417,7 @@ Reply = Accepted | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one input: events to write, effects to carry out after that, and the reply."""
+    """The result of one input: the events to write, the effects to carry out after that, and the reply."""
 
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -425,7 +425,7 @@ class Decision:
 
     @property
     def orders(self) -> list[SendToNode]:
-        """The orders to agents, one for each node."""
+        """The orders to agents in the effects, one for each node of an effect."""
         return [order for effect in self.effects for order in effect.orders()]
 
 

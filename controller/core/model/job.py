@@ -29,23 +29,23 @@ class Member:
     cpu_s: float = 0.0
     max_rss_mib: int = 0
     fault: str = ""
-    """The fault of a GPU that it holds; `own` if the member caused the fault."""
+    """The fault of a GPU that the member holds; `own` is True if the member itself caused the fault."""
     own: bool = False
     ready: bool = False
-    """It has reached the barrier of its gang."""
+    """True once the member has reached the barrier of its gang."""
     use: GpuUse | None = None
     leaving: bool = False
-    """It was ordered to stop while the others go on. Its end is no failure, whatever its exit code."""
+    """The member was ordered to stop while the others go on. With any exit code its end is no failure."""
 
     def gpu_s(self, since: float, until: float) -> float:
-        """GPU-seconds held between two moments; half a GPU for one second is 0.5."""
+        """The GPU-seconds that the member held between two times. Half a GPU for one second is 0.5."""
         begin = max(since, self.started_at if self.started_at is not None else until)
         end = min(until, until if self.ended_at is None else self.ended_at)
         return max(0.0, end - begin) * sum(hold.milli for hold in self.allocation.gpus) / WHOLE_GPU
 
     @property
     def failed(self) -> bool:
-        """Has it ended otherwise than with exit code 0, without an order to leave?"""
+        """Has the member ended with a failure? False after exit code 0, or after an order to leave."""
         return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
 
@@ -64,9 +64,9 @@ class Move:
     for_job: int | None = None
     node: str = ""
     done_at: float | None = None
-    """When the job ran on the new nodes."""
+    """The time from which the job ran on the new nodes; None: not yet."""
     undone: str = ""
-    """Why it never ran there."""
+    """Why the job never ran on the new nodes; empty if it did or still may."""
 
     @property
     def under_way(self) -> bool:
@@ -76,7 +76,10 @@ class Move:
 
 @dataclass(slots=True)
 class Job:
-    """Changed by apply() only. `attempt` never decreases: agents refuse orders of older attempts."""
+    """A job as the engine sees it; only apply() changes it.
+
+    `attempt` never decreases, because agents refuse orders of older attempts.
+    """
 
     id: int
     spec: JobSpec
@@ -91,26 +94,26 @@ class Job:
     detail: str = ""
     held: bool = False
     from_queue: tuple[str, ...] = ()
-    """Labels that its queue added to its selector. They are removed when it changes the queue."""
+    """The labels that the queue added to the job's selector; removed when the job changes its queue."""
     wait: Wait = NEVER_WAITED
     profile: str = ""
-    """The profile that places it, or has placed it; empty on a cluster without profiles."""
+    """The profile that places the job, or has placed it; empty on a cluster without profiles."""
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0
-    """Members that have neither started nor ended."""
+    """The number of members that have neither started nor ended."""
     unended: int = 0
-    """Members that have not ended, so they hold their allocation."""
+    """The number of members that have not ended, which still hold their allocation."""
     quality: int | None = None
     placed_at: float | None = None
     foreseen: tuple[StartEstimate, ...] = ()
-    """Estimates of its start that were shown to users while it waited."""
+    """Estimates of the job's start that were shown to users while it waited."""
     predicted_s: float | None = None
-    """The predicted run time in seconds at the placement."""
+    """The run time in seconds that was predicted when the job was placed."""
     planned_s: float | None = None
-    """Seconds after the start at which plans expect its end; None: limit and grace."""
+    """Plans expect the end this many seconds after the start; None: after time limit and grace."""
     charge: float = 0.0
-    """The charge of the attempt in billing units per hour."""
+    """The charge of the present attempt in billing units per hour."""
     started_at: float | None = None
     ended_at: float | None = None
     stopping: Reason | None = None
@@ -119,21 +122,22 @@ class Job:
     signal: int | None = None
     spent_gpu_s: float = 0.0
     spent_wh: float = 0.0
-    """GPU-seconds and energy of earlier attempts."""
+    """`spent_gpu_s`: GPU-seconds of earlier attempts. `spent_wh`: their energy in watt-hours."""
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt gets its path."""
     claim: tuple[Allocation, ...] = ()
-    """The nomination: allocations that the job gets when the victims on them have ended."""
+    """The nomination of the job: the allocations that it gets when its victims have left them."""
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()
-    """The victims of the nomination."""
+    """The victims of the job's nomination."""
     stop_by: float | None = None
     """The latest end of the victims of a nominated job, or of a job that is being preempted."""
     idle_since: float | None = None
-    """Since when its GPUs are idle, and when it is ended because of that."""
+    """The time since which all GPUs of the job are idle; None: they are not."""
     idle_until: float | None = None
+    """The time at which the job is ended if its GPUs stay idle; None: it is not ended for that."""
     yields_to: tuple[int, ...] = ()
-    """The jobs for which this one is being preempted; a gang may free nodes for several."""
+    """The jobs for which this one is being preempted. A gang may leave nodes for several jobs."""
     preemptions: tuple[JobPreempted, ...] = ()
     """All preemptions of the job."""
     moves: tuple[Move, ...] = ()
@@ -141,53 +145,53 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The name in commands and output: 17, or 12_3 for element 3 of array 12."""
+        """The name of the job in commands and output: 17, or 12_3 for element 3 of array 12."""
         return str(self.id) if self.array is None else f"{self.array}_{self.index}"
 
     @property
     def name(self) -> str:
-        """The name in the spec, else the file name of the program."""
+        """The name that the spec gives the job; without one the file name of its program."""
         return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
 
     @property
     def ready(self) -> bool:
-        """Is it in the queue: no hold, no closed gate and no nomination?"""
+        """Is the job in the queue? It is if it is queued without a hold, a closed gate or a nomination."""
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 
     @property
     def move(self) -> Move | None:
-        """The move under way: from the order until the job runs on the new nodes; else None."""
+        """The move of the job that has neither succeeded nor failed yet, or None."""
         return self.moves[-1] if self.moves and self.moves[-1].under_way else None
 
     @property
     def ready_at(self) -> float:
-        """Since when no gate has kept it out of the queue."""
+        """The time since which no gate keeps the job out of the queue."""
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
     def ages_from(self) -> float:
-        """The start of its age for orders: the submit, or the begin time if that is later."""
+        """The time from which orders count the job's age: its submit, or its begin time if that is later."""
         return max(self.submitted_at, self.spec.begin_at or 0.0)
 
     @property
     def priority(self) -> int:
-        """0 to 100, higher is sooner: its own, or the highest of the jobs that depend on it."""
+        """The higher of the job's own and its inherited priority, 0 to 100. High priorities start first."""
         return max(self.own_priority, self.wait.inherited)
 
     @property
     def own_priority(self) -> int:
-        """The priority of the spec, plus what waiting has added."""
+        """The priority in the spec, plus the points that waiting has added."""
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
     def latest_start(self) -> float:
-        """The latest start with which it ends by its deadline even if it runs for its whole time limit."""
+        """The latest start at which the job keeps its deadline even if it runs for its whole time limit."""
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
 
     @property
     def limit(self) -> float:
-        """The time limit in seconds; infinite without one."""
+        """The time limit in seconds; NEVER (infinite) without one."""
         return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s
 
     @property
@@ -202,7 +206,7 @@ class Job:
         1. The time limit runs from the start of the processes, so a slow prolog or image pull counts.
            Until all members have started, it runs from the placement.
         2. After the limit the job may use its whole grace. No checkpoint is taken at a time limit.
-        3. A preempted job is gone by `stop_by`, which includes its checkpoint time and its grace.
+        3. A preempted job has ended by `stop_by`, which includes its checkpoint time and its grace.
         4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace.
 
         Example: placed at 10:00, started at 10:02, limit 1h, grace 30s: 11:02:30.
@@ -215,7 +219,7 @@ class Job:
 
     @property
     def unsaved_since(self) -> float:
-        """The time of the last checkpoint, or of the start: later work is lost if the attempt ends now."""
+        """The time of the last checkpoint or of the start. Work after it is lost if the attempt ends now."""
         since = self.started_at if self.started_at is not None else self.placed_at
         if since is None:
             return NEVER
@@ -223,17 +227,17 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """Members that have not ended and have no order to leave."""
+        """The members that have not ended and were not ordered to leave."""
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
     @property
     def finishing(self) -> bool:
-        """Has a member succeeded by itself? Then the others are likely to end soon."""
+        """Has a member ended with success? Then the other members are likely to end soon."""
         ended = [member for member in self.members.values() if member.ended_at is not None]
         return any(not member.failed and not member.leaving for member in ended)
 
     def spare(self, node: str) -> bool:
-        """Can the elastic job give up its member on this node and go on?"""
+        """Can this elastic job give up its member on the node and go on with its other members?"""
         gang = self.spec.gang
         return (
             gang.elastic
@@ -244,7 +248,7 @@ class Job:
 
     @property
     def gpu_milli(self) -> int:
-        """Thousandths of GPUs that its staying members hold."""
+        """The GPUs, in thousandths, that the members hold which are not leaving."""
         return sum(self._milli(member) for member in self.members.values() if not member.leaving)
 
     @staticmethod
@@ -252,7 +256,7 @@ class Job:
         return sum(gpu.milli for gpu in member.allocation.gpus)
 
     def unsaved(self, now: float, nodes: tuple[str, ...] = ()) -> float:
-        """GPU-hours lost if the attempt, or only its members on these nodes, ended now."""
+        """The GPU-hours of work that are lost if the attempt, or its members on these nodes, ended now."""
         milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
@@ -262,7 +266,7 @@ class Job:
         self.unstarted = self.unended = len(self.members)
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """Replace the members, and count those that have not started or not ended."""
+        """Replace the members, and count those that have not started and those that have not ended."""
         self.members = members
         self.unstarted = sum(
             member.started_at is None and member.ended_at is None for member in members.values()
@@ -271,12 +275,12 @@ class Job:
 
     @property
     def running(self) -> list[Member]:
-        """Members that have not ended, so they hold their allocation."""
+        """The members that have not ended, and therefore still hold their allocation."""
         return [member for member in self.members.values() if member.ended_at is None]
 
 
 def newest_checkpoint(one: Checkpoint | None, other: Checkpoint | None) -> Checkpoint | None:
-    """The later of two checkpoints; the first if both are equally late."""
+    """The later of two checkpoints; the first one if both were saved at the same time."""
     if one is None or other is None:
         return one or other
     return other if other.at > one.at else one

@@ -25,7 +25,7 @@ _CONSTRAINTS = attrgetter(
     *("cpu_limit_milli", "memory_limit_mib"),
 )
 _NO_CONSTRAINTS = _CONSTRAINTS(EMPTY_SPEC)
-"""The values of a spec without constraints."""
+"""The values of these fields in a spec without constraints."""
 LicenceCounts = tuple[tuple[str, int], ...]
 """(licence, number), sorted by licence."""
 
@@ -46,7 +46,7 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class PerNodeRequest(_Hashed):
-    """The resources and constraints for one node: `gpus` whole GPUs, or `share` thousandths of one GPU."""
+    """A job's request on one node, with constraints: `gpus` whole GPUs, or `share` thousandths of one GPU."""
 
     __hash__ = _Hashed.__hash__
 
@@ -65,16 +65,16 @@ class PerNodeRequest(_Hashed):
     tolerations: tuple[Toleration, ...] = ()
     scratch_mib: int = 0
     contained: bool = False
-    """It runs in a container image, so the node needs a container runtime."""
+    """True: the job runs in a container image, so the node needs a container runtime."""
 
     @property
     def social(self) -> bool:
-        """Has it labels or job affinity, so that its placement depends on other jobs, or theirs on it?"""
+        """Does the request have labels or job affinity? Then other jobs can forbid or require nodes."""
         return bool(self.labels or self.company)
 
     @property
     def wants_gpus(self) -> bool:
-        """Does it ask for whole GPUs, a share of a GPU, or GPU memory?"""
+        """Does the request ask for whole GPUs, a part of a GPU, or GPU memory?"""
         return bool(self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib))
 
     def __str__(self) -> str:
@@ -89,9 +89,9 @@ class PerNodeRequest(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest(_Hashed):
-    """The same request on each of `nodes` nodes; None: on as few nodes as its GPUs need.
+    """The request of a job: `part` on each of `nodes` nodes; nodes=None: on as few as its GPUs need.
 
-    `topology` says how the nodes lie to each other.
+    `topology` names the domains, such as racks, in which the nodes have to be together.
     """
 
     __hash__ = _Hashed.__hash__
@@ -100,17 +100,17 @@ class ResourceRequest(_Hashed):
     nodes: int | None = 1
     topology: Topology | None = None
     least: int | None = None
-    """The least number of nodes with which it may start; None: only with all."""
+    """The least number of nodes with which the job may start; None: only with all of them."""
     licences: LicenceCounts = ()
-    """The licences that it holds on any nodes."""
+    """The licences of the whole job."""
     beyond: tuple[int, int] = (0, 0)
-    """CPU-milli and MiB per node between its requests and its limits; quotas count them too."""
+    """The limits minus the requests of a node, in 1/1000 CPU and MiB. Quotas count these amounts too."""
 
     one_model: bool = False
-    """All GPUs on its nodes must be of one model."""
+    """True: all GPUs of the job must be of one model."""
 
     def split(self, nodes: int) -> PerNodeRequest | None:
-        """The request per node when spread evenly over this many nodes; None if the GPUs do not divide."""
+        """The request per node on this many nodes; None if the GPUs cannot be divided evenly among them."""
         if nodes == 1 or self.nodes is not None:
             return self.part
         if self.part.gpus % nodes:
@@ -119,7 +119,7 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """The spec without the constraints named in `relax`; labels that the queue added stay."""
+    """The spec without the constraints that its `relax` names. Labels that the queue added stay."""
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
         plain["selector"] = {key: value for key, value in spec.selector.items() if key in from_queue}
@@ -128,7 +128,7 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 def request_of(spec: JobSpec) -> ResourceRequest:
     """The resource request of a spec. Equal requests are the same object, so comparing them is fast."""
-    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # because most jobs have amounts only, and share few requests
+    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # most jobs ask only for amounts, and many for the same ones
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec)
 
@@ -180,7 +180,7 @@ def _excess(limit: int | None, request: int) -> int:
 
 @lru_cache(maxsize=65_536)
 def _one(part: PerNodeRequest) -> PerNodeRequest:
-    """The one object for equal requests, so that dictionary lookups compare identities."""
+    """One object for all equal requests, because dictionary lookups of identical objects are fast."""
     return part
 
 
@@ -199,7 +199,7 @@ def _interned(
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """CPU and memory for jobs that ask for none: `[jobs]` of scheduler.toml, or a queue's. None: not set."""
+    """CPU and memory for jobs that ask for none: `[jobs]` or a queue of scheduler.toml. None: not set."""
 
     cpu_milli: int | None = None
     memory_mib: int | None = None

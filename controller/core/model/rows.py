@@ -1,4 +1,4 @@
-"""What one commit writes: journal entries, and the rows that they changed."""
+"""The rows that one commit writes: journal entries, and the jobs, nodes and notes that the events changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event in the journal; `body` is JSON, `seq` grows by one and never repeats."""
+    """One event in the journal. `body` is JSON; `seq` is the number of the entry, which grows by one."""
 
     seq: int
     at: float
@@ -19,7 +19,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job after the batch; `spec` is None if it was stored before and has not changed."""
+    """A job after the events of the batch. `spec` is None if the stored spec has not changed."""
 
     id: int
     user: str
@@ -37,7 +37,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node after the batch."""
+    """A node after the events of the batch."""
 
     name: str
     state: str
@@ -46,7 +46,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NoteRow:
-    """Everything else, by kind and name, as JSON; without a body the row is deleted."""
+    """Stored state that is no job and no node, by kind and name. `body` is JSON; None deletes the row."""
 
     kind: str
     name: str
@@ -57,7 +57,7 @@ class NoteRow:
 class UsageRow:
     """The resources that one attempt used on one node, written once when the attempt has ended.
 
-    `measured_s` are the GPU-seconds with a known utilisation, `busy_s` the part of them that was busy.
+    `measured_s` counts the GPU-seconds with a known utilisation, `busy_s` the part of these that was busy.
     """
 
     job: int
@@ -80,7 +80,7 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Everything one commit writes, in one transaction."""
+    """The rows that one commit writes in one transaction."""
 
     entries: tuple[JournalEntry, ...]
     jobs: tuple[JobRow, ...]

@@ -1,4 +1,4 @@
-"""Estimated starts: recorded with the job and scored when it starts, to give ranges for later estimates."""
+"""Estimated starts: recorded with the job, and compared with its start to give ranges for later estimates."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PROMISE, LATEST, LIKELY = "promise", "latest", "likely"
-"""Kinds: the reserved start of the first waiting job, the latest start by limits, the likely start."""
+"""Kinds of estimates: the reserved start of the first waiting job, the latest start if all running jobs use
+their whole time limit, and the likely start."""
 MAX_ESTIMATES = 8
-"""The most estimates recorded for one job."""
+"""At most this many estimates are recorded for one job."""
 MIN_GAP_S = 60.0
-"""The least seconds between two recorded estimates of one kind."""
+"""Two estimates of one kind are recorded at least this many seconds apart."""
 MAX_ERRORS = 100
-"""The number of last errors from which ranges are made."""
+"""A range is calculated from at most this many errors, the latest ones."""
 MIN_ERRORS = 10
-"""The least number of errors for a range."""
+"""A range is calculated from at least this many errors."""
 TAIL_FRACTION = 0.1
-"""The fraction of errors that lies below the range, and above it."""
+"""This fraction of the errors lies below the range, and the same fraction above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,19 @@ class StartEstimate:
 
 @dataclass(slots=True)
 class StartScore:
-    """The errors of estimates of one kind; times are sums of seconds."""
+    """The errors of the estimates of one kind. Fields that end in `_s` are sums of seconds."""
 
     count: int = 0
     ahead_s: float = 0.0
     bias_s: float = 0.0
-    """Start minus estimate: above 0, jobs start later than estimated."""
+    """The sum of start minus estimate. Above 0, jobs start later than estimated."""
     error_s: float = 0.0
     late: int = 0
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_ERRORS))
-    """The last errors, each divided by how far ahead the estimate was."""
+    """The latest errors, each divided by the time between the estimate and the estimated start."""
 
     def add(self, each: StartEstimate, started_at: float) -> None:
-        """Add the error of an estimate of a job that has started."""
+        """Add the error of one estimate of a job that has started."""
         ahead, error = max(1.0, each.start - each.made_at), started_at - each.start
         self.count += 1
         self.ahead_s += each.start - each.made_at
@@ -65,18 +66,18 @@ class StartScore:
         return max(now, start + low * ahead), max(now, start + high * ahead)
 
     def dump(self) -> list[object]:
-        """The body of its note."""
+        """The body of the note with this score."""
         return [self.count, self.ahead_s, self.bias_s, self.error_s, self.late, *self.errors]
 
 
 def load_score(kept: Sequence[float]) -> StartScore:
-    """The score in the body of a note."""
+    """The score that the body of a note has."""
     count, ahead, bias, error, late, *errors = kept
     return StartScore(int(count), ahead, bias, error, int(late), deque(errors, MAX_ERRORS))
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Should an estimate be recorded beside those that are recorded already?"""
+    """Should one more estimate of this kind be recorded, given those of the job that are recorded already?"""
     known = list(known)
     again = (each for each in known if each.kind == kind)
     return len(known) < MAX_ESTIMATES and all(now - each.made_at >= MIN_GAP_S for each in again)

@@ -1,4 +1,4 @@
-"""Makes the start orders of an attempt: one frame for each member, with its environment."""
+"""Makes the start orders of an attempt: one frame for each node, with the environment of the processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from wire.job.output_files import expand_patterns, is_per_node
 from wire.job.spec import array_indices, signal_name
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
-"""The command on the other nodes of a batch job: it keeps them until the batch command has ended."""
+"""The command on all nodes of a batch job except the first: it sleeps until the batch command has ended."""
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
-"""Rendezvous ports of gangs, spread by job id so that jobs on one node rarely use the same port."""
+"""Rendezvous ports of gangs: chosen by job id, so that two gangs on one node rarely use the same port."""
 
 
 class AttemptStart:
-    """The start orders of an attempt: made when first needed, from the job as of its placement."""
+    """The start orders of an attempt, made when first needed from the job as it was when it was placed."""
 
     __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
 
@@ -41,7 +41,7 @@ class AttemptStart:
     def starts(self) -> dict[str, Start]:
         """The start frames by node."""
         if self._starts is None:
-            job = copy(self._job)  # because the job may have changed since its placement
+            job = copy(self._job)  # a copy, because the job may have changed since it was placed
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = start_frames(job, self._addresses(job))
         return self._starts
@@ -96,7 +96,7 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
 
 
 def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
-    """The values of the patterns in --output and --error."""
+    """The values of the patterns such as %j in --output and --error."""
     array, index = job.array if job.array is not None else job.id, job.index or 0
     return {
         "j": str(job.id),
@@ -110,15 +110,15 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """Does the attempt append to its output files? Later attempts do, so that no output is lost."""
+    """Does the attempt append to its output files? Attempts after the first do, so that no output is lost."""
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
-        return True  # because the first member has truncated the file, which they may share
+        return True  # because all members may share one file, which the first member truncates
     return spec.open_mode == "append" or (not spec.open_mode and job.attempt > 1)
 
 
 def rank_environment(node: str, rank: int) -> dict[str, str]:
-    """The environment variables that differ between members."""
+    """The environment variables that differ between the members of a gang."""
     return {
         "CORRAL_NODE": node,
         "CORRAL_NODE_RANK": str(rank),
@@ -129,7 +129,7 @@ def rank_environment(node: str, rank: int) -> dict[str, str]:
 
 
 def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
-    """The environment variables of all members: CORRAL_*, SLURM_* and those of launchers such as torchrun."""
+    """Environment variables for all members: CORRAL_*, SLURM_*, and those that torchrun and others read."""
     nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
     first = next(iter(job.members))
     listed, count = ",".join(nodes), str(len(nodes))
@@ -155,7 +155,7 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_batch_variables(job, len(nodes)))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
-        # Another port for each attempt, because the last one may have been in use on the first node.
+        # Each attempt uses another port, because the previous one may have been in use on the first node.
         made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
     return made
 
@@ -173,7 +173,7 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
 
 
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
-    """The variables from which a batch script knows how many tasks to start."""
+    """The variables from which a batch script reads how many tasks it should start."""
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     cpus = max(1, job.spec.cpu_milli // 1_000)
     times = f"(x{nodes})" if nodes > 1 else ""
@@ -190,7 +190,7 @@ def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
 
 
 def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
-    """The SLURM_* variables by which training frameworks find their job, nodes and rank."""
+    """The SLURM_* variables from which training frameworks read their job, nodes and rank."""
     made = {
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),

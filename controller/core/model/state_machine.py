@@ -1,4 +1,4 @@
-"""The legal state transitions of a job."""
+"""The state transitions that a job may make."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LEGAL: Final[dict[JobState, frozenset[JobState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A bug: an event that the state of the job does not allow."""
+    """Raised for an event that the job's state does not allow; always a bug."""
 
 
 def change_state(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
-    """Change the state of a job. Raises IllegalTransition if its state does not allow that."""
+    """Change the state of a job. Raises IllegalTransition if LEGAL does not allow the change."""
     if new not in LEGAL[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state.value} -> {new.value}")
     job.state, job.reason, job.detail = new, reason, detail

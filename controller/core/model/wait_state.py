@@ -1,4 +1,4 @@
-"""The gates that keep a queued job out of the queue, and what happened to the job while it waited."""
+"""The gates that keep a job out of the queue, and the changes to a job while it waits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from wire.names import Reason
 
 GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
-"""Reasons that keep a job out of the queue. The first closed one is shown as the pending reason."""
+"""The gates of a job, in order: the first closed one is shown as the pending reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Immutable, because most jobs share one. It is part of the job's row."""
+    """The gates of a job and the effects of its waiting. Immutable, because most jobs share one object.
+
+    A Wait is part of the job's row.
+    """
 
     gates: tuple[Reason, ...] = ()
-    """The closed gates in the order of GATES; without any the job is in the queue."""
+    """The closed gates in the order of GATES. A job with none is in the queue."""
     ready_at: float | None = None
-    """When the last gate opened; None: no gate was ever closed."""
+    """The time at which the last gate opened; None: no gate was ever closed."""
     restarts: int = 0
     again_at: float | None = None
     """The end of the backoff before the next restart."""
@@ -26,12 +29,12 @@ class Wait:
     lost: tuple[int, ...] = ()
     """Indices of the dependencies that can never be met."""
     relaxed: bool = False
-    """The constraints in `relax` were dropped."""
+    """True: the job does without the constraints that its spec names in `relax`."""
     promoted: int = 0
-    """By how much waiting has raised its priority."""
+    """The points by which waiting has raised the job's priority."""
     promoted_at: float | None = None
     doubted: bool = False
-    """By present plans its deadline cannot be met."""
+    """True: with present plans the job cannot meet its deadline."""
     inherited: int = 0
     """The highest priority of the jobs that depend on this one, if above its own; else 0."""
 
@@ -41,12 +44,12 @@ NEVER_WAITED = Wait()
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """Rules of the configuration for waiting jobs."""
+    """The rules of scheduler.toml for waiting jobs."""
 
     cancel_hopeless: bool = True
-    """Cancel a job whose dependencies can never be met; else it waits until a user changes or cancels it."""
+    """True: cancel a job whose dependencies can never be met. Otherwise it waits until a user changes it."""
     data_roots: tuple[str, ...] = ()
-    """Jobs may wait for data below these directories only."""
+    """Jobs may wait only for paths below these directories."""
     promote_after_s: float | None = None
     """After each wait of this many seconds the priority rises by `promote_by`, up to `promote_most`."""
     promote_by: int = 10

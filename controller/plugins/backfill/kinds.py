@@ -9,7 +9,7 @@ from controller.core.framework.interfaces import Reserves
 
 
 class _InQueueOrder:
-    """Tries the jobs behind the first waiting job in queue order."""
+    """Base of the kinds that try the jobs behind the first waiting job in queue order."""
 
     __slots__ = ()
 
@@ -17,13 +17,13 @@ class _InQueueOrder:
     in_queue_order: ClassVar[bool] = True
 
     def candidate_key(self, runtime_s: float) -> float:
-        """The same for all jobs: queue order decides."""
+        """0 for all jobs, so that queue order decides."""
         return 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """EASY backfill: jobs start if they do not delay the first waiting job."""
+    """The `easy` backfill: a job may start early if it does not delay the first waiting job."""
 
     name: ClassVar[str] = "easy"
     reserves: ClassVar[Reserves] = Reserves.FIRST_JOB
@@ -33,43 +33,43 @@ class Easy(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class EasySjbf(Easy):
-    """As easy, but the shortest job is tried first."""
+    """The `easy-sjbf` backfill: like `easy`, but jobs with a short expected run time are tried first."""
 
     name: ClassVar[str] = "easy-sjbf"
     in_queue_order: ClassVar[bool] = False
 
     def candidate_key(self, runtime_s: float) -> float:
-        """The expected run time."""
+        """The expected run time in seconds, so that the shortest job is first."""
         return runtime_s
 
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """As easy, but backfilled jobs may delay the first waiting job by `max_delay_s` in total."""
+    """The `aggressive` backfill: like `easy`, but a limited delay of the first waiting job is allowed."""
 
     name: ClassVar[str] = "aggressive"
     reserves: ClassVar[Reserves] = Reserves.FIRST_JOB
     depth: ClassVar[None] = None
 
     max_delay_s: float = 600.0
-    """The most seconds by which backfilled jobs may delay the first waiting job, in total."""
+    """Backfilled jobs together may delay the first waiting job by at most this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conservative(_InQueueOrder):
-    """Every waiting job has a reservation. Jobs start if they delay no job before them."""
+    """The `conservative` backfill: all waiting jobs have reservations. No job may delay a job before it."""
 
     name: ClassVar[str] = "conservative"
     reserves: ClassVar[Reserves] = Reserves.ALL_JOBS
     max_delay_s: ClassVar[None] = None
 
     depth: int | None = None
-    """The most waiting jobs that get a reservation; None for all."""
+    """At most this many waiting jobs get a reservation; None: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Easy):
-    """No reservations: every job starts that fits. A large job may wait forever behind small ones."""
+    """The `greedy` backfill: every job that fits starts. A large job may wait forever behind small ones."""
 
     name: ClassVar[str] = "greedy"
     reserves: ClassVar[Reserves] = Reserves.NO_JOB
@@ -77,7 +77,7 @@ class Greedy(Easy):
 
 @dataclass(frozen=True, slots=True)
 class NoBackfill(Easy):
-    """No job starts while a job before it waits. The reservation of the first says when that job starts."""
+    """The `none` backfill: no job starts while a job before it waits."""
 
     name: ClassVar[str] = "none"
     starts_behind: ClassVar[bool] = False

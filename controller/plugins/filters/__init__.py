@@ -1,1 +1,1 @@
-"""Filters: which nodes can hold a part at all."""
+"""Filters: each rejects the nodes that cannot hold a job's request."""

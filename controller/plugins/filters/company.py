@@ -1,4 +1,4 @@
-"""The `company` filter keeps nodes that meet the job's required job affinity, and that of running jobs."""
+"""The `company` filter keeps nodes that meet the required job affinity, of the job and of running jobs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps the nodes where all terms hold: those of the job, and those of running jobs about its labels."""
+    """Keeps nodes where the job's terms about running jobs hold, and running jobs' terms about the job."""
 
     name: ClassVar[str] = "company"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where all terms hold."""
+        """True for each node where all these terms hold."""
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # The table is of nodes without jobs: keep the nodes where the terms can hold at all.
+        # Without `job_affinity` the table has the idle nodes: keep those where the terms can hold at all.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

@@ -1,4 +1,4 @@
-"""The `image` filter keeps nodes that can run the job's container image, with GPUs if it wants them."""
+"""The `image` filter keeps nodes that can run the job's container image, with GPUs if the job needs any."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ImageFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where the part's image can be run with the GPUs that the part asks for."""
+        """True for each node that can run a container image with the GPUs that the request asks for."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         if not part.contained:
             return np.ones(len(chosen), dtype=np.bool_)

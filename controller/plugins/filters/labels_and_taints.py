@@ -17,14 +17,14 @@ from wire.job.affinity import Effect, untolerated_taint
 class SelectorFilter:
     """The `selector` filter keeps nodes with all labels of the job's selector.
 
-    The label `node` is the name of the node.
+    The label `node` has the name of the node.
     """
 
     name: ClassVar[str] = "selector"
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where every label matches."""
+        """True for each node with all labels of the selector."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = part.selector
         labels = nodes.labels
@@ -54,7 +54,7 @@ class AffinityFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where every term matches."""
+        """True for each node whose labels match all required terms."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = part.affinity, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
@@ -64,7 +64,7 @@ class AffinityFilter:
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
-        """The request with one term at a time, so that each term's rejections can be counted."""
+        """The request with each single term, so that the nodes which one term rejects can be counted."""
         return (replace(part, affinity=(term,)) for term in part.affinity)
 
     def explain(self, part: PerNodeRequest) -> str:
@@ -77,16 +77,16 @@ _HARD = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 @dataclass(frozen=True, slots=True)
 class TaintFilter:
-    """The `taints` filter keeps nodes without a taint that the job does not tolerate.
+    """The `taints` filter keeps nodes of which the job tolerates all taints.
 
-    Checks taints with the effects NoSchedule and NoExecute.
+    It checks only taints with the effects NoSchedule and NoExecute.
     """
 
     name: ClassVar[str] = "taints"
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where the job tolerates all these taints."""
+        """True for each node of which the job tolerates all these taints."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         taints, borne = nodes.taints, part.tolerations
         return np.array(

@@ -1,4 +1,4 @@
-"""The filters that every configuration needs: nodes that take work, free CPU and memory, free GPUs."""
+"""The filters that every configuration needs: `available`, `capacity` and `gpu`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wire.text import counted, memory
 
 @dataclass(frozen=True, slots=True)
 class AvailableFilter:
-    """The `available` filter keeps nodes that take new work. Keeps nodes that are up and not drained."""
+    """The `available` filter keeps nodes that take new jobs: those that are up and not drained."""
 
     name: ClassVar[str] = "available"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for nodes that take new work."""
+        """True for each node that takes new jobs."""
         return nodes.open[rows]
 
     def concerns(self, part: PerNodeRequest) -> bool:
@@ -43,7 +43,7 @@ class CapacityFilter:
     name: ClassVar[str] = "capacity"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where all three fit."""
+        """True for each node with enough free CPU, memory and scratch."""
         fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
         return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
 
@@ -52,7 +52,7 @@ class CapacityFilter:
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Which of the three these nodes lack, now or (`idle`) even without jobs."""
+        """Names which of CPU, memory and scratch these nodes lack; with `idle` even if no job ran on them."""
         short = [
             f"{amount} {what}"
             for amount, what, free, asked in (
@@ -76,13 +76,13 @@ class CapacityFilter:
 class GpuFilter:
     """The `gpu` filter keeps nodes with enough free GPUs of a suitable type, connected as the job requires.
 
-    Checks whole GPUs, shares of one GPU and MIG instances; unhealthy GPUs do not count.
+    It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count.
     """
 
     name: ClassVar[str] = "gpu"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True where enough suitable GPUs are free."""
+        """True for each node with enough suitable free GPUs."""
         return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
     def concerns(self, part: PerNodeRequest) -> bool:
@@ -90,7 +90,7 @@ class GpuFilter:
         return part.wants_gpus
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """What these nodes lack; with `idle` without the word "free", because jobs are not the reason."""
+        """Names the GPUs that these nodes lack; with `idle` the text does not say that jobs hold them."""
         reason = self.explain(part)
         if not idle:
             return reason
@@ -109,7 +109,7 @@ class GpuFilter:
 
 
 def _which(part: PerNodeRequest) -> str:
-    """The other requirements of the job on its GPUs, as part of a sentence."""
+    """The other GPU requirements of the job, such as memory and NVLink, as the end of a sentence."""
     wish = part.gpu
     if wish is None:
         return ""

@@ -1,1 +1,1 @@
-"""Metrics plugins: additional samples for /metrics."""
+"""Metrics plugins: each adds samples to /metrics."""

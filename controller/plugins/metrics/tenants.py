@@ -1,4 +1,4 @@
-"""The `tenants` metrics: GPUs held, jobs running and jobs waiting, by user, project or queue."""
+"""The `tenants` metrics: GPUs held, running jobs and waiting jobs of each user, project or queue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from wire.names import WHOLE_GPU, JobState
 
 @dataclass(frozen=True, slots=True)
 class TenantMetrics:
-    """`by` is the kind of tenant."""
+    """Counts GPUs and jobs by tenant; `by` is the kind of tenant."""
 
     name: ClassVar[str] = "tenants"
 
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Three samples for each tenant that has jobs."""
+        """Three samples for each tenant that has jobs which have not ended."""
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()
         waiting: Counter[str] = Counter()
@@ -31,6 +31,6 @@ class TenantMetrics:
             (waiting if job.state is JobState.QUEUED else running)[tenant] += 1
         for tenant in sorted({*running, *waiting}):
             labels: dict[str, str] = {self.by: tenant}
-            yield Sample("tenant_gpus", milli[tenant] / WHOLE_GPU, labels, "GPUs held.")
-            yield Sample("tenant_running_jobs", running[tenant], labels, "Jobs that hold something.")
-            yield Sample("tenant_queued_jobs", waiting[tenant], labels, "Jobs that wait.")
+            yield Sample("tenant_gpus", milli[tenant] / WHOLE_GPU, labels, "GPUs that jobs hold.")
+            yield Sample("tenant_running_jobs", running[tenant], labels, "Jobs that hold resources.")
+            yield Sample("tenant_queued_jobs", waiting[tenant], labels, "Jobs that wait to start.")

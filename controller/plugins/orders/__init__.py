@@ -1,1 +1,1 @@
-"""Orders: how waiting jobs are ranked."""
+"""Orders: each ranks the waiting jobs."""

@@ -1,4 +1,4 @@
-"""The `aging` order: highest priority first, and the priority rises while a job waits."""
+"""The `aging` order: the highest priority is first, and a job's priority rises while the job waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class AgingOrder:
-    """The priority rises by `per_hour` for each hour, up to `ceiling`; a priority above it does not rise."""
+    """The priority rises by `per_hour` points for each hour of waiting, but not above `ceiling`."""
 
     name: ClassVar[str] = "aging"
 
@@ -23,14 +23,14 @@ class AgingOrder:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Among jobs of one priority the older job is first."""
+        """The time from which the job's age counts: of two jobs with one priority the older one is first."""
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Jobs that differ only in age."""
+        """The priority of the job: jobs of one group differ only in age."""
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Lower is first."""
+        """The negative of the aged priority; the lowest value is first."""
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -1,4 +1,4 @@
-"""The `fair` order: jobs of the tenant with the least usage for its share come first."""
+"""The `fair` order: jobs of the tenant that has used least in relation to its share are first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LEVELS = 3
 
 @dataclass(frozen=True, slots=True)
 class FairShareOrder:
-    """Compares weight / (usage + 1) from the top of the share tree down; within one user, submit order."""
+    """Compares weight / (usage + 1) of two tenants, level by level from the top of the share tree.
+
+    The jobs of one user are in submit order.
+    """
 
     name: ClassVar[str] = "fair"
 
@@ -24,11 +27,11 @@ class FairShareOrder:
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The jobs of one tenant, which keep their submit order."""
+        """The tenant of the job: jobs of one tenant keep their submit order."""
         return tenant
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Lower is first. Tenants above a soft limit come after all others."""
+        """The sort key, lowest first: above a soft limit or not, then the fairness at each level."""
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]
         return (

@@ -10,7 +10,7 @@ from controller.core.model.job import NEVER, Job
 
 @dataclass(frozen=True, slots=True)
 class FifoOrder:
-    """The `fifo` order: submit order. First in, first out."""
+    """The `fifo` order: jobs are in submit order (first in, first out)."""
 
     name: ClassVar[str] = "fifo"
 
@@ -21,38 +21,32 @@ class FifoOrder:
 
 @dataclass(frozen=True, slots=True)
 class PriorityOrder:
-    """The `priority` order: highest priority first, then submit order. Ranks by priority, 0 to 100."""
+    """The `priority` order: the highest priority (0 to 100) is first, then submit order."""
 
     name: ClassVar[str] = "priority"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Lower is first."""
+        """The negative of the priority; the lowest value is first."""
         return (-job.priority,)
 
 
 @dataclass(frozen=True, slots=True)
 class ShortestFirstOrder:
-    """The `shortest` order: shortest time limit first, then submit order.
-
-    Ranks by time limit; jobs without a limit are last.
-    """
+    """The `shortest` order: the shortest time limit is first, then submit order. No limit is last."""
 
     name: ClassVar[str] = "shortest"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Lower is first."""
+        """The time limit in seconds; the lowest value is first."""
         return (job.limit,)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineOrder:
-    """The `deadline` order: earliest deadline first, jobs without a deadline last.
-
-    Ranks by the time at which the job must have ended.
-    """
+    """The `deadline` order: the earliest deadline is first. Jobs without a deadline are last."""
 
     name: ClassVar[str] = "deadline"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Lower is first."""
+        """The deadline as a time; the lowest value is first."""
         return (NEVER if job.spec.deadline_at is None else job.spec.deadline_at,)

@@ -15,14 +15,14 @@ from wire.names import HIGHEST_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class MultifactorOrder:
-    """points = sum of weight * factor. The factors, each limited to 0..1:
+    """Each job has points: the sum of weight * factor. The factors lie between 0 and 1:
 
     - priority: the priority / 100.
-    - age: time waited / `age_full_s`.
+    - age: seconds waited / `age_full_s`.
     - fair_share: the tenant's fair-share factor; 0 above a soft limit.
     - size: GPUs of the job / GPUs of the cluster.
-    - deadline: rises from 0 to 1 within `deadline_from_s` before the last start that meets the deadline.
-    - queue: the priority of the queue. Without a weight, queues are ordered before all factors.
+    - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets it.
+    - queue: the priority of the queue. With weight 0, queues with a higher priority go before all factors.
 
     Example with the default weights: priority 50 (500), half of `age_full_s` waited (250), fair-share factor
     0.8 (800) and no deadline: 1550 points, plus at most 100 for the size.
@@ -41,24 +41,24 @@ class MultifactorOrder:
 
     @property
     def weighs_queues(self) -> bool:
-        """Is the priority of the queue one of the factors?"""
+        """True if the priority of the queue is one of the factors."""
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Within one group the older job is first: it never has fewer points."""
+        """The time from which the job's age counts. Within a group the older job never has fewer points."""
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Jobs that differ only in age."""
+        """Everything about the job that changes its points, except its age."""
         queue = (job.spec.queue,) if self.queue else ()
         return *tenant, job.priority, _last_start(job), *queue
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Lower is first."""
+        """The negative of the points; the lowest value is first."""
         return (-sum(each.points for each in self.receipt(job, view)),)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points of each factor. Their sum in this order decides."""
+        """The points that each factor gives the job. The sum of these points orders the jobs."""
         path = view.path(job)
         beyond = view.shares.over_soft_limit(path, view.now)
         gpus = job.ask.part.gpus * (job.ask.nodes or 1)
@@ -78,7 +78,7 @@ class MultifactorOrder:
 
 
 def _last_start(job: Job) -> float:
-    """The last start at which the job meets its deadline with its whole time limit; NEVER without one."""
+    """The latest start at which the job keeps its deadline with its whole time limit; NEVER without one."""
     if job.spec.deadline_at is None:
         return NEVER
     return job.spec.deadline_at - (job.spec.time_limit_s or 0.0)

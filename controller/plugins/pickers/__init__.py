@@ -1,1 +1,1 @@
-"""Pickers: which GPU of a node gives a share of a GPU."""
+"""Pickers: each chooses the GPU of a node from which a job gets a part of a GPU."""

@@ -10,17 +10,14 @@ from controller.core.model.job import Job
 
 @dataclass(frozen=True, slots=True)
 class PriorityStrategy:
-    """The `priority` strategy stops jobs with a clearly lower priority.
-
-    Compares the priorities of jobs, 0 to 100.
-    """
+    """The `priority` strategy stops jobs whose priority (0 to 100) is lower by at least `gap`."""
 
     name: ClassVar[str] = "priority"
 
     least: int = 0
     """Only jobs with at least this priority may preempt others."""
     gap: int = 1
-    """By how much the victim's priority must be lower; at least 1, so that jobs do not preempt in circles."""
+    """The victim's priority must be lower by at least this; 1 or more, or jobs would preempt each other."""
 
     def standing(self, job: Job) -> float:
         """The priority of the running job."""
@@ -33,10 +30,7 @@ class PriorityStrategy:
 
 @dataclass(frozen=True, slots=True)
 class PressureStrategy:
-    """The `pressure` strategy stops low-priority jobs for any job above them.
-
-    Stops only jobs with a priority of at most `most`, and only for jobs with a higher priority.
-    """
+    """The `pressure` strategy stops jobs with a priority of at most `most`, for jobs with a higher one."""
 
     name: ClassVar[str] = "pressure"
 
@@ -48,5 +42,5 @@ class PressureStrategy:
         return job.spec.priority
 
     def reach(self, job: Job) -> float | None:
-        """`most` for jobs above it; None for others."""
+        """`most` if the waiting job's priority is higher than `most`; otherwise None."""
         return self.most if job.spec.priority > self.most else None

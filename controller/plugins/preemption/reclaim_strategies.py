@@ -1,4 +1,4 @@
-"""Preemption strategies by which tenants get back what others hold: by fair share, and by borrowed quota."""
+"""Preemption strategies that reclaim resources for a tenant: by fair share, and by borrowed quota."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from controller.core.state.state import State
 class FairShareStrategy:
     """The `fair` strategy stops jobs of tenants far above their fair share for tenants below theirs.
 
-    Compares what organisations, projects and users hold now, in billing units (FairShareReclaim).
+    It compares what organisations, projects and users hold now, in billing units (see FairShareReclaim).
     """
 
     name: ClassVar[str] = "fair"
 
     threshold: float = 1.25
-    """A tenant above this many times its fair share gives back; never less than 1."""
+    """A tenant that holds more than this many times its fair share gives resources back; at least 1."""
     most: int = 100
-    """Jobs with a higher priority than this are not stopped for fair share."""
+    """Jobs with a higher priority than this are never stopped for fair share."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= 1_000:
@@ -41,11 +41,11 @@ class FairShareStrategy:
         return job.spec.priority
 
     def reach(self, _job: Job) -> float | None:
-        """The same for all waiting jobs, because fair share decides and not priority."""
+        """`most` for all waiting jobs, because fair share decides and not their priority."""
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The tenant of the job."""
+        """The tenant of the job, because fair share belongs to tenants."""
         return state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
@@ -55,25 +55,25 @@ class FairShareStrategy:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReclaimStrategy:
-    """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that others have borrowed.
+    """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that other projects borrowed.
 
-    Stops jobs of projects that borrowed, for jobs within their own project's quota (QuotaReclaim).
+    It stops jobs of projects that borrowed, for jobs within their own project's quota (see QuotaReclaim).
     """
 
     name: ClassVar[str] = "reclaim"
 
     def standing(self, _job: Job) -> float:
-        """The same for all running jobs, because priority does not matter for borrowed quota."""
+        """0 for all running jobs, because priority does not matter for borrowed quota."""
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """The standing of all jobs."""
+        """0, the standing of all jobs, so that every job is a candidate."""
         return 0.0
 
     def group(self, job: Job, _state: State) -> Hashable:
-        """The project of the job."""
+        """The project of the job, because projects borrow quota."""
         return job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """The policy for this job; None if its project is not within its own quota with it."""
+        """The policy for this job; None if the job would exceed the quota of its project."""
         return quota_reclaim(ground, job)

@@ -1,1 +1,1 @@
-"""Quota providers: where quotas are defined."""
+"""Quota providers: each reads the quotas of users, projects and queues from one source."""

@@ -1,4 +1,4 @@
-"""The `local` quota provider: the quotas in scheduler.toml."""
+"""The `local` quota provider: reads the quotas from scheduler.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class QuotaAmounts:
-    """Limits of one table; None: no limit."""
+    """The limits in one table of scheduler.toml; None: no limit."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -31,7 +31,7 @@ class QuotaAmounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """These amounts in CPU-milli and MiB."""
+        """The limits with CPUs in thousandths and memory in MiB."""
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),
@@ -63,7 +63,7 @@ class QuotaTable(QuotaAmounts):
 
 @dataclass(frozen=True, slots=True)
 class BorrowTable:
-    """What a project may borrow above its hard limits while other projects do not use it."""
+    """The amounts that a project may borrow above its hard limits while other projects do not use them."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -76,7 +76,7 @@ class BorrowTable:
 
 @dataclass(frozen=True, slots=True)
 class ProjectQuotaTable(QuotaTable):
-    """The limits of a project, and what it may borrow."""
+    """The limits of a project, and the amounts that it may borrow."""
 
     borrow: BorrowTable = field(default_factory=BorrowTable)
 
@@ -89,7 +89,7 @@ class ProjectQuotaTable(QuotaTable):
 
 @dataclass(frozen=True, slots=True)
 class LocalQuotas:
-    """Tables by name. "*" is for every tenant without a table."""
+    """The tables of users, projects and queues by name. "*" is for every tenant without a table."""
 
     name: ClassVar[str] = "local"
     users: Mapping[str, QuotaTable] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class LocalQuotas:
     queues: Mapping[str, QuotaTable] = field(default_factory=dict)
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """The quota of this tenant; None without a table."""
+        """The quota of this tenant; None if it has no table."""
         table = self._tables(scope).get(name)
         return None if table is None else table.quota
 

@@ -1,1 +1,1 @@
-"""Scorers: how good a node is for a request, from 0 to 1."""
+"""Scorers: each rates from 0 to 1 how well a node suits a request."""

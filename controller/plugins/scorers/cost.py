@@ -16,7 +16,7 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """Scores by the number in `label`. A node without it costs `unknown`. A cost of `unit` scores 0.5."""
+    """Scores by the price in the label `label`; without it the price is `unknown`. `unit` scores 0.5."""
 
     name: ClassVar[str] = "cost"
 
@@ -29,7 +29,7 @@ class CostScorer:
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node that costs nothing; the less, the more it costs."""
+        """1 for a node with price 0. The score falls as the price rises."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         prices = np.array([self._price(nodes.labels[row]) for row in chosen], dtype=np.float64)
         score: Floats = 1.0 / (1.0 + prices / max(self.unit, 1e-9))

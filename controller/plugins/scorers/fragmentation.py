@@ -1,4 +1,4 @@
-"""The `fragmentation` scorer prefers nodes where a placement strands the fewest GPU resources."""
+"""The `fragmentation` scorer prefers nodes where a placement leaves few free GPU resources unusable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FULL = 2 * WHOLE_GPU
 class FragmentationScorer:
     """Scores by how much a placement increases the free GPU resources that jobs with whole GPUs cannot use.
 
-    Stranded are the rest of a GPU of which a share is taken, and a free GPU for which the node has less than
-    an even part of its CPUs free. Unlike `thrift` this does not depend on what jobs ask for.
+    These are the free rest of a partly used GPU, and a free GPU for which the node has too few free CPUs
+    (fewer than its CPUs divided by its GPUs). Unlike `thrift`, this does not depend on the requests of jobs.
     """
 
     name: ClassVar[str] = "fragmentation"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """0.5 where nothing changes; more where the rest of a shared GPU is used."""
+        """0.5 for a node where the unusable amount stays the same; more where it becomes smaller."""
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]
         even = np.maximum(nodes.cpu_total[rows] / np.maximum(nodes.gpu_count[rows], 1), 1.0)

@@ -1,4 +1,4 @@
-"""Scorers by what a job prefers: labels, taints, data sets, other jobs, and how GPUs are connected."""
+"""Scorers for the preferences of jobs: labels, taints, data sets, other jobs, and connections of GPUs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from wire.job.gpu_requirements import PREFER
 
 @dataclass(frozen=True, slots=True)
 class AffinityScorer:
-    """The `affinity` scorer prefers nodes whose labels meet the preferences of the job.
-
-    Scores by the weights of the preferences that the node's labels meet.
-    """
+    """The `affinity` scorer prefers nodes whose labels meet the preferences of the job, by their weights."""
 
     name: ClassVar[str] = "affinity"
 
@@ -28,7 +25,7 @@ class AffinityScorer:
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node that meets all preferences, 0 for one that meets none."""
+        """1 for a node that meets all preferences, 0 for a node that meets none."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
         total = sum(each.weight for each in wanted) or 1
@@ -42,7 +39,7 @@ class AffinityScorer:
 class TaintScorer:
     """The `taints` scorer prefers nodes without a PreferNoSchedule taint that the job does not tolerate.
 
-    The `taints` filter checks the taints with the other effects.
+    The `taints` filter checks taints with the other effects.
     """
 
     name: ClassVar[str] = "taints"
@@ -77,7 +74,7 @@ class DataScorer:
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """The part of the job's data sets that the node has."""
+        """The fraction of the job's data sets that the node has."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = [self.prefix + name for name in part.datasets]
         found = [sum(key in nodes.labels[row] for key in wanted) for row in chosen]
@@ -86,10 +83,7 @@ class DataScorer:
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityScorer:
-    """The `company` scorer prefers nodes that meet the job's preferences about other jobs (job affinity).
-
-    Scores by how many of the preferred terms the node meets.
-    """
+    """The `company` scorer prefers nodes that meet many of the job's preferences about other jobs."""
 
     name: ClassVar[str] = "company"
 
@@ -98,7 +92,7 @@ class JobAffinityScorer:
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 where all preferred terms hold, 0 where none does."""
+        """1 for a node where all preferred terms hold, 0 for a node where none does."""
         score: Floats = np.zeros(nodes.height)
         wanted = [term for term in part.company if term.prefer]
         if nodes.job_affinity is not None:
@@ -109,10 +103,7 @@ class JobAffinityScorer:
 
 @dataclass(frozen=True, slots=True)
 class GpuTopologyScorer:
-    """The `wiring` scorer prefers nodes whose free GPUs meet the job's NUMA and NVLink preferences.
-
-    Scores by how many of the preferences the node can meet together.
-    """
+    """The `wiring` scorer prefers nodes whose free GPUs meet the job's NUMA and NVLink preferences."""
 
     name: ClassVar[str] = "wiring"
 
@@ -121,7 +112,7 @@ class GpuTopologyScorer:
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 where all preferences can be met together, 0 where none can."""
+        """The fraction of these preferences that the free GPUs of the node can meet."""
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))
         wish = part.gpu

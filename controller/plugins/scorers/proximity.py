@@ -1,4 +1,4 @@
-"""The `proximity` scorer prefers nodes with many neighbours that fit as well, which keeps gangs together."""
+"""The `proximity` scorer keeps gangs together: it prefers nodes with many neighbours that fit as well."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProximityScorer:
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """The part of all nodes that are neighbours and fit; 0 for a node without the label."""
+        """The number of fitting neighbours divided by the number of nodes; 0 for a node without the label."""
         room = nodes.open & (nodes.cpu_free >= part.cpu_milli) & (nodes.memory_free >= part.memory_mib)
         if part.wants_gpus:
             room &= gpu_needs_of(part, nodes).nodes_fitting(nodes, slice(None))

@@ -1,4 +1,4 @@
-"""Scorers by how much of a node's CPU, memory and GPUs is in use."""
+"""Scorers that compare how much of a node's CPU, memory and GPUs is in use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FitScorer:
-    """The `fit` scorer prefers the node that is fullest after the placement, which keeps whole nodes free.
+    """The `fit` scorer prefers the node that is fullest after the placement (best fit).
 
-    Best fit. `gpu` is the weight of the GPUs in the score; the CPU has the rest up to 1.
+    This keeps whole nodes free. `gpu` is the weight of the GPUs in the score, 1 - `gpu` that of the CPU.
     """
 
     name: ClassVar[str] = "fit"
@@ -24,7 +24,7 @@ class FitScorer:
     gpu: float = 0.7
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node with nothing left free, 0 for one with everything left free."""
+        """1 if nothing on the node is free after the placement, 0 if everything is."""
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)
@@ -35,15 +35,12 @@ class FitScorer:
 
 @dataclass(frozen=True, slots=True)
 class LoadScorer:
-    """The `load` scorer prefers the node with the most free CPU and memory.
-
-    Scores by the scarcer of CPU and memory after the placement.
-    """
+    """The `load` scorer prefers the node with the largest free fraction of CPU or memory (the lesser)."""
 
     name: ClassVar[str] = "load"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node with everything left free, 0 for one with no CPU or no memory left free."""
+        """1 if the node is idle after the placement, 0 if no CPU or no memory is free on it."""
         cpu = (nodes.cpu_free[rows] - part.cpu_milli) / np.maximum(nodes.cpu_total[rows], 1)
         memory = (nodes.memory_free[rows] - part.memory_mib) / np.maximum(nodes.memory_total[rows], 1)
         score: Floats = np.clip(np.minimum(cpu, memory), 0.0, 1.0)
@@ -52,15 +49,15 @@ class LoadScorer:
 
 @dataclass(frozen=True, slots=True)
 class PackScorer:
-    """The `pack` scorer prefers the node that is most in use already, whatever the size of the job.
+    """The `pack` scorer prefers the node of which most is in use before the placement; opposite of `spread`.
 
-    Scores by the used part of the GPUs, or of the CPU for jobs without GPUs: the opposite of `spread`.
+    It compares the used fraction of the GPUs, and for jobs without GPUs that of the CPU.
     """
 
     name: ClassVar[str] = "pack"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a full node, 0 for an idle one."""
+        """1 for a full node, 0 for an idle node."""
         if part.wants_gpus:
             total = nodes.gpu_count[rows] * WHOLE_GPU
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)
@@ -72,15 +69,15 @@ class PackScorer:
 
 @dataclass(frozen=True, slots=True)
 class SpreadScorer:
-    """The `spread` scorer prefers the node with the largest part free, so that jobs disturb each other least.
+    """The `spread` scorer prefers the node with the largest free fraction, so that jobs disturb few others.
 
-    Scores by what is left free of the GPUs, or of the CPU for jobs without GPUs.
+    It compares the GPUs that are free after the placement, and for jobs without GPUs the CPU.
     """
 
     name: ClassVar[str] = "spread"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node with everything left free, 0 for one with nothing left free."""
+        """1 if everything on the node is free after the placement, 0 if nothing is."""
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked
@@ -94,15 +91,12 @@ class SpreadScorer:
 
 @dataclass(frozen=True, slots=True)
 class BalancedScorer:
-    """The `balanced` scorer prefers nodes where CPU, memory and GPUs are used to similar degrees.
-
-    Scores by the difference between the most and the least used resource after the placement.
-    """
+    """The `balanced` scorer prefers nodes where CPU, memory and GPUs are used to similar degrees."""
 
     name: ClassVar[str] = "balanced"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 where all are used to the same degree, 0 where one is used up and another is unused."""
+        """1 minus the difference between the highest and the lowest used fraction after the placement."""
         cpu = _used(nodes.cpu_free[rows], part.cpu_milli, nodes.cpu_total[rows])
         memory = _used(nodes.memory_free[rows], part.memory_mib, nodes.memory_total[rows])
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)
@@ -121,15 +115,12 @@ def _used(free: Ints, asked: int, total: Ints) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class PowerScorer:
-    """The `power` scorer prefers nodes that are in use, so that idle nodes can stay in low-power states.
-
-    Scores by whether any CPU or memory of the node is in use.
-    """
+    """The `power` scorer prefers nodes that are in use, so that idle nodes can stay in low-power states."""
 
     name: ClassVar[str] = "power"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node in use, 0 for an idle one."""
+        """1 for a node of which some CPU or memory is in use, 0 for an idle node."""
         idle = (nodes.cpu_free[rows] >= nodes.cpu_total[rows]) & (
             nodes.memory_free[rows] >= nodes.memory_total[rows]
         )

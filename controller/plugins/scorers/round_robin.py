@@ -1,4 +1,4 @@
-"""The `round-robin` scorer prefers the node whose last placement is the oldest."""
+"""The `round-robin` scorer prefers the node that has had no placement for the longest time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinScorer:
-    """Scores by the number of the node's last placement, counted since the controller started."""
+    """Placements are numbered from the start of the controller; the number of the node's last one counts."""
 
     name: ClassVar[str] = "round-robin"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node without a placement so far; the less, the later its last placement."""
+        """1 for a node without a placement so far; the later its last placement, the lower the score."""
         turn = nodes.last_placement[rows] if len(nodes.last_placement) else np.zeros(nodes.height)[rows]
         score: Floats = 1.0 / (1.0 + turn.astype(np.float64))
         return score

@@ -1,4 +1,4 @@
-"""The `thrift` scorer prefers nodes where a placement costs the least value of free GPUs."""
+"""The `thrift` scorer prefers nodes where a placement takes the least value from free GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
-    """The model of the value is at the top of core/cluster/gpu_value.py."""
+    """Scores by the value of a node's free GPUs; core/cluster/gpu_value.py explains the value."""
 
     name: ClassVar[str] = "thrift"
 
@@ -23,7 +23,7 @@ class GpuValueScorer:
         return nodes.gpu_value is not None and bool(nodes.gpu_free.shape[1])
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """0.5 for a node that loses no value; the less, the more value it loses."""
+        """0.5 for a node that loses no value. The score falls as the lost value rises."""
         chosen = np.arange(nodes.height)[rows] if isinstance(rows, slice) else rows
         if nodes.gpu_value is None or not nodes.gpu_free.shape[1]:
             return np.full(len(chosen), 0.5)
